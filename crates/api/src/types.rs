@@ -1,0 +1,189 @@
+//! Requests and responses of API version 1. Fields may be added, never renamed or removed.
+
+use std::collections::BTreeMap;
+
+use muster_model::unit::{GpuMilli, Time};
+use muster_model::view::{Bar, JobView};
+use muster_model::{ElementId, JobId, NodeName};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Who answers.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct DaemonInfo {
+    /// Version of the daemon's binary.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// `personal` or `system`.
+    pub mode: String,
+    /// Host it runs on.
+    pub host: String,
+    /// When it started.
+    pub started: Time,
+    /// Its clock.
+    pub now: Time,
+    /// State directory.
+    pub state_dir: String,
+    /// Number of declared virtual GPUs; 0 when the GPUs were found.
+    pub virtual_gpus: u32,
+    /// What is isolation and what is convention, a sentence each.
+    pub enforcement: Vec<String>,
+    /// Warnings that a user should see (a full disk, no GPU found).
+    pub warnings: Vec<String>,
+}
+
+/// Submits the documents of a spec.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+pub struct SubmitRequest {
+    /// Idempotency key: the same key from the same user is the same submission, however often it is sent.
+    pub key: String,
+    /// YAML text, one or more documents.
+    pub source: String,
+    /// What to call the text in diagnostics.
+    pub file: Option<String>,
+    /// Fields given on the command line, as one more document (JSON object, spec field names) that overrides
+    /// every document of `source`.
+    #[serde(default)]
+    pub overrides: serde_json::Map<String, serde_json::Value>,
+    /// The submitter's environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// The submitter's working directory.
+    pub workdir: String,
+    /// The submitter's file mode creation mask.
+    pub umask: u32,
+    /// Rank 0 gets a pseudo-terminal to attach to.
+    #[serde(default)]
+    pub interactive: bool,
+    /// Answer what would happen and change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Answer to [`SubmitRequest`].
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SubmitResponse {
+    /// In document order.
+    pub jobs: Vec<Submitted>,
+    /// Things the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// One accepted job.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Submitted {
+    /// Its number; for a dry run, the number it would have had.
+    pub job: JobId,
+    /// Its name.
+    pub name: String,
+    /// Elements.
+    pub elements: u32,
+    /// Dry run only: what would happen, as `explain` would say it.
+    pub explanation: Option<muster_model::view::Explanation>,
+    /// Dry run only: the checked job as the engine would hold it.
+    pub resolved: Option<serde_json::Value>,
+}
+
+/// Jobs, and when they looked like this.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct JobList {
+    /// Daemon's clock.
+    pub now: Time,
+    /// Grows with every change; see `/v1/changes`.
+    pub revision: u64,
+    /// In order of job number.
+    pub jobs: Vec<JobView>,
+}
+
+/// One job in full.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct JobDetail {
+    /// The row.
+    pub job: JobView,
+    /// Daemon's clock.
+    pub now: Time,
+    /// What it runs, per group; `None` to others than its owner and admins.
+    pub commands: Option<BTreeMap<String, String>>,
+    /// Working directory; `None` to others than its owner and admins.
+    pub workdir: Option<String>,
+    /// Log file per rank of the current or last attempt of the shown element; empty to others.
+    pub logs: Vec<String>,
+    /// What is isolation and what is convention for this job, a sentence each.
+    pub enforcement: Vec<String>,
+}
+
+/// Which element of a job an action is about.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ActionRequest {
+    /// One element of an array; absent means the whole job.
+    pub index: Option<u32>,
+}
+
+/// An action was taken.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ActionResponse {
+    /// What it came to, for people: `cancelled`, `already done`.
+    pub message: String,
+}
+
+/// Who held what when.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Timeline {
+    /// Daemon's clock.
+    pub now: Time,
+    /// Devices that exist, in display order.
+    pub devices: Vec<(NodeName, u16)>,
+    /// Bars.
+    pub bars: Vec<Bar>,
+    /// Reserved starts.
+    pub reservations: Vec<PlannedStart>,
+}
+
+/// A reserved future start.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedStart {
+    /// Who.
+    pub element: ElementId,
+    /// Name of its job.
+    pub name: String,
+    /// When, at the latest.
+    pub start: Time,
+    /// GPUs it will hold.
+    pub gpus: GpuMilli,
+}
+
+/// Long poll: answers when the revision has passed `after`, or after `timeout_secs` (at most 60).
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Changes {
+    /// Present revision.
+    pub revision: u64,
+    /// Daemon's clock.
+    pub now: Time,
+}
+
+/// Body of every answer that is not 2xx.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorBody {
+    /// Stable word: `invalid_spec`, `not_found`, `forbidden`, `conflict`, `refused`, `store_unavailable`, `internal`.
+    pub code: String,
+    /// One lowercase fragment.
+    pub message: String,
+    /// What to do about it.
+    pub hints: Vec<String>,
+    /// For `invalid_spec`: where.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// One complaint about a spec.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Diagnostic {
+    /// What is wrong, one lowercase fragment.
+    pub message: String,
+    /// Line in the source, from 1; 0 when it is not about a place in the source.
+    pub line: u32,
+    /// Column, from 1; 0 likewise.
+    pub column: u32,
+    /// The whole complaint as text with its source lines and hint, without colour.
+    pub rendered: String,
+}

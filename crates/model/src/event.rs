@@ -1,0 +1,108 @@
+//! What the world reports: one closed enum of everything that can change the engine's state.
+//!
+//! Events are journalled. Changing a variant needs a new journal version (see `runtime`); add, do not edit.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AttemptId, JobId, NodeName, Rank, UserName};
+use crate::job::JobSpec;
+use crate::node::{Foreign, NodeSpec};
+use crate::outcome::TaskExit;
+use crate::queue::QueueTree;
+
+/// Everything that can wake the engine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// A node joined, or came back with other capacity. Tasks running on it are kept.
+    NodeJoined(Box<NodeSpec>),
+    /// A node is gone; its tasks are lost.
+    NodeLost {
+        /// Which node.
+        node: NodeName,
+        /// What is known.
+        reason: Arc<str>,
+    },
+    /// Take no new work on a node, or take it again.
+    NodeDrained {
+        /// Which node.
+        node: NodeName,
+        /// True to drain, false to resume.
+        drained: bool,
+        /// Why, for people.
+        reason: Arc<str>,
+    },
+    /// What others hold of a node.
+    ForeignUse {
+        /// Which node.
+        node: NodeName,
+        /// Replaces the last observation.
+        foreign: Foreign,
+    },
+    /// The queue tree was set or changed; jobs in removed queues move to the default queue.
+    QueuesSet(Box<QueueTree>),
+    /// A job was submitted; ids are given by the runtime and only grow.
+    Submitted {
+        /// Its number.
+        job: JobId,
+        /// What it asks for.
+        spec: Arc<JobSpec>,
+    },
+    /// Keep pending elements from starting.
+    Hold(Target),
+    /// Undo a hold.
+    Release(Target),
+    /// End it, whatever its state.
+    Cancel {
+        /// What.
+        target: Target,
+        /// Who asked.
+        by: UserName,
+    },
+    /// Run it again from the start: stops it when it runs, revives it when it has ended and is still in memory.
+    Requeue(Target),
+    /// A backend reports on a task.
+    Task(TaskReport),
+}
+
+/// A job, or one element of its array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Target {
+    /// The job.
+    pub job: JobId,
+    /// One element; `None` is all of them.
+    pub index: Option<u32>,
+}
+
+/// What a backend says about one task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskReport {
+    /// Which attempt; a report on another attempt than the current one is ignored.
+    pub id: AttemptId,
+    /// Which task.
+    pub rank: Rank,
+    /// What was seen.
+    pub what: Observation,
+}
+
+/// What was seen of a task. Observing the same twice changes nothing; a later stage implies the earlier ones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Observation {
+    /// Ready to run, waiting for [`crate::Effect::Go`].
+    Prepared,
+    /// It cannot be made ready.
+    Refused {
+        /// Why, for people.
+        reason: Arc<str>,
+    },
+    /// The user's process runs.
+    Started,
+    /// The user's process ended and nothing it started is left.
+    Exited(TaskExit),
+    /// Nobody knows how it ended; nothing it started is left.
+    Lost {
+        /// What is known.
+        reason: Arc<str>,
+    },
+}

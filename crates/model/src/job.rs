@@ -1,0 +1,211 @@
+//! What a user submits, checked: a job, its task groups, their resources, and how it wants to be treated.
+//!
+//! Here is the *shape* that the engine schedules. Command and environment are in [`crate::payload`]; the text
+//! that users write is in `spec`. A value of these types has passed `spec`'s checks; nothing here re-checks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{JobId, NodeName, PayloadId, QueueName, UserName};
+use crate::node::GpuModel;
+use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
+
+/// A submitted job. Elements of an array share it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// Name for people; not unique.
+    pub name: Arc<str>,
+    /// Who submitted it.
+    pub user: UserName,
+    /// Leaf queue it waits in.
+    pub queue: QueueName,
+    /// Higher goes first within its queue.
+    pub priority: i32,
+    /// Roles; together their minimums are the gang. Never empty.
+    pub groups: Vec<TaskGroup>,
+    /// Walltime promised by the user, from the moment that user processes run; `None` is endless.
+    pub time_limit: Option<Span>,
+    /// Between SIGTERM and SIGKILL.
+    pub grace: Span,
+    /// Which nodes may host it.
+    pub constraint: NodeConstraint,
+    /// Elements, when this is an array.
+    pub array: Option<Array>,
+    /// Jobs that must have reached a state first.
+    pub after: Vec<Dependency>,
+    /// What happens when a task fails or is lost.
+    pub restart: Restart,
+    /// Warning before the limit.
+    pub checkpoint: Option<Checkpoint>,
+    /// Submitted on hold.
+    pub held: bool,
+    /// Not before this instant.
+    pub begin: Option<Time>,
+    /// Where command and environment are kept.
+    pub payload: PayloadId,
+}
+
+impl JobSpec {
+    /// Tasks at the gang's minimum, over all groups.
+    #[must_use]
+    pub fn min_tasks(&self) -> u32 {
+        self.groups.iter().map(|group| group.min_tasks).sum()
+    }
+
+    /// GPUs at the gang's minimum, in thousandths.
+    #[must_use]
+    pub fn min_gpus(&self) -> u64 {
+        self.groups.iter().map(|group| u64::from(group.min_tasks) * u64::from(group.task.gpu.milli().0)).sum()
+    }
+
+    /// How many elements the job has: 1 unless it is an array.
+    #[must_use]
+    pub fn element_count(&self) -> u32 {
+        self.array.as_ref().map_or(1, |array| array.indices().count() as u32)
+    }
+}
+
+/// Replicas of one role inside a job.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TaskGroup {
+    /// Role, unique within the job: `worker`, `trainer`.
+    pub name: Arc<str>,
+    /// The gang needs this many.
+    pub min_tasks: u32,
+    /// Elastic jobs may grow to this many; equal to `min_tasks` otherwise.
+    pub max_tasks: u32,
+    /// With `Some(n)`: exactly `n` tasks on each node used, so tasks is a multiple of `n` and different blocks
+    /// are on different nodes (`nodes: 2`). With `None`: tasks go wherever they fit, several on a node if they do.
+    pub tasks_per_node: Option<u32>,
+    /// What each task holds.
+    pub task: Resources,
+}
+
+/// What one task holds on its node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Resources {
+    /// GPUs.
+    pub gpu: GpuRequest,
+    /// CPUs; 0 means that none are set aside.
+    pub cpus: CpuMilli,
+    /// Memory; 0 means that none is set aside.
+    pub memory: Bytes,
+    /// Named extras of the node (licences, NICs), by whole units.
+    pub extras: BTreeMap<Arc<str>, u64>,
+}
+
+/// GPUs of one task: whole devices, or a share of one device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct GpuRequest {
+    /// Whole devices; 0 when none or a share is asked for.
+    pub devices: u32,
+    /// Thousandths of one device, 1..=999; 0 when whole devices or none are asked for.
+    pub share: GpuMilli,
+    /// Acceptable models; empty means any. All devices of a task are of one model.
+    pub models: Vec<GpuModel>,
+}
+
+impl GpuRequest {
+    /// `devices` whole GPUs of any model.
+    #[must_use]
+    pub fn whole(devices: u32) -> Self {
+        Self { devices, ..Self::default() }
+    }
+
+    /// Thousandths held in all.
+    #[must_use]
+    pub fn milli(&self) -> GpuMilli {
+        GpuMilli(self.devices * 1000 + self.share.0)
+    }
+
+    /// True when the task asks for no GPU at all.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.devices == 0 && self.share.0 == 0
+    }
+}
+
+/// Which nodes may host a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NodeConstraint {
+    /// Labels a node must carry with these values.
+    pub labels: BTreeMap<Arc<str>, Arc<str>>,
+    /// Nodes that must not be used; grows when a gang restarts away from a bad node.
+    pub exclude: Vec<NodeName>,
+}
+
+/// Elements of an array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Array {
+    /// First index.
+    pub first: u32,
+    /// Last index, inclusive, never below `first`.
+    pub last: u32,
+    /// Distance between indices, at least 1.
+    pub step: u32,
+    /// At most this many elements hold resources at once.
+    pub max_running: Option<u32>,
+}
+
+impl Array {
+    /// Indices in order.
+    pub fn indices(&self) -> impl Iterator<Item = u32> + use<> {
+        (self.first..=self.last).step_by(self.step as usize)
+    }
+}
+
+/// A job waits for another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependency {
+    /// When it is satisfied.
+    pub kind: DependencyKind,
+    /// The job waited for; of an array, all elements.
+    pub job: JobId,
+}
+
+/// When a dependency is satisfied (names as in Slurm).
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum DependencyKind {
+    /// It has started, or was cancelled.
+    After,
+    /// It ended, however.
+    AfterAny,
+    /// It ended with success.
+    AfterOk,
+    /// It ended without success.
+    AfterNotOk,
+}
+
+/// What happens when a task of the gang fails, times out on start, or is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restart {
+    /// Restart the whole gang after a task exits with an error. Lost tasks (node gone, supervisor killed,
+    /// reboot) and failed starts count too.
+    pub on_failure: bool,
+    /// At most this many restarts for failures.
+    pub max_restarts: u32,
+    /// Wait before the first restart; doubles each time, at most [`Restart::BACKOFF_CAP`].
+    pub backoff: Span,
+}
+
+impl Restart {
+    /// Longest wait between restarts.
+    pub const BACKOFF_CAP: Span = Span::from_secs(600);
+
+    /// The gang fails when a task does.
+    pub const NEVER: Restart = Restart { on_failure: false, max_restarts: 0, backoff: Span::from_secs(1) };
+}
+
+/// Ask the job to save its progress this long before its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Signal number to send.
+    pub signal: i32,
+    /// How long before the time limit.
+    pub lead: Span,
+}

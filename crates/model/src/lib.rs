@@ -1,0 +1,30 @@
+//! The vocabulary of Muster as types: ids, units, jobs, nodes, queues, plans, effects, events, views.
+//!
+//! This crate holds no behaviour beyond constructors, conversions and display. It must not do I/O, read a
+//! clock, or depend on any other crate of the workspace; every other room depends on it.
+
+pub mod effect;
+pub mod event;
+pub mod id;
+pub mod job;
+pub mod launch;
+pub mod node;
+pub mod outcome;
+pub mod payload;
+pub mod plan;
+pub mod queue;
+pub mod reason;
+pub mod unit;
+pub mod view;
+
+pub use effect::{Effect, StopCause};
+pub use event::{Event, Observation, Target, TaskReport};
+pub use id::{Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName};
+pub use job::{Array, Checkpoint, Dependency, DependencyKind, JobSpec, NodeConstraint, Restart, TaskGroup};
+pub use node::{Device, DeviceSet, Foreign, GpuModel, NodeSpec};
+pub use outcome::{Outcome, TaskExit};
+pub use payload::{Identity, Payload};
+pub use plan::{Decision, Plan, Reservation, TaskPlacement};
+pub use queue::{QueueSpec, QueueTree};
+pub use reason::Reason;
+pub use unit::{Bytes, CpuMilli, GpuMilli, Span, Time};

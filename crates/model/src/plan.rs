@@ -1,0 +1,66 @@
+//! The plan: every decision of one pass as a value, with reservations as its report. Carrying it out makes no
+//! choices. Decisions are journalled: add variants, do not edit them.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AttemptId, ElementId, NodeId};
+use crate::node::DeviceSet;
+use crate::unit::{GpuMilli, Time};
+
+/// All decisions of one planning pass, in the order in which they take effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What changes now.
+    pub decisions: Vec<Decision>,
+    /// Planned future starts that backfill respected. Derived, not journalled.
+    #[serde(skip)]
+    pub reservations: Vec<Reservation>,
+}
+
+impl Plan {
+    /// True when nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.decisions.is_empty()
+    }
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Decision {
+    /// Start an element on these places.
+    Start {
+        /// Which attempt this makes.
+        id: AttemptId,
+        /// Where each task goes, by rank; at least the gang's minimum of every group.
+        placement: Arc<[TaskPlacement]>,
+    },
+}
+
+/// Where one task runs and what it holds there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskPlacement {
+    /// Index of its group in the job's `groups`.
+    pub group: u16,
+    /// Node.
+    pub node: NodeId,
+    /// Devices; empty when it holds no GPU.
+    pub devices: DeviceSet,
+    /// Held per device: 1000, or the share of the one device; 0 when it holds no GPU.
+    pub share: GpuMilli,
+}
+
+/// A planned future start of a job that is blocked by capacity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// Who.
+    pub element: ElementId,
+    /// When it starts at the latest.
+    pub start: Time,
+    /// When its time limit and grace end; [`Time::NEVER`] when it has none.
+    pub end: Time,
+    /// Where.
+    pub placement: Arc<[TaskPlacement]>,
+}

@@ -1,0 +1,102 @@
+//! Queues as configured: a tree with quotas, weights and limits. The live numbers (usage, what is running) are
+//! in `policy`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::QueueName;
+use crate::node::GpuModel;
+use crate::unit::Span;
+
+/// The whole tree. Without a queue file it is [`QueueTree::single`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueTree {
+    /// Usage halves in this time.
+    pub half_life: Span,
+    /// How blocked jobs are protected from later ones.
+    pub backfill: Backfill,
+    /// Leaf taken when a job names none.
+    pub default_queue: QueueName,
+    /// Top-level queues.
+    pub queues: Vec<QueueSpec>,
+}
+
+impl QueueTree {
+    /// One queue named `default` without limits; half-life 7 days.
+    #[must_use]
+    pub fn single() -> Self {
+        Self {
+            half_life: Span::from_secs(7 * 86_400),
+            backfill: Backfill::Easy,
+            default_queue: "default".into(),
+            queues: vec![QueueSpec::named("default")],
+        }
+    }
+}
+
+/// How many blocked jobs hold a reservation that backfill must respect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backfill {
+    /// Strict order: nothing passes a job of its queue that is blocked by capacity.
+    None,
+    /// The first blocked job of each leaf queue.
+    Easy,
+    /// The first `depth` blocked jobs of each leaf queue.
+    Conservative {
+        /// How many.
+        depth: u32,
+    },
+}
+
+/// One queue: a leaf that jobs wait in, or a parent of others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueSpec {
+    /// Its own name, without its parents'.
+    pub name: Arc<str>,
+    /// Share of its parent relative to its siblings; at least 1.
+    pub weight: u32,
+    /// Nominal quota in whole GPUs per model. A model not listed has none set: the parent's applies.
+    pub quota: BTreeMap<GpuModel, u64>,
+    /// May exceed `quota` by at most this many GPUs per model, taken from what siblings leave unused. `None`:
+    /// as much as is lent.
+    pub borrow: Option<u64>,
+    /// Of `quota`, at most this many GPUs per model are lent to others while unused. `None`: all.
+    pub lend: Option<u64>,
+    /// Lowest and highest priority a job may have here.
+    pub priority: Option<(i32, i32)>,
+    /// Ceilings.
+    pub limits: Limits,
+    /// Children; a leaf has none.
+    pub queues: Vec<QueueSpec>,
+}
+
+impl QueueSpec {
+    /// A leaf with weight 1 and no limits.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            weight: 1,
+            quota: BTreeMap::new(),
+            borrow: None,
+            lend: None,
+            priority: None,
+            limits: Limits::default(),
+            queues: Vec::new(),
+        }
+    }
+}
+
+/// Ceilings of a queue; each counts the queue's whole subtree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Elements running at once.
+    pub running_jobs: Option<u32>,
+    /// GPUs that one user may hold at once.
+    pub gpus_per_user: Option<u64>,
+    /// Longest time limit a job may ask for; a job without a limit exceeds it.
+    pub time: Option<Span>,
+}

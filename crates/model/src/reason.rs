@@ -1,0 +1,172 @@
+//! Why something is not running: typed, with the numbers that decided it. Text is made in `report`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{ElementId, JobId, QueueName, UserName};
+use crate::job::DependencyKind;
+use crate::node::GpuModel;
+use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
+
+/// The verdict of one check that says "not now" or "never".
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "reason")]
+pub enum Reason {
+    /// On hold until released.
+    Held,
+    /// Its begin time, or the wait before a restart, lies ahead.
+    NotBefore {
+        /// When it may start.
+        until: Time,
+        /// Starts so far, when this is a restart's back-off; 0 for a begin time.
+        restarts: u32,
+    },
+    /// Another job has not reached the state that this one waits for.
+    Dependency {
+        /// The job waited for.
+        on: JobId,
+        /// What it must reach.
+        kind: DependencyKind,
+    },
+    /// The array's own cap.
+    ArrayCap {
+        /// Elements holding resources.
+        running: u32,
+        /// At most this many.
+        cap: u32,
+    },
+    /// The queue and all it could borrow are used.
+    Quota {
+        /// The queue of the path that refuses.
+        queue: QueueName,
+        /// For which GPU model.
+        model: GpuModel,
+        /// GPUs asked for.
+        asked: GpuMilli,
+        /// GPUs in use by its subtree.
+        used: GpuMilli,
+        /// Nominal quota.
+        nominal: GpuMilli,
+        /// What could be borrowed on top right now.
+        borrowable: GpuMilli,
+    },
+    /// The queue runs as many elements as it may.
+    RunningJobs {
+        /// Which queue.
+        queue: QueueName,
+        /// Running now.
+        running: u32,
+        /// At most this many.
+        limit: u32,
+    },
+    /// The user holds as many GPUs as the queue allows one user.
+    GpusPerUser {
+        /// Which queue.
+        queue: QueueName,
+        /// Whose.
+        user: UserName,
+        /// GPUs asked for.
+        asked: GpuMilli,
+        /// GPUs held.
+        used: GpuMilli,
+        /// At most this many.
+        limit: GpuMilli,
+    },
+    /// Not enough is free now; it would fit an idle cluster.
+    Capacity(CapacityGap),
+    /// It fits, but would delay a reservation of a job before it.
+    Reserved {
+        /// Whose reservation.
+        element: ElementId,
+        /// When that starts.
+        start: Time,
+        /// How long this job would have to be at most to fit in before.
+        fits_if_shorter_than: Option<Span>,
+    },
+    /// Strict order: a job before it in its queue is blocked by capacity, and backfill is off.
+    Behind {
+        /// Which.
+        element: ElementId,
+    },
+    /// No node, or not enough of them, could host it even when idle.
+    NeverFits(CapacityGap),
+    /// The queue admits no time limit that long (or no job without one).
+    TimeLimit {
+        /// Which queue.
+        queue: QueueName,
+        /// Asked for; `None` is endless.
+        asked: Option<Span>,
+        /// At most this long.
+        limit: Span,
+    },
+    /// The queue does not admit this priority.
+    Priority {
+        /// Which queue.
+        queue: QueueName,
+        /// Asked for.
+        asked: i32,
+        /// Lowest and highest admitted.
+        range: (i32, i32),
+    },
+}
+
+impl Reason {
+    /// True when waiting cannot help: the job is refused at submission.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        matches!(self, Reason::NeverFits(_) | Reason::TimeLimit { .. } | Reason::Priority { .. })
+    }
+}
+
+/// What is missing, for the first task group that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CapacityGap {
+    /// The group.
+    pub group: String,
+    /// Tasks it needs.
+    pub tasks_needed: u32,
+    /// Tasks that could be placed.
+    pub tasks_placeable: u32,
+    /// GPUs each task needs.
+    pub gpus_per_task: GpuMilli,
+    /// Models it accepts; empty is any.
+    pub models: Vec<GpuModel>,
+    /// GPUs free on nodes that it may use, of models it accepts.
+    pub gpus_free: GpuMilli,
+    /// GPUs in all on nodes that it may use, of models it accepts.
+    pub gpus_total: GpuMilli,
+    /// Nodes that it may use (up, not drained, labels match).
+    pub nodes_eligible: u32,
+    /// Nodes that host at least one of its tasks now.
+    pub nodes_fitting: u32,
+    /// What stops the node that came closest.
+    pub limiting: Limiting,
+}
+
+/// The resource that runs out first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Limiting {
+    /// GPUs.
+    Gpus,
+    /// Whole nodes (the job wants its tasks on different nodes).
+    Nodes,
+    /// CPUs: asked per task, most free on one node.
+    Cpus {
+        /// Per task.
+        asked: CpuMilli,
+        /// Most free on one eligible node.
+        free: CpuMilli,
+    },
+    /// Memory: asked per task, most free on one node.
+    Memory {
+        /// Per task.
+        asked: Bytes,
+        /// Most free on one eligible node.
+        free: Bytes,
+    },
+    /// A named extra.
+    Extras,
+    /// No node satisfies the labels, models or exclusions.
+    Constraint,
+}

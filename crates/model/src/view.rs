@@ -1,0 +1,359 @@
+//! What people and programs are shown. These types are the wire format of API version 1 and of `--json`: fields
+//! may be added, never renamed or removed (ADR 0003). They carry no secrets.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{ElementId, JobId, NodeName, QueueName, Rank, UserName};
+use crate::node::{DeviceSet, GpuModel};
+use crate::outcome::{Outcome, TaskExit};
+use crate::reason::Reason;
+use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
+
+/// State of an element, as people name it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Waits for a release.
+    Held,
+    /// Waits for capacity, quota, a dependency or a time.
+    Pending,
+    /// Placed; its tasks are being made ready, none runs yet.
+    Starting,
+    /// Every task runs.
+    Running,
+    /// Being stopped; still holds its resources.
+    Stopping,
+    /// Ended with success.
+    Done,
+    /// Ended without success.
+    Failed,
+    /// Cancelled.
+    Cancelled,
+}
+
+impl State {
+    /// True when nothing more will happen.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, State::Done | State::Failed | State::Cancelled)
+    }
+
+    /// The word that views print.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Held => "held",
+            State::Pending => "pending",
+            State::Starting => "starting",
+            State::Running => "running",
+            State::Stopping => "stopping",
+            State::Done => "done",
+            State::Failed => "failed",
+            State::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A job: one row of `muster ps`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct JobView {
+    /// Number.
+    pub job: JobId,
+    /// Name.
+    pub name: String,
+    /// Owner.
+    pub user: UserName,
+    /// Leaf queue.
+    pub queue: QueueName,
+    /// Priority.
+    pub priority: i32,
+    /// State of the element that is furthest from done: running before pending before final.
+    pub state: State,
+    /// Tasks of one element.
+    pub tasks: u32,
+    /// GPUs of one element.
+    pub gpus: GpuMilli,
+    /// Time limit of one element.
+    pub time_limit: Option<Span>,
+    /// When it was submitted.
+    pub submitted: Time,
+    /// When its first element first ran.
+    pub started: Option<Time>,
+    /// When its last element ended.
+    pub ended: Option<Time>,
+    /// Set for arrays.
+    pub array: Option<ArrayView>,
+    /// Elements that hold resources now (all of them, bounded by what the cluster holds), plus the element itself
+    /// when the job is not an array.
+    pub elements: Vec<ElementView>,
+    /// Why it waits, when it waits: the first reason of its first waiting element.
+    pub waiting_for: Option<Reason>,
+    /// When its first waiting element starts at the latest, when that is known.
+    pub eta: Option<Time>,
+}
+
+/// Counts of an array's elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ArrayView {
+    /// Elements in all.
+    pub total: u32,
+    /// Waiting or held.
+    pub waiting: u32,
+    /// Holding resources.
+    pub active: u32,
+    /// Ended with success.
+    pub succeeded: u32,
+    /// Ended otherwise.
+    pub failed: u32,
+    /// At most this many at once.
+    pub max_running: Option<u32>,
+}
+
+/// One element of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ElementView {
+    /// Which.
+    pub element: ElementId,
+    /// Its state.
+    pub state: State,
+    /// Current or last attempt; 0 before the first.
+    pub attempt: u32,
+    /// Started before jobs that were ahead of it, without delaying them.
+    pub backfilled: bool,
+    /// When the user's processes of the current attempt ran.
+    pub started: Option<Time>,
+    /// When it ends at the latest, limit and grace included.
+    pub ends_by: Option<Time>,
+    /// When it ended.
+    pub ended: Option<Time>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// Tasks of the current or last attempt, by rank; empty before the first.
+    pub tasks: Vec<TaskView>,
+}
+
+/// One task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskView {
+    /// Rank.
+    pub rank: Rank,
+    /// Role.
+    pub group: String,
+    /// Where it runs.
+    pub node: NodeName,
+    /// Device indices on that node.
+    pub devices: Vec<u16>,
+    /// Held per device.
+    pub share: GpuMilli,
+    /// `prepared`, `running`, `ended`.
+    pub stage: TaskStage,
+    /// How it ended.
+    pub exit: Option<TaskExit>,
+}
+
+/// How far a task has come.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStage {
+    /// Ordered, no answer yet.
+    Ordered,
+    /// Ready; no user process runs.
+    Prepared,
+    /// The user's process runs.
+    Running,
+    /// Over.
+    Ended,
+}
+
+/// Who held which device when: a bar of the timeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bar {
+    /// Node.
+    pub node: NodeName,
+    /// Device index.
+    pub device: u16,
+    /// Who.
+    pub element: ElementId,
+    /// From when the device was held.
+    pub from: Time,
+    /// Until when; `None` while it is held.
+    pub to: Option<Time>,
+}
+
+/// A node: one row of `muster nodes`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeView {
+    /// Name.
+    pub name: NodeName,
+    /// False when it is lost.
+    pub up: bool,
+    /// Takes no new work, and why.
+    pub drained: Option<String>,
+    /// CPUs.
+    pub cpus: CpuMilli,
+    /// CPUs set aside for jobs.
+    pub cpus_used: CpuMilli,
+    /// Memory.
+    pub memory: Bytes,
+    /// Memory set aside for jobs.
+    pub memory_used: Bytes,
+    /// Devices by index.
+    pub devices: Vec<DeviceView>,
+}
+
+/// A device of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceView {
+    /// Index on its node.
+    pub index: u16,
+    /// Model.
+    pub model: GpuModel,
+    /// Memory; 0 when unknown.
+    pub memory: Bytes,
+    /// No hardware behind it.
+    pub is_virtual: bool,
+    /// Thousandths held by jobs.
+    pub used: GpuMilli,
+    /// In use by a process that is not Muster's.
+    pub foreign: bool,
+    /// Out of service.
+    pub drained: bool,
+    /// Elements that hold it.
+    pub elements: Vec<ElementId>,
+}
+
+/// A queue: one row of `muster queues`, parents before children.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueView {
+    /// Path.
+    pub name: QueueName,
+    /// Has no children.
+    pub is_leaf: bool,
+    /// Weight among its siblings.
+    pub weight: u32,
+    /// Per GPU model with a quota or usage.
+    pub gpus: Vec<QuotaView>,
+    /// Elements waiting in its subtree.
+    pub waiting: u32,
+    /// Elements holding resources in its subtree.
+    pub running: u32,
+    /// Decayed GPU-seconds of its subtree.
+    pub usage_gpu_secs: u64,
+    /// Its share in millionths: what orders it among its siblings, lowest first.
+    pub share_ppm: u64,
+}
+
+/// Quota of a queue for one GPU model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuotaView {
+    /// Model.
+    pub model: GpuModel,
+    /// Nominal quota; `None` when none is set.
+    pub nominal: Option<GpuMilli>,
+    /// Held by its subtree.
+    pub used: GpuMilli,
+    /// Held beyond nominal.
+    pub borrowed: GpuMilli,
+}
+
+/// What a user consumed: one row of `muster usage`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsageView {
+    /// User.
+    pub user: UserName,
+    /// Queue.
+    pub queue: QueueName,
+    /// Elements that ended or run.
+    pub jobs: u64,
+    /// GPU-seconds held, undecayed, running elements included.
+    pub gpu_secs: u64,
+    /// Of those, decayed GPU-seconds that count for fair share now.
+    pub decayed_gpu_secs: u64,
+}
+
+/// Why an element waits, when it starts, and what would start it now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Explanation {
+    /// Which.
+    pub element: ElementId,
+    /// Name of its job.
+    pub name: String,
+    /// Its state.
+    pub state: State,
+    /// Everything that keeps it from starting, in the order of the engine's checks; empty when it does not wait.
+    pub reasons: Vec<Reason>,
+    /// Its place among the elements waiting in its leaf queue, from 1, and how many wait.
+    pub position: Option<(u32, u32)>,
+    /// Leaf queue.
+    pub queue: QueueName,
+    /// Who holds what it waits for, soonest to end first; at most ten.
+    pub holders: Vec<Holder>,
+    /// When it starts at the latest.
+    pub eta: Option<Eta>,
+    /// Changes of which each alone would start it now; the engine tried them.
+    pub sooner: Vec<Change>,
+}
+
+/// An element that holds GPUs which another waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Holder {
+    /// Who.
+    pub element: ElementId,
+    /// Name of its job.
+    pub name: String,
+    /// GPUs it holds.
+    pub gpus: GpuMilli,
+    /// When it ends at the latest; `None` is endless.
+    pub ends_by: Option<Time>,
+}
+
+/// An expected start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Eta {
+    /// At the latest, if every running job uses its whole time limit.
+    pub start: Time,
+    /// Held against backfill: no later job can delay it.
+    pub reserved: bool,
+}
+
+/// A change of a job that would start it now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Change {
+    /// Fewer tasks in its (only) group.
+    Tasks {
+        /// The largest number that starts now.
+        tasks: u32,
+    },
+    /// Fewer GPUs per task.
+    GpusPerTask {
+        /// The largest number that starts now.
+        gpus: u32,
+    },
+    /// A shorter time limit, to end before a reservation.
+    TimeLimit {
+        /// The longest that starts now.
+        limit: Span,
+    },
+    /// Another GPU model.
+    Model {
+        /// Which.
+        model: GpuModel,
+    },
+    /// Another queue.
+    Queue {
+        /// Which.
+        queue: QueueName,
+    },
+}
+
+/// Devices of a set as wire indices.
+#[must_use]
+pub fn device_indices(devices: DeviceSet) -> Vec<u16> {
+    devices.iter().map(|index| index as u16).collect()
+}
