@@ -49,6 +49,9 @@ pub enum Reason {
         nominal: GpuMilli,
         /// What could be borrowed on top right now.
         borrowable: GpuMilli,
+        /// Of `nominal`, used by or kept for other queues right now; 0 whenever something could be borrowed. Refused
+        /// because `used + asked > nominal + borrowable - lent`.
+        lent: GpuMilli,
     },
     /// The queue runs as many elements as it may.
     RunningJobs {
