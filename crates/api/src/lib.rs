@@ -1,4 +1,12 @@
 //! The wire: versioned request and response types, the route table, the OpenAPI document made from both, and a
 //! client. Views come from `model`. Nothing here knows the engine.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
+
+pub mod client;
+pub mod openapi;
+pub mod query;
+pub mod routes;
 pub mod types;
+
+pub use client::{Action, Client, ClientError};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_model::unit::{GpuMilli, Time};
-use muster_model::view::{Bar, JobView};
+use muster_model::view::{Bar, Explanation, JobView, NodeView, QueueView, UsageView};
 use muster_model::{ElementId, JobId, NodeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -165,7 +165,8 @@ pub struct Changes {
 /// Body of every answer that is not 2xx.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
-    /// Stable word: `invalid_spec`, `not_found`, `forbidden`, `conflict`, `refused`, `store_unavailable`, `internal`.
+    /// Stable word: `invalid_request` (not a request of this API), `invalid_spec`, `not_found`, `forbidden`, `conflict`,
+    /// `refused`, `store_unavailable`, `internal`.
     pub code: String,
     /// One lowercase fragment.
     pub message: String,
@@ -173,6 +174,59 @@ pub struct ErrorBody {
     pub hints: Vec<String>,
     /// For `invalid_spec`: where.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Queues, parents before children.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct QueueList {
+    /// Daemon's clock.
+    pub now: Time,
+    /// Rows.
+    pub queues: Vec<QueueView>,
+}
+
+/// Replaces the queue tree.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct QueuesRequest {
+    /// Text of a queue file (YAML).
+    pub source: String,
+    /// What to call the text in diagnostics.
+    pub file: Option<String>,
+}
+
+/// Nodes, in order of joining.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct NodeList {
+    /// Daemon's clock.
+    pub now: Time,
+    /// Rows.
+    pub nodes: Vec<NodeView>,
+}
+
+/// Usage per user and queue.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct UsageList {
+    /// Daemon's clock.
+    pub now: Time,
+    /// Rows, by user and queue.
+    pub rows: Vec<UsageView>,
+}
+
+/// Why an element waits, with the clock its instants are on.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Explained {
+    /// Daemon's clock.
+    pub now: Time,
+    /// The explanation.
+    pub explanation: Explanation,
+}
+
+/// Takes a node out of service for new work.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DrainRequest {
+    /// Why, for people.
+    #[serde(default)]
+    pub reason: String,
 }
 
 /// One complaint about a spec.

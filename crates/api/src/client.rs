@@ -1,0 +1,240 @@
+//! The client of the API: HTTP/1.1 over a unix socket, one connection per request. It holds no state, makes no
+//! choices and retries nothing: a caller that retries a submission sends the same key again.
+
+mod wire;
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use hyper_util::rt::TokioIo;
+use muster_model::JobId;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery};
+use crate::routes::{self, RouteId};
+use crate::types::{
+    ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, ErrorBody, Explained, JobDetail,
+    JobList, NodeList, QueueList, QueuesRequest, SubmitRequest, SubmitResponse, Timeline, UsageList,
+};
+
+/// What the `Upgrade` header of an attach request says.
+pub const SESSION_PROTOCOL: &str = "muster-session";
+
+/// A connection that has left HTTP and speaks the session protocol.
+pub type AttachStream = TokioIo<hyper::upgrade::Upgraded>;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens on the socket.
+    #[error("no daemon listens on {}", .0.display())]
+    NoDaemon(PathBuf),
+    /// The socket is not ours to use.
+    #[error("the socket {} may not be used by this user", .0.display())]
+    NotAllowed(PathBuf),
+    /// The daemon refused.
+    #[error("{}", .0.message)]
+    Api(ErrorBody),
+    /// The connection broke; whether the request was carried out is not known.
+    #[error("the connection to the daemon broke")]
+    Io(#[source] std::io::Error),
+    /// The answer was not what API version 1 says.
+    #[error("the daemon answered something unexpected: {0}")]
+    Protocol(String),
+}
+
+/// What can be done to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Action {
+    /// End it.
+    Cancel,
+    /// Keep it from starting.
+    Hold,
+    /// Undo a hold.
+    Release,
+    /// Run it again.
+    Requeue,
+}
+
+impl Action {
+    fn route(self) -> RouteId {
+        match self {
+            Action::Cancel => RouteId::Cancel,
+            Action::Hold => RouteId::Hold,
+            Action::Release => RouteId::Release,
+            Action::Requeue => RouteId::Requeue,
+        }
+    }
+}
+
+/// A client of the daemon that listens on one socket.
+#[derive(Clone, Debug)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// Opens nothing yet.
+    #[must_use]
+    pub fn new(socket: PathBuf) -> Self {
+        Self { socket }
+    }
+
+    /// The socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Who answers.
+    pub async fn info(&self) -> Result<DaemonInfo, ClientError> {
+        self.read(RouteId::Daemon, None, None).await
+    }
+
+    /// Submits every document of a text, or none.
+    pub async fn submit(&self, request: &SubmitRequest) -> Result<SubmitResponse, ClientError> {
+        self.call(RouteId::Submit, None, None, Some(to_value(request)?)).await
+    }
+
+    /// Lists jobs.
+    pub async fn jobs(&self, filter: JobFilter) -> Result<JobList, ClientError> {
+        self.read(RouteId::Jobs, None, Some(to_value(&filter)?)).await
+    }
+
+    /// One job in full; logs are those of the element at `index`.
+    pub async fn job(&self, job: JobId, index: Option<u32>) -> Result<JobDetail, ClientError> {
+        self.read(RouteId::Job, Some(&job.to_string()), Some(to_value(&ElementQuery { index })?)).await
+    }
+
+    /// Why it waits.
+    pub async fn explain(&self, job: JobId, index: Option<u32>) -> Result<Explained, ClientError> {
+        self.read(RouteId::Explain, Some(&job.to_string()), Some(to_value(&ElementQuery { index })?)).await
+    }
+
+    /// Cancels, holds, releases or requeues.
+    pub async fn act(
+        &self,
+        job: JobId,
+        action: Action,
+        request: ActionRequest,
+    ) -> Result<ActionResponse, ClientError> {
+        self.call(action.route(), Some(&job.to_string()), None, Some(to_value(&request)?)).await
+    }
+
+    /// Waits until the revision differs from `after`, or `timeout_secs` have passed.
+    pub async fn changes(&self, after: Option<u64>, timeout_secs: u64) -> Result<Changes, ClientError> {
+        let query = ChangesQuery { after, timeout_secs: Some(timeout_secs) };
+        self.read(RouteId::Changes, None, Some(to_value(&query)?)).await
+    }
+
+    /// Lists queues.
+    pub async fn queues(&self) -> Result<QueueList, ClientError> {
+        self.read(RouteId::Queues, None, None).await
+    }
+
+    /// Replaces the queue tree.
+    pub async fn set_queues(&self, request: &QueuesRequest) -> Result<ActionResponse, ClientError> {
+        self.call(RouteId::SetQueues, None, None, Some(to_value(request)?)).await
+    }
+
+    /// Consumption.
+    pub async fn usage(&self) -> Result<UsageList, ClientError> {
+        self.read(RouteId::Usage, None, None).await
+    }
+
+    /// Lists nodes.
+    pub async fn nodes(&self) -> Result<NodeList, ClientError> {
+        self.read(RouteId::Nodes, None, None).await
+    }
+
+    /// Takes a node out of service for new work.
+    pub async fn drain(&self, node: &str, reason: &str) -> Result<ActionResponse, ClientError> {
+        let request = DrainRequest { reason: reason.to_owned() };
+        self.call(RouteId::Drain, Some(node), None, Some(to_value(&request)?)).await
+    }
+
+    /// Takes a node back.
+    pub async fn resume(&self, node: &str) -> Result<ActionResponse, ClientError> {
+        self.call(RouteId::Resume, Some(node), None, None).await
+    }
+
+    /// Who held what when.
+    pub async fn timeline(&self, query: TimelineQuery) -> Result<Timeline, ClientError> {
+        self.read(RouteId::Timeline, None, Some(to_value(&query)?)).await
+    }
+
+    /// Output of one task. With `follow`, the stream ends when the task has ended; it breaks with
+    /// [`ClientError::Io`] when the daemon goes away, and `offset` takes it up again.
+    pub async fn logs(
+        &self,
+        job: JobId,
+        query: LogQuery,
+    ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + Unpin + use<>, ClientError> {
+        let response =
+            self.exchange(RouteId::Logs, Some(&job.to_string()), Some(to_value(&query)?), None).await?;
+        Ok(wire::byte_stream(response))
+    }
+
+    /// Opens a terminal session beside a task; the stream speaks the backend's session protocol.
+    pub async fn attach(&self, job: JobId, query: AttachQuery) -> Result<AttachStream, ClientError> {
+        let response =
+            self.exchange(RouteId::Attach, Some(&job.to_string()), Some(to_value(&query)?), None).await?;
+        let upgraded = hyper::upgrade::on(response).await.map_err(wire::hyper_error)?;
+        Ok(TokioIo::new(upgraded))
+    }
+
+    /// Ends the daemon; tasks keep running.
+    pub async fn stop_daemon(&self) -> Result<ActionResponse, ClientError> {
+        self.call(RouteId::StopDaemon, None, None, None).await
+    }
+
+    /// The OpenAPI document of the running daemon.
+    pub async fn openapi(&self) -> Result<Value, ClientError> {
+        self.read(RouteId::OpenApi, None, None).await
+    }
+
+    async fn read<T: DeserializeOwned>(
+        &self,
+        id: RouteId,
+        name: Option<&str>,
+        query: Option<Value>,
+    ) -> Result<T, ClientError> {
+        self.call(id, name, query, None).await
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        id: RouteId,
+        name: Option<&str>,
+        query: Option<Value>,
+        body: Option<Value>,
+    ) -> Result<T, ClientError> {
+        let response = self.exchange(id, name, query, body).await?;
+        let bytes = wire::whole_body(response).await?;
+        serde_json::from_slice(&bytes).map_err(|error| ClientError::Protocol(error.to_string()))
+    }
+
+    /// Sends one request and reads the head of its answer; refusals become [`ClientError::Api`].
+    async fn exchange(
+        &self,
+        id: RouteId,
+        name: Option<&str>,
+        query: Option<Value>,
+        body: Option<Value>,
+    ) -> Result<wire::Response, ClientError> {
+        let route = routes::route(id);
+        let request = wire::request(route, name, query.as_ref(), body.as_ref())?;
+        let response = wire::send(&self.socket, request).await?;
+        match response.status().as_u16() {
+            status if status == route.success() => Ok(response),
+            status => Err(wire::refusal(status, response).await),
+        }
+    }
+}
+
+fn to_value<T: Serialize>(value: &T) -> Result<Value, ClientError> {
+    serde_json::to_value(value).map_err(|error| ClientError::Protocol(error.to_string()))
+}
