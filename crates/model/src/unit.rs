@@ -91,7 +91,7 @@ impl fmt::Display for Span {
         let text = match secs {
             0 if self.0 > 0 => format!("{}ms", self.0),
             0..60 => format!("{secs}s"),
-            60..3600 if secs % 60 == 0 => format!("{}m", secs / 60),
+            60..3600 if secs.is_multiple_of(60) => format!("{}m", secs / 60),
             60..3600 => format!("{}m{:02}s", secs / 60, secs % 60),
             3600..86_400 if secs % 3600 < 60 => format!("{}h", secs / 3600),
             3600..86_400 => format!("{}h{:02}m", secs / 3600, secs % 3600 / 60),
