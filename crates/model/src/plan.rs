@@ -36,6 +36,8 @@ pub enum Decision {
         id: AttemptId,
         /// Where each task goes, by rank; at least the gang's minimum of every group.
         placement: Arc<[TaskPlacement]>,
+        /// It passes an entry ahead of it that stays blocked by capacity and holds a reservation.
+        backfilled: bool,
     },
 }
 
