@@ -1,1 +1,61 @@
-fn main(){}
+//! Project automation: `cargo xtask test` is the one command that says whether a change is good, in CI as on a
+//! desk. It must not depend on any room of the workspace, so that it compiles in seconds and can judge them all.
+
+mod arrows;
+mod generated;
+mod suite;
+mod tidy;
+mod tools;
+mod totals;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  test [--quick]     everything that CI runs; --quick leaves out rustdoc, generated files and integration tests
+  tidy               house rules over the tree
+  gen [--check]      write the generated files under docs/, or only say which are stale
+  arrows [--write]   dependencies between rooms, compared with docs/arrows.txt, or written there
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args.iter().map(String::as_str).collect::<Vec<_>>()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[&str]) -> Result<ExitCode> {
+    let root = root();
+    match args {
+        ["test"] => return Ok(suite::run(&root, suite::Extent::Full)),
+        ["test", "--quick"] => return Ok(suite::run(&root, suite::Extent::Quick)),
+        ["tidy"] => tidy::run(&root)?,
+        ["gen"] => generated::write(&root)?,
+        ["gen", "--check"] => generated::check(&root)?,
+        ["arrows"] => arrows::compare(&root)?,
+        ["arrows", "--write"] => arrows::write(&root)?,
+        [] | ["help" | "--help" | "-h"] => print!("{USAGE}"),
+        _ => bail!("unknown arguments: {}\n\n{USAGE}", args.join(" ")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The workspace: the folder above this crate, as cargo knew it when it built this binary.
+fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+/// The cargo that runs us, so that a toolchain chosen with `cargo +name xtask` stays chosen.
+fn cargo() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}

@@ -1,0 +1,156 @@
+//! Arrows between rooms: the normal dependencies that cargo sees, held to `docs/arrows.txt`. For the pure rooms
+//! the third-party crates are held too: what is not linked cannot read a clock or open a socket.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::cargo;
+
+/// Where the golden lies, relative to the root.
+pub const GOLDEN: &str = "docs/arrows.txt";
+
+/// Rooms without I/O, clock, environment, threads and random numbers.
+pub const PURE: [&str; 6] = ["engine", "model", "policy", "report", "runtime", "spec"];
+
+const HEADING: &str = "\
+# Normal dependencies between rooms (folders of crates/), and the third-party crates of the pure rooms.
+# Compared with `cargo metadata` by `cargo xtask tidy`; rewritten by `cargo xtask arrows --write`.
+# A new line is a change of design: argue it in docs/adr/ (0001 tells how).
+";
+
+/// Fails with the differing lines when the tree and the golden disagree.
+pub fn compare(root: &Path) -> Result<()> {
+    let lines = drift(root)?;
+    if lines.is_empty() {
+        println!("arrows: as in {GOLDEN}");
+        return Ok(());
+    }
+    bail!("arrows differ from {GOLDEN}:\n  {}", lines.join("\n  "))
+}
+
+/// The lines in which tree and golden differ.
+pub fn drift(root: &Path) -> Result<Vec<String>> {
+    let golden = std::fs::read_to_string(root.join(GOLDEN)).with_context(|| format!("reading {GOLDEN}"))?;
+    Ok(differences(&golden, &render(&metadata(root)?)?))
+}
+
+/// Writes the golden.
+pub fn write(root: &Path) -> Result<()> {
+    std::fs::write(root.join(GOLDEN), render(&metadata(root)?)?)?;
+    println!("wrote {GOLDEN}");
+    Ok(())
+}
+
+/// What cargo knows of the workspace's own packages.
+fn metadata(root: &Path) -> Result<Value> {
+    let output = Command::new(cargo())
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root)
+        .output()
+        .context("cargo metadata did not start")?;
+    if !output.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The golden's text for this metadata.
+fn render(metadata: &Value) -> Result<String> {
+    let packages = metadata["packages"].as_array().context("metadata lists packages")?;
+    let mut rooms: BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> = BTreeMap::new();
+    for package in packages {
+        let room = room_of(package["manifest_path"].as_str().context("a package has a manifest")?)?;
+        let (ours, others) = rooms.entry(room).or_default();
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            if dependency["kind"] == "dev" {
+                continue;
+            }
+            match dependency["path"].as_str() {
+                Some(path) => ours.insert(room_of(&format!("{path}/Cargo.toml"))?),
+                None => {
+                    others.insert(dependency["name"].as_str().context("a dependency has a name")?.to_owned())
+                }
+            };
+        }
+    }
+    let join = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
+    let mut text = HEADING.to_owned();
+    for (room, (ours, _)) in &rooms {
+        text +=
+            &format!("{room:<8} -> {}\n", if ours.is_empty() { "nothing".to_owned() } else { join(ours) });
+    }
+    for (room, (_, others)) in rooms.iter().filter(|(room, _)| PURE.contains(&room.as_str())) {
+        text += &format!("{room:<8} links {}\n", join(others));
+    }
+    Ok(text)
+}
+
+/// Lines of either side that the other lacks: `-` is only in the golden, `+` only in the tree.
+fn differences(golden: &str, actual: &str) -> Vec<String> {
+    let lines = |text: &str| -> BTreeSet<String> {
+        text.lines()
+            .map(str::trim_end)
+            .filter(|line| !line.starts_with('#') && !line.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    let (golden, actual) = (lines(golden), lines(actual));
+    let gone = golden.difference(&actual).map(|line| format!("- {line}"));
+    gone.chain(actual.difference(&golden).map(|line| format!("+ {line}"))).collect()
+}
+
+/// Name of a room: the folder of its manifest.
+fn room_of(manifest: &str) -> Result<String> {
+    let folder =
+        Path::new(manifest).parent().and_then(Path::file_name).context("a manifest lies in a folder")?;
+    Ok(folder.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn workspace(engine_dependencies: Value) -> Value {
+        json!({"packages": [
+            {"manifest_path": "/w/crates/model/Cargo.toml", "dependencies": [{"name": "serde", "kind": null}]},
+            {"manifest_path": "/w/crates/engine/Cargo.toml", "dependencies": engine_dependencies},
+            {"manifest_path": "/w/crates/api/Cargo.toml", "dependencies": [{"name": "hyper", "kind": null}]},
+        ]})
+    }
+
+    #[test]
+    fn a_new_arrow_and_a_new_crate_in_a_pure_room_are_seen() {
+        let model = json!({"name": "muster-model", "kind": null, "path": "/w/crates/model"});
+        let golden = render(&workspace(json!([model]))).expect("well-formed");
+        assert!(golden.contains("engine   -> model\n"), "{golden}");
+        assert!(golden.contains("model    links serde\n"), "{golden}");
+        assert!(!golden.contains("hyper"), "only pure rooms list third-party crates: {golden}");
+
+        let api = json!({"name": "muster-api", "kind": null, "path": "/w/crates/api"});
+        let tokio = json!({"name": "tokio", "kind": null});
+        let changed = render(&workspace(json!([model, api, tokio]))).expect("well-formed");
+        assert_eq!(
+            differences(&golden, &changed),
+            [
+                "- engine   -> model",
+                "- engine   links ",
+                "+ engine   -> api, model",
+                "+ engine   links tokio"
+            ]
+            .map(str::trim_end)
+        );
+    }
+
+    #[test]
+    fn dependencies_of_tests_are_no_arrows_and_those_of_build_scripts_are() {
+        let dev = json!([{"name": "muster-api", "kind": "dev", "path": "/w/crates/api"}]);
+        assert!(render(&workspace(dev)).expect("well-formed").contains("engine   -> nothing"));
+        let build = json!([{"name": "muster-api", "kind": "build", "path": "/w/crates/api"}]);
+        assert!(render(&workspace(build)).expect("well-formed").contains("engine   -> api"));
+    }
+}

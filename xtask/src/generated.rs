@@ -1,0 +1,94 @@
+//! Files that are made from code and committed, so that people and other programs can read them without building
+//! anything. The muster binary prints them; this module only asks it, compares and writes.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo;
+
+/// Each file and the arguments of `muster` that print it.
+const FILES: &[(&str, &[&str])] = &[
+    ("docs/openapi.json", &["schema", "openapi"]),
+    ("docs/schema/job.schema.json", &["schema", "job"]),
+    ("docs/schema/queues.schema.json", &["schema", "queues"]),
+    ("docs/schema/cluster.schema.json", &["schema", "cluster"]),
+    ("docs/cli.md", &["__docs"]),
+];
+
+/// Writes every file.
+pub fn write(root: &Path) -> Result<()> {
+    for (path, args) in FILES {
+        let target = root.join(path);
+        let folder = target.parent().context("a generated file lies in a folder")?;
+        std::fs::create_dir_all(folder)?;
+        std::fs::write(&target, printed(root, args)?).with_context(|| format!("writing {path}"))?;
+        println!("wrote {path}");
+    }
+    Ok(())
+}
+
+/// Fails when a file is not what the code prints now.
+pub fn check(root: &Path) -> Result<()> {
+    let mut stale = Vec::new();
+    for (path, args) in FILES {
+        let committed = std::fs::read_to_string(root.join(path)).unwrap_or_default();
+        if let Some(difference) = difference(&committed, &printed(root, args)?) {
+            stale.push(format!("{path}: {difference}"));
+        }
+    }
+    if stale.is_empty() {
+        println!("{} generated files are current", FILES.len());
+        return Ok(());
+    }
+    bail!("{}\nhint: cargo xtask gen", stale.join("\n"))
+}
+
+fn printed(root: &Path, args: &[&str]) -> Result<String> {
+    let output = Command::new(cargo())
+        .args(["run", "--quiet", "--package", "muster", "--"])
+        .args(args)
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo did not start")?;
+    if !output.status.success() || output.stdout.is_empty() {
+        bail!("`muster {}` printed nothing: {}", args.join(" "), output.status);
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The first line that differs, with its number.
+fn difference(committed: &str, current: &str) -> Option<String> {
+    if committed == current {
+        return None;
+    }
+    let (mut old, mut new) = (committed.lines(), current.lines());
+    for number in 1.. {
+        let (old, new) = (old.next(), new.next());
+        if old != new {
+            let show =
+                |line: Option<&str>| line.map_or("nothing".to_owned(), |line| format!("`{}`", line.trim()));
+            return Some(format!("line {number} is {}, the code prints {}", show(old), show(new)));
+        }
+        if old.is_none() {
+            break;
+        }
+    }
+    Some("line ends differ".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_shown() {
+        assert_eq!(difference("a\nb\n", "a\nb\n"), None);
+        assert_eq!(difference("a\nb\n", "a\n c\n").as_deref(), Some("line 2 is `b`, the code prints `c`"));
+        assert_eq!(difference("", "a\n").as_deref(), Some("line 1 is nothing, the code prints `a`"));
+        assert_eq!(difference("a", "a\n").as_deref(), Some("line ends differ"));
+    }
+}

@@ -1,0 +1,151 @@
+//! The test command: an ordered list of steps, each with its command line and time. A failing step does not hide
+//! the later ones; the run fails at the end, with every failing command shown, and closes with cargo's totals.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::totals::Totals;
+use crate::{cargo, generated, tidy, tools};
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// What CI runs.
+    Full,
+    /// What one runs between two edits: no rustdoc, no generated files, unit tests only.
+    Quick,
+}
+
+/// Runs the steps in order.
+pub fn run(root: &Path, extent: Extent) -> ExitCode {
+    let start = Instant::now();
+    let mut suite = Suite { root, failed: Vec::new(), totals: Totals::default() };
+    let full = extent == Extent::Full;
+    suite.step("tools", "what the tests need", tools::ensure);
+    suite.cargo("format", &["fmt", "--all", "--check"], &[]);
+    suite.step("tidy", "cargo xtask tidy", || tidy::run(root));
+    suite.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]);
+    if full {
+        suite.cargo("rustdoc", &["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]);
+        suite.step("generated files", "cargo xtask gen --check", || generated::check(root));
+        suite.tests(&["test", "--workspace", "--no-fail-fast"]);
+    } else {
+        suite.tests(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins"]);
+    }
+    suite.finish(start)
+}
+
+struct Suite<'a> {
+    root: &'a Path,
+    failed: Vec<String>,
+    totals: Totals,
+}
+
+impl Suite<'_> {
+    /// One step: header, work, time. `command` is what to type to run this step alone.
+    fn step(&mut self, title: &str, command: &str, work: impl FnOnce() -> Result<()>) {
+        println!("\n== {title}: {command}");
+        let start = Instant::now();
+        let result = work();
+        let secs = start.elapsed().as_secs_f32();
+        match result {
+            Ok(()) => println!("== {title}: ok in {secs:.1}s"),
+            Err(error) => {
+                println!("{error:#}");
+                println!("== {title}: FAILED in {secs:.1}s");
+                self.failed.push(format!("{title}: {command}"));
+            }
+        }
+    }
+
+    fn cargo(&mut self, title: &str, args: &[&str], env: &[(&str, &str)]) {
+        let root = self.root;
+        let line = command_line(args, env);
+        self.step(title, &line, || {
+            let mut command = Command::new(cargo());
+            command.args(args).envs(env.iter().copied()).current_dir(root).stdin(Stdio::null());
+            let status = command.status().context("cargo did not start")?;
+            if !status.success() {
+                bail!("cargo ended with {status}");
+            }
+            Ok(())
+        });
+    }
+
+    /// As [`Suite::cargo`], counting the result lines on the way through.
+    fn tests(&mut self, args: &[&str]) {
+        let root = self.root;
+        let mut totals = self.totals;
+        self.step("tests", &command_line(args, &[]), || {
+            let mut child = Command::new(cargo())
+                .args(args)
+                .current_dir(root)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .spawn()
+                .context("cargo did not start")?;
+            let output = child.stdout.take().context("the output is piped")?;
+            for line in BufReader::new(output).split(b'\n') {
+                let line = line?;
+                let line = String::from_utf8_lossy(&line);
+                println!("{line}");
+                totals.add_line(&line);
+            }
+            let status = child.wait()?;
+            if !status.success() {
+                bail!("cargo ended with {status}");
+            }
+            Ok(())
+        });
+        self.totals = totals;
+    }
+
+    /// The closing lines; the totals are the very last one.
+    fn finish(self, start: Instant) -> ExitCode {
+        println!("\n== all steps: {:.0}s", start.elapsed().as_secs_f32());
+        for failed in &self.failed {
+            println!("failed: {failed}");
+        }
+        println!("{}", self.totals);
+        if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+fn command_line(args: &[&str], env: &[(&str, &str)]) -> String {
+    let mut words: Vec<String> = env.iter().map(|(name, value)| format!("{name}='{value}'")).collect();
+    words.push("cargo".to_owned());
+    words.extend(args.iter().map(|arg| (*arg).to_owned()));
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_step_fails_the_run_and_lets_later_steps_run() {
+        let root = crate::root();
+        let mut suite = Suite { root: &root, failed: Vec::new(), totals: Totals::default() };
+        let mut later = false;
+        suite.step("first", "first --step", || bail!("broken on purpose"));
+        suite.step("second", "second --step", || {
+            later = true;
+            Ok(())
+        });
+        assert!(later);
+        assert_eq!(suite.failed, ["first: first --step"]);
+        assert_eq!(suite.finish(Instant::now()), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_failing_cargo_command_fails_its_step() {
+        let root = crate::root();
+        let mut suite = Suite { root: &root, failed: Vec::new(), totals: Totals::default() };
+        suite.cargo("unknown", &["no-such-subcommand-of-cargo"], &[]);
+        assert_eq!(suite.failed, ["unknown: cargo no-such-subcommand-of-cargo"]);
+    }
+}

@@ -1,0 +1,152 @@
+//! Documents: links lead somewhere, and nothing points at the machine or the folder where it was written.
+
+use super::Violation;
+use super::source::{Tree, line_at};
+
+/// Paths that exist on one machine only. Split in two, so that this file does not break its own rule.
+const PLACES: [(&str, &str); 6] =
+    [("..", "/shared"), ("/", "work/"), ("/", "root/"), ("/", "Users/"), ("/tmp/", "t-"), ("/tmp/", "brief")];
+
+/// No path of a machine, in any file.
+pub fn places(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (path, text) in tree.files() {
+        for (head, tail) in PLACES {
+            let place = format!("{head}{tail}");
+            let starts = |offset: usize| {
+                let before = text.as_bytes()[..offset].last();
+                !before.is_some_and(|byte| {
+                    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'}' | b'>' | b'*')
+                })
+            };
+            for (offset, _) in text.match_indices(&place).filter(|(offset, _)| starts(*offset)) {
+                let message =
+                    format!("`{place}` is a place on one machine: name a place in the project, or none");
+                violations.push(Violation { path: path.to_owned(), line: line_at(text, offset), message });
+            }
+        }
+    }
+    violations
+}
+
+/// Relative links in Markdown name a file of the tree, and their anchors a heading in it.
+pub fn links(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (path, text) in tree.files().filter(|(path, _)| path.ends_with(".md")) {
+        for (line, target) in links_of(text) {
+            if let Some(message) = dead(tree, path, &target) {
+                violations.push(Violation { path: path.to_owned(), line, message });
+            }
+        }
+    }
+    violations
+}
+
+/// Why the link does not lead anywhere; `None` when it does, or leads out of the tree.
+fn dead(tree: &Tree, from: &str, target: &str) -> Option<String> {
+    if target.contains("://") || target.starts_with("mailto:") {
+        return None;
+    }
+    let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let path = if file.is_empty() { from.to_owned() } else { resolve(from, file) };
+    if !path.is_empty() && !tree.has(&path) {
+        return Some(format!("link to `{target}`: there is no {path}"));
+    }
+    let text = tree.text(&path).filter(|_| path.ends_with(".md") && !anchor.is_empty())?;
+    match headings(text).any(|heading| slug(heading) == anchor) {
+        true => None,
+        false => Some(format!("link to `{target}`: {path} has no such heading")),
+    }
+}
+
+/// Path of a link relative to the root.
+fn resolve(from: &str, file: &str) -> String {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in file.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Line and target of every `[text](target)` outside fenced and inline code.
+fn links_of(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (number, line) in prose(text) {
+        let visible: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`code`");
+        for (offset, _) in visible.match_indices("](") {
+            let rest = &visible[offset + 2..];
+            if let Some(end) = rest.find(')') {
+                found.push((number, rest[..end].split_whitespace().next().unwrap_or_default().to_owned()));
+            }
+        }
+    }
+    found
+}
+
+fn headings(text: &str) -> impl Iterator<Item = &str> {
+    prose(text)
+        .map(|(_, line)| line)
+        .filter(|line| line.starts_with('#'))
+        .map(|line| line.trim_start_matches('#').trim())
+}
+
+/// Numbered lines outside fenced code.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        (!fenced && !fence).then_some((index + 1, line))
+    })
+}
+
+/// The anchor that GitHub gives a heading.
+fn slug(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rule: fn(&Tree) -> Vec<Violation>, files: &[(&str, &str)], expected: &[&str]) {
+        let found: Vec<String> = rule(&Tree::of(files)).iter().map(Violation::to_string).collect();
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.starts_with(expected), "{found} does not start with {expected}");
+        }
+    }
+
+    #[test]
+    fn dead_links_are_seen() {
+        let text = "[a](b.md) [c](../README.md#two-words)\n[d](gone.md)\n[e](b.md#gone)\n[f](#here)\n\
+                    [g](https://example.org/x) `[h](gone)`\n```\n[i](gone)\n```\n[j](sub/)\n# here\n";
+        let files = [
+            ("docs/a.md", text),
+            ("docs/b.md", ""),
+            ("docs/sub/x.md", ""),
+            ("README.md", "## Two `words`\n"),
+        ];
+        check(
+            links,
+            &files,
+            &["docs/a.md:2: link to `gone.md`: there is no docs/gone.md", "docs/a.md:3: link to `b.md#gone`"],
+        );
+    }
+
+    #[test]
+    fn places_of_a_machine_are_seen() {
+        for (head, tail) in PLACES {
+            let text = format!("fine\nsee {head}{tail}x");
+            check(places, &[("a.md", &text)], &[&format!("a.md:2: `{head}{tail}` is a place")]);
+        }
+        let inside = ["my/work/x", "self/root/x", "x/Users/y"].join(" ");
+        check(places, &[("a.md", &inside)], &[]);
+    }
+}

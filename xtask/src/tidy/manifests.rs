@@ -1,0 +1,165 @@
+//! Manifests: every crate takes lints and versions from the workspace, and the pure rooms carry the same bans.
+//! Clippy reads only the nearest `clippy.toml` and merges nothing, so each pure room holds a copy.
+
+use super::Violation;
+use super::source::Tree;
+use crate::arrows::PURE;
+
+/// What the bans must name at least; `clippy.toml` gives each its reason.
+pub const BANNED: [&str; 18] = [
+    "std::collections::HashMap",
+    "std::collections::HashSet",
+    "std::env::args",
+    "std::env::var",
+    "std::env::var_os",
+    "std::env::vars",
+    "std::fs::File",
+    "std::fs::read",
+    "std::fs::read_to_string",
+    "std::fs::write",
+    "std::net::TcpStream",
+    "std::os::unix::net::UnixStream",
+    "std::process::Command",
+    "std::process::exit",
+    "std::thread::sleep",
+    "std::thread::spawn",
+    "std::time::Instant::now",
+    "std::time::SystemTime::now",
+];
+
+/// `[lints] workspace = true` in every crate.
+pub fn lints(tree: &Tree) -> Vec<Violation> {
+    let inherits =
+        |text: &str| sections(text).any(|(name, _, line)| name == "lints" && line == "workspace = true");
+    let broken = crates(tree).filter(|(_, text)| !inherits(text));
+    broken
+        .map(|(path, _)| at(path, 0, "lints are not inherited: add `[lints]` with `workspace = true`".into()))
+        .collect()
+}
+
+/// Every dependency takes its version from the workspace.
+pub fn versions(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (path, text) in crates(tree) {
+        for (section, number, line) in sections(text) {
+            let (in_list, in_table) = (section.ends_with("dependencies"), section.contains("dependencies."));
+            let fine = line.contains("workspace = true") || (in_table && !line.starts_with("version"));
+            if (in_list || in_table) && !fine {
+                let message =
+                    format!("`{line}` does not take its version from the workspace: `name.workspace = true`");
+                violations.push(at(path, number, message));
+            }
+        }
+    }
+    violations
+}
+
+/// The pure rooms have one set of bans, and it names what it must.
+pub fn bans(tree: &Tree) -> Vec<Violation> {
+    let first = format!("crates/{}/clippy.toml", PURE[0]);
+    let Some(shared) = tree.text(&first) else {
+        return vec![at(
+            &first,
+            0,
+            "is missing: a pure room bans clock, files, environment and threads".into(),
+        )];
+    };
+    let mut violations = Vec::new();
+    for banned in BANNED {
+        let entry = shared.lines().find(|line| line.contains(&format!("path = \"{banned}\"")));
+        match entry {
+            None => violations.push(at(&first, 0, format!("does not ban {banned}"))),
+            Some(line) if !line.contains("reason = \"") => {
+                violations.push(at(&first, 0, format!("bans {banned} without a reason")));
+            }
+            Some(_) => {}
+        }
+    }
+    for room in &PURE[1..] {
+        let path = format!("crates/{room}/clippy.toml");
+        if tree.text(&path) != Some(shared) {
+            violations.push(at(
+                &path,
+                0,
+                format!("is not the same as {first}: the pure rooms share their bans"),
+            ));
+        }
+    }
+    violations
+}
+
+fn crates(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {
+    tree.files().filter(|(path, _)| path.ends_with("/Cargo.toml"))
+}
+
+/// Section, line number from 1, and trimmed line of every line that is neither empty, comment nor heading.
+fn sections(text: &str) -> impl Iterator<Item = (&str, usize, &str)> {
+    let mut section = "";
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let line = line.trim();
+        match line.strip_prefix('[') {
+            Some(heading) => {
+                section = heading.trim_matches(['[', ']']);
+                None
+            }
+            None if line.is_empty() || line.starts_with('#') => None,
+            None => Some((section, index + 1, line)),
+        }
+    })
+}
+
+fn at(path: &str, line: usize, message: String) -> Violation {
+    Violation { path: path.to_owned(), line, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rule: fn(&Tree) -> Vec<Violation>, files: &[(&str, &str)], expected: &[&str]) {
+        let found: Vec<String> = rule(&Tree::of(files)).iter().map(Violation::to_string).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_crate_without_the_shared_lints_is_seen() {
+        let message = "crates/x/Cargo.toml: lints are not inherited: add `[lints]` with `workspace = true`";
+        check(lints, &[("crates/x/Cargo.toml", "[package]\nname = \"x\"\n")], &[message]);
+        check(lints, &[("crates/x/Cargo.toml", "[lints.rust]\nworkspace = true\n")], &[message]);
+        check(lints, &[("crates/x/Cargo.toml", "[lints]\nworkspace = true\n"), ("Cargo.toml", "")], &[]);
+    }
+
+    #[test]
+    fn a_version_outside_the_workspace_is_seen() {
+        let bad = "[dependencies]\nserde.workspace = true\nlog = \"1\"\n[target.'cfg(unix)'.dev-dependencies]\na = { git = \"b\" }\n";
+        check(
+            versions,
+            &[("crates/x/Cargo.toml", bad)],
+            &[
+                "crates/x/Cargo.toml:3: `log = \"1\"` does not take its version from the workspace: `name.workspace = true`",
+                "crates/x/Cargo.toml:5: `a = { git = \"b\" }` does not take its version from the workspace: `name.workspace = true`",
+            ],
+        );
+        let good = "[dependencies]\na = { workspace = true, features = [\"b\"] }\n[dependencies.c]\nworkspace = true\nfeatures = []\n";
+        check(versions, &[("crates/x/Cargo.toml", good)], &[]);
+    }
+
+    #[test]
+    fn bans_that_differ_or_lack_an_entry_are_seen() {
+        let all: String =
+            BANNED.iter().map(|path| format!("{{ path = \"{path}\", reason = \"r\" }},\n")).collect();
+        let rooms = |text: &str| PURE.map(|room| (format!("crates/{room}/clippy.toml"), text.to_owned()));
+        let tree = |files: Vec<(String, String)>| Tree::new(files.into_iter().collect());
+        assert_eq!(bans(&tree(rooms(&all).to_vec())), []);
+
+        let mut differing = rooms(&all).to_vec();
+        differing[3].1.push('#');
+        assert_eq!(bans(&tree(differing)).len(), 1);
+
+        let lacking = all.replace("path = \"std::env::var\"", "path = \"std::env::home_dir\"");
+        assert_eq!(bans(&tree(rooms(&lacking).to_vec()))[0].message, "does not ban std::env::var");
+        let silent = all.replacen("reason", "because", 1);
+        assert_eq!(bans(&tree(rooms(&silent).to_vec())).len(), 1);
+        assert_eq!(bans(&tree(Vec::new())).len(), 1);
+    }
+}

@@ -1,0 +1,100 @@
+//! What the tests need on the machine besides cargo, and why. A missing package is installed where that is
+//! possible without asking (root, apt); elsewhere the message says exactly what to install.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+
+use crate::cargo;
+
+/// A program that the tests call, and the package that brings it.
+struct Tool {
+    probe: &'static [&'static str],
+    packages: &'static [&'static str],
+    why: &'static str,
+}
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        probe: &["cc", "--version"],
+        packages: &["gcc", "libc6-dev"],
+        why: "compiles the SQLite that is built into muster",
+    },
+    Tool {
+        probe: &["python3", "--version"],
+        packages: &["python3"],
+        why: "runs the all-reduce example, whose ranks really talk to each other",
+    },
+];
+
+/// Components of the Rust toolchain that cargo does not fetch by itself.
+const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
+
+/// Makes sure that everything is there.
+pub fn ensure() -> Result<()> {
+    for (subcommand, component) in COMPONENTS {
+        if !runs(Command::new(cargo()).args([subcommand, "--version"])) {
+            bail!("cargo {subcommand} is missing\nhint: rustup component add {component}");
+        }
+    }
+    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !present(tool)).collect();
+    for tool in TOOLS {
+        let state = if present(tool) { "found" } else { "missing" };
+        println!("{}: {state}; {}", tool.probe[0], tool.why);
+    }
+    if missing.is_empty() {
+        println!("nothing to install");
+        return Ok(());
+    }
+    install(&missing.iter().flat_map(|tool| tool.packages.iter().copied()).collect::<Vec<_>>())?;
+    match missing.iter().find(|tool| !present(tool)) {
+        Some(tool) => bail!("{} is still missing after the installation", tool.probe[0]),
+        None => Ok(()),
+    }
+}
+
+fn install(packages: &[&str]) -> Result<()> {
+    let list = packages.join(" ");
+    let root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0");
+    if !root || !runs(Command::new("apt-get").arg("--version")) {
+        bail!("packages are missing: {list}\nhint: on Debian or Ubuntu: sudo apt-get install {list}");
+    }
+    println!("installing: {list}");
+    for args in
+        [vec!["update"], [vec!["install", "--yes", "--no-install-recommends"], packages.to_vec()].concat()]
+    {
+        let status = Command::new("apt-get")
+            .args(&args)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdin(Stdio::null())
+            .status()?;
+        if !status.success() {
+            bail!("apt-get {} failed: {status}", args.join(" "));
+        }
+    }
+    Ok(())
+}
+
+fn present(tool: &Tool) -> bool {
+    runs(Command::new(tool.probe[0]).args(&tool.probe[1..]))
+}
+
+fn runs(command: &mut Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absent_program_is_seen_as_absent() {
+        let absent = Tool { probe: &["muster-no-such-program"], packages: &[], why: "" };
+        assert!(!present(&absent));
+        let failing = Tool { probe: &["false"], packages: &[], why: "" };
+        assert!(!present(&failing));
+        let there = Tool { probe: &["true"], packages: &[], why: "" };
+        assert!(present(&there));
+    }
+}
