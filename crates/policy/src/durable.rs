@@ -1,0 +1,93 @@
+//! The part of a [`Policy`] that a snapshot keeps: tree, names, usage. What runs and waits is left out; the engine
+//! rebuilds it through [`Policy::restore_hold`] and [`Policy::enqueue`].
+
+use std::collections::BTreeMap;
+
+use muster_model::{GpuModel, QueueName, QueueTree, UserName};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::Policy;
+use crate::intern::{Models, UserId, Users};
+use crate::leaf::{LeafState, UserRow};
+use crate::tree::TreeError;
+use crate::usage::Usage;
+
+/// The stored form. Lists are by id.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Durable {
+    tree: QueueTree,
+    models: Vec<GpuModel>,
+    /// Thousandths of GPUs by model.
+    capacity: Vec<u64>,
+    users: Vec<UserName>,
+    /// Leaves that exist or have existed.
+    leaves: Vec<DurableLeaf>,
+    /// Usage by model of every queue; the root has the empty name.
+    queues: BTreeMap<QueueName, Vec<Usage>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct DurableLeaf {
+    name: QueueName,
+    users: BTreeMap<UserId, Vec<Usage>>,
+}
+
+impl Serialize for Policy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let leaf = |state: &LeafState| DurableLeaf {
+            name: state.name.clone(),
+            users: state
+                .users
+                .iter()
+                .filter(|(_, row)| !row.usage.iter().all(Usage::is_blank))
+                .map(|(user, row)| (*user, row.usage.clone()))
+                .collect(),
+        };
+        Durable {
+            tree: self.tree.clone(),
+            models: self.models.names().to_vec(),
+            capacity: self.capacity.clone(),
+            users: self.users.names().to_vec(),
+            leaves: self.leaves.iter().map(leaf).collect(),
+            queues: self.nodes.iter().map(|node| (node.name.clone(), node.usage.clone())).collect(),
+        }
+        .serialize(serializer)
+    }
+}
+
+impl TryFrom<Durable> for Policy {
+    type Error = TreeError;
+
+    fn try_from(durable: Durable) -> Result<Self, TreeError> {
+        // 1. Names first, in their old order, so that ids stay what they were.
+        let mut models = Models::default();
+        for name in &durable.models {
+            models.intern(name);
+        }
+        let mut users = Users::default();
+        for name in &durable.users {
+            users.intern(name);
+        }
+        let leaves = durable.leaves.iter().map(|leaf| LeafState::new(leaf.name.clone())).collect();
+        // 2. The tree, which adds only what is new.
+        let mut policy = Policy::assemble(durable.tree, models, users, leaves)?;
+        let count = policy.models.len();
+        for (capacity, stored) in policy.capacity.iter_mut().zip(durable.capacity) {
+            *capacity = stored;
+        }
+        // 3. Usage.
+        for node in &mut policy.nodes {
+            if let Some(usage) = durable.queues.get(&node.name) {
+                node.usage.clone_from(usage);
+                node.usage.resize(count, Usage::default());
+            }
+        }
+        for (state, leaf) in policy.leaves.iter_mut().zip(durable.leaves) {
+            for (user, mut usage) in leaf.users {
+                usage.resize(count, Usage::default());
+                state.users.insert(user, UserRow { usage, ..UserRow::new(count) });
+            }
+        }
+        Ok(policy)
+    }
+}

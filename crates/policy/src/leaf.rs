@@ -1,0 +1,107 @@
+//! What a leaf queue knows beyond its place in the tree: its users' numbers and who waits, in the order of priority
+//! and age. It must not know shares; `pass` brings them in.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use muster_model::QueueName;
+
+use crate::Policy;
+use crate::intern::{LeafId, Slot, UserId};
+use crate::usage::Usage;
+
+/// A leaf that exists or has existed.
+#[derive(Clone, Debug)]
+pub(crate) struct LeafState {
+    pub(crate) name: QueueName,
+    /// Its place in the tree; `None` once it is gone.
+    pub(crate) node: Option<usize>,
+    pub(crate) users: BTreeMap<UserId, UserRow>,
+    /// Highest priority first.
+    pub(crate) levels: BTreeMap<Reverse<i32>, Level>,
+}
+
+impl LeafState {
+    pub(crate) fn new(name: QueueName) -> Self {
+        Self { name, node: None, users: BTreeMap::new(), levels: BTreeMap::new() }
+    }
+}
+
+/// A user in a leaf. Vectors are by [`crate::ModelId`].
+#[derive(Clone, Debug)]
+pub(crate) struct UserRow {
+    /// Elements holding resources.
+    pub(crate) running: u32,
+    /// Thousandths of GPUs held.
+    pub(crate) held: Vec<u64>,
+    pub(crate) usage: Vec<Usage>,
+}
+
+impl UserRow {
+    pub(crate) fn new(models: usize) -> Self {
+        Self { running: 0, held: vec![0; models], usage: vec![Usage::default(); models] }
+    }
+
+    /// Room for every model up to `count`.
+    pub(crate) fn widen(&mut self, count: usize) {
+        self.held.resize(count, 0);
+        self.usage.resize(count, Usage::default());
+    }
+
+    /// Nothing to remember: the row is dropped.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.running == 0 && self.usage.iter().all(Usage::is_blank)
+    }
+}
+
+/// Entries of one priority: per user, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Level {
+    pub(crate) users: BTreeMap<UserId, BTreeMap<u64, Slot>>,
+    pub(crate) count: u32,
+}
+
+impl Policy {
+    /// An element may be considered for a start. `seq` orders by age and is unique among pending entries.
+    pub fn enqueue(&mut self, leaf: LeafId, user: UserId, priority: i32, seq: u64, slot: Slot) {
+        let level = self.leaf_state_mut(leaf).levels.entry(Reverse(priority)).or_default();
+        if level.users.entry(user).or_default().insert(seq, slot).is_some() {
+            debug_assert!(false, "an entry was enqueued twice");
+            return;
+        }
+        level.count += 1;
+        let (mut below, mut next) = (None, Some(self.node_of(leaf)));
+        while let Some(index) = next {
+            let node = &mut self.nodes[index];
+            node.pending += 1;
+            node.pending_children.extend(below);
+            (below, next) = (Some(index), node.parent);
+        }
+    }
+
+    /// The inverse of [`Policy::enqueue`]. An entry that is not there is ignored.
+    pub fn dequeue(&mut self, leaf: LeafId, user: UserId, priority: i32, seq: u64) {
+        let levels = &mut self.leaf_state_mut(leaf).levels;
+        let Some(level) = levels.get_mut(&Reverse(priority)) else { return };
+        let Some(entries) = level.users.get_mut(&user) else { return };
+        if entries.remove(&seq).is_none() {
+            return;
+        }
+        if entries.is_empty() {
+            level.users.remove(&user);
+        }
+        level.count -= 1;
+        if level.count == 0 {
+            levels.remove(&Reverse(priority));
+        }
+        let (mut emptied, mut next) = (None, Some(self.node_of(leaf)));
+        while let Some(index) = next {
+            let node = &mut self.nodes[index];
+            node.pending -= 1;
+            if let Some(below) = emptied {
+                node.pending_children.remove(&below);
+            }
+            (emptied, next) = ((node.pending == 0).then_some(index), node.parent);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! One pass over everything that waits, in order: level by level the queue with the lowest share, in a leaf the highest
+//! priority, then the user with the lowest share, then age.
+//!
+//! The order is merged lazily and follows what starts: after [`Pass::started`] only the ranks on that path are taken
+//! anew. A pass holds no borrow of the [`Policy`], so that the caller can hold and undo between two entries; entries must
+//! not be enqueued or dequeued during a pass. What is fixed at the beginning is the instant at which shares are read.
+//!
+//! Cost: opening a queue ranks its children that have entries, opening a priority ranks its users; then a few steps in
+//! small ordered sets per entry, and one descent of the tree whenever the leaf changes.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+
+use muster_model::Time;
+
+use crate::Policy;
+use crate::intern::{LeafId, Slot, UserId};
+use crate::share::QueueRank;
+use crate::tree::ROOT;
+
+/// Entries copied from a user's queue at a time: amortises the look-up, bounds what is copied in vain.
+const CHUNK: usize = 32;
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    now: Time,
+    /// Inner queues visited so far.
+    rankings: BTreeMap<usize, Ranking>,
+    /// The leaf that the next entry comes from, unless its rank changes.
+    current: Option<(usize, LeafCursor)>,
+    /// Leaves begun and left.
+    parked: BTreeMap<usize, LeafCursor>,
+    skipped: BTreeSet<LeafId>,
+}
+
+/// Children of an inner queue that may have entries left.
+#[derive(Clone, Debug)]
+struct Ranking {
+    order: BTreeSet<(QueueRank, usize)>,
+    ranks: BTreeMap<usize, QueueRank>,
+}
+
+impl Policy {
+    /// Begins a pass; shares are read at `now`, with the running counters as they are at each step.
+    #[must_use]
+    pub fn begin_pass(&self, now: Time) -> Pass {
+        Pass {
+            now,
+            rankings: BTreeMap::new(),
+            current: None,
+            parked: BTreeMap::new(),
+            skipped: BTreeSet::new(),
+        }
+    }
+}
+
+impl Pass {
+    /// The next entry; each is given once. `policy` is the one that the pass was begun on.
+    pub fn next(&mut self, policy: &Policy) -> Option<Slot> {
+        loop {
+            if self.current.is_none() {
+                let node = self.descend(policy)?;
+                let cursor = self.parked.remove(&node).unwrap_or_else(|| LeafCursor::new(policy, node));
+                self.current = Some((node, cursor));
+            }
+            let Some((node, cursor)) = &mut self.current else { return None };
+            let is_skipped = !self.skipped.is_empty() && self.skipped.contains(&cursor.leaf);
+            if !is_skipped && let Some(slot) = cursor.next(policy, self.now) {
+                return Some(slot);
+            }
+            let done = *node;
+            self.current = None;
+            self.close(policy, done);
+        }
+    }
+
+    /// What `user` holds in `leaf` has changed (held or undone): their ranks and those of the path are taken anew.
+    pub fn started(&mut self, policy: &Policy, leaf: LeafId, user: UserId) {
+        // 1. The leaf that was current may no longer be first.
+        if let Some((node, cursor)) = self.current.take() {
+            self.parked.insert(node, cursor);
+        }
+        // 2. The user within the leaf.
+        let mut below = policy.node_of(leaf);
+        if let Some(cursor) = self.parked.get_mut(&below) {
+            cursor.rank_again(policy, self.now, user);
+        }
+        // 3. The queues of the path among their siblings.
+        while let Some(parent) = policy.nodes[below].parent {
+            if let Some(ranking) = self.rankings.get_mut(&parent)
+                && let Some(rank) = ranking.ranks.get_mut(&below)
+            {
+                ranking.order.remove(&(*rank, below));
+                *rank = policy.queue_rank(self.now, below);
+                ranking.order.insert((*rank, below));
+            }
+            below = parent;
+        }
+    }
+
+    /// No more entries of this leaf in this pass.
+    pub fn skip_leaf(&mut self, leaf: LeafId) {
+        self.skipped.insert(leaf);
+    }
+
+    /// The leaf that is first now.
+    fn descend(&mut self, policy: &Policy) -> Option<usize> {
+        let mut index = ROOT;
+        while !policy.nodes[index].is_leaf() {
+            let now = self.now;
+            let ranking = self.rankings.entry(index).or_insert_with(|| Ranking::new(policy, now, index));
+            // Only the root runs empty: `close` removes any other queue with its last child.
+            index = ranking.order.first()?.1;
+        }
+        Some(index)
+    }
+
+    /// Takes a leaf out, and every queue above that has nothing left.
+    fn close(&mut self, policy: &Policy, leaf: usize) {
+        let mut below = leaf;
+        while let Some(parent) = policy.nodes[below].parent {
+            let Some(ranking) = self.rankings.get_mut(&parent) else { return };
+            if let Some(rank) = ranking.ranks.remove(&below) {
+                ranking.order.remove(&(rank, below));
+            }
+            if !ranking.order.is_empty() {
+                return;
+            }
+            below = parent;
+        }
+    }
+}
+
+impl Ranking {
+    fn new(policy: &Policy, now: Time, index: usize) -> Self {
+        let children = &policy.nodes[index].pending_children;
+        let ranks: BTreeMap<usize, QueueRank> =
+            children.iter().map(|child| (*child, policy.queue_rank(now, *child))).collect();
+        Self { order: ranks.iter().map(|(child, rank)| (*rank, *child)).collect(), ranks }
+    }
+}
+
+/// How far a leaf has been read: priority by priority, and in one the users by share, then age.
+#[derive(Clone, Debug)]
+struct LeafCursor {
+    leaf: LeafId,
+    /// The priority being read.
+    priority: Option<Reverse<i32>>,
+    /// Users with entries left in it: share, `seq` of their next entry.
+    order: BTreeSet<(u64, u64, UserId)>,
+    users: BTreeMap<UserId, UserCursor>,
+}
+
+/// How far one user's entries of one priority have been read.
+#[derive(Clone, Debug)]
+struct UserCursor {
+    share: u64,
+    /// Entries not yet given, youngest first; never empty.
+    chunk: Vec<(u64, Slot)>,
+}
+
+impl LeafCursor {
+    fn new(policy: &Policy, node: usize) -> Self {
+        let leaf = policy.nodes[node].leaf.expect("a node without children is a leaf with an id");
+        Self { leaf, priority: None, order: BTreeSet::new(), users: BTreeMap::new() }
+    }
+
+    fn next(&mut self, policy: &Policy, now: Time) -> Option<Slot> {
+        loop {
+            let Some((_, seq, user)) = self.order.pop_first() else {
+                self.open_next_priority(policy, now)?;
+                continue;
+            };
+            let Some(cursor) = self.users.get_mut(&user) else { continue };
+            let given = cursor.chunk.pop();
+            if cursor.chunk.is_empty() {
+                cursor.chunk = self.priority.map_or_else(Vec::new, |priority| {
+                    chunk_after(policy, self.leaf, priority, user, Some(seq))
+                });
+            }
+            match cursor.chunk.last() {
+                Some((next, _)) => {
+                    self.order.insert((cursor.share, *next, user));
+                }
+                None => {
+                    self.users.remove(&user);
+                }
+            }
+            if let Some((_, slot)) = given {
+                return Some(slot);
+            }
+        }
+    }
+
+    fn open_next_priority(&mut self, policy: &Policy, now: Time) -> Option<()> {
+        let levels = &policy.leaf_state(self.leaf).levels;
+        let (priority, level) = match self.priority {
+            None => levels.first_key_value()?,
+            Some(read) => levels.range((Excluded(read), Unbounded)).next()?,
+        };
+        self.priority = Some(*priority);
+        for user in level.users.keys() {
+            let share = policy.user_share(now, self.leaf, *user);
+            let chunk = chunk_after(policy, self.leaf, *priority, *user, None);
+            if let Some((seq, _)) = chunk.last() {
+                self.order.insert((share, *seq, *user));
+                self.users.insert(*user, UserCursor { share, chunk });
+            }
+        }
+        Some(())
+    }
+
+    fn rank_again(&mut self, policy: &Policy, now: Time, user: UserId) {
+        let Some(cursor) = self.users.get_mut(&user) else { return };
+        let Some((seq, _)) = cursor.chunk.last() else { return };
+        self.order.remove(&(cursor.share, *seq, user));
+        cursor.share = policy.user_share(now, self.leaf, user);
+        self.order.insert((cursor.share, *seq, user));
+    }
+}
+
+/// The user's next entries of a priority after `seq`, youngest first.
+fn chunk_after(
+    policy: &Policy,
+    leaf: LeafId,
+    priority: Reverse<i32>,
+    user: UserId,
+    seq: Option<u64>,
+) -> Vec<(u64, Slot)> {
+    let level = policy.leaf_state(leaf).levels.get(&priority);
+    let Some(entries) = level.and_then(|level| level.users.get(&user)) else { return Vec::new() };
+    let from = seq.map_or(Unbounded, Excluded);
+    let mut chunk: Vec<(u64, Slot)> =
+        entries.range((from, Unbounded)).take(CHUNK).map(|(seq, slot)| (*seq, *slot)).collect();
+    chunk.reverse();
+    chunk
+}

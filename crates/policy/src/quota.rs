@@ -1,0 +1,100 @@
+//! Quota with borrowing and lending, per GPU model. It must not know limits, shares or order.
+//!
+//! # Definition
+//!
+//! All numbers are for one GPU model, in thousandths of GPUs. A queue that lists the model in its `quota` *sets* one.
+//! A queue is *bounded* when it or a queue above it sets one; an unbounded leaf may use any amount and takes no part
+//! in what follows.
+//!
+//! * `nominal(q)`: what `q` sets; if it sets none, the sum over its children. The root above the top-level queues sets
+//!   none.
+//! * `kept(q)`: the part of its nominal that `q` never lends, `nominal - min(lend, nominal)`; 0 without a `lend`
+//!   limit, and 0 where `q` sets no quota (borrow and lend limits go with a quota).
+//! * `taken(q)`: for a leaf, its use. For an inner queue, the sum over its bounded children `c` of
+//!   `max(taken(c), kept(c))`: what is not lent counts as taken, whether or not it is used.
+//! * `ceiling(q)`: `nominal(q) + borrow(q)`; endless without a `borrow` limit or without a quota; for the root,
+//!   `nominal(root)`.
+//!
+//! A start that adds `x` to a leaf is **admitted iff, walking from the leaf to the root, `taken` after the start is at
+//! most `ceiling` at every queue**; the walk ends early at a queue whose `max(taken, kept)` does not grow, since
+//! nothing above can notice. So what `q` may borrow is the least of its own borrow limit, what its siblings leave
+//! lendable together with its parent's spare nominal, and what its parent may in turn borrow from its cousins. A sibling
+//! that borrows is counted with all it uses.
+//!
+//! A tree whose children set more than their parent is refused ([`crate::TreeError::ChildrenExceedParent`]). Therefore:
+//!
+//! * **No overdraft**: `taken(q) ≤ ceiling(q)` for every queue, always, if only admitted starts are held; the use below
+//!   a parent never exceeds the parent's nominal plus what it may borrow.
+//! * **What is kept is there**: a start that leaves a leaf within `kept` is admitted whatever the others do.
+//! * **What is lent can be taken back**: if every queue used at most its nominal, any start within nominal would be
+//!   admitted. So reclaiming from queues above their nominal is always enough for one below its own; which
+//!   elements to preempt for that is the engine's choice, [`Quota::borrowed`] says how much there is.
+//!
+//! # Example
+//!
+//! ```text
+//! research            quota 32
+//! ├ vision            quota 16, borrow 8
+//! └ language          quota 8, lend 2        (8 of research's 32 belong to no child)
+//! ```
+//!
+//! `language` idle keeps 6. `vision` may use `min(16 + 8, 32 - 6) = 24`: its borrow limit binds. With `language` at 10
+//! (its 8 and 2 of the spare 8), `vision` may use `min(24, 32 - 10) = 22`. With `vision` at 22, `language` is at its
+//! end: a start of 1 there is refused with nominal 8, used 10, borrowable 2.
+//!
+//! A verdict costs one step per level: `taken` is maintained on every change.
+
+/// Quota of one queue for one GPU model, in thousandths of GPUs, with its maintained sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Quota {
+    /// The queue itself sets a quota.
+    pub(crate) is_set: bool,
+    /// It or a queue above sets one.
+    pub(crate) is_bounded: bool,
+    /// Own, or the sum of its children's.
+    pub(crate) nominal: u64,
+    /// Of `nominal`, never lent.
+    pub(crate) kept: u64,
+    /// Most that `taken` may reach.
+    pub(crate) ceiling: u64,
+    /// Use, including what children keep.
+    pub(crate) taken: u64,
+    /// What `taken` is when nobody holds anything.
+    pub(crate) taken_idle: u64,
+}
+
+impl Quota {
+    /// No quota anywhere near.
+    pub(crate) const UNBOUNDED: Quota = Quota {
+        is_set: false,
+        is_bounded: false,
+        nominal: 0,
+        kept: 0,
+        ceiling: u64::MAX,
+        taken: 0,
+        taken_idle: 0,
+    };
+
+    /// What the parent sees of this queue.
+    pub(crate) fn claim(&self) -> u64 {
+        self.taken.max(self.kept)
+    }
+
+    /// What the parent would see after `taken` has grown by `milli`.
+    pub(crate) fn claim_with(&self, milli: u64) -> u64 {
+        self.taken.saturating_add(milli).max(self.kept)
+    }
+
+    /// Use beyond nominal: what a reclaim could take back.
+    pub(crate) fn borrowed(&self) -> u64 {
+        if self.is_bounded { self.taken.saturating_sub(self.nominal) } else { 0 }
+    }
+}
+
+/// How much `path[0]` can grow in thousandths of GPUs, given the quotas from it up to the root; `u64::MAX` is endless.
+pub(crate) fn headroom(path: impl DoubleEndedIterator<Item = Quota>) -> u64 {
+    path.rev().fold(u64::MAX, |above, quota| {
+        let unnoticed = quota.kept.saturating_sub(quota.taken);
+        quota.ceiling.saturating_sub(quota.taken).min(above.saturating_add(unnoticed))
+    })
+}

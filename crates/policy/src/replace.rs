@@ -1,0 +1,96 @@
+//! A new tree in place of the old one while jobs wait and run. Usage is kept by name; nothing that runs is touched,
+//! even if it now exceeds a quota or a limit.
+
+use muster_model::{QueueTree, Time};
+
+use crate::Policy;
+use crate::intern::{LeafId, ModelId, UserId};
+use crate::leaf::{LeafState, UserRow};
+use crate::tree::{ROOT, TreeError};
+use crate::usage::Usage;
+
+impl Policy {
+    /// Replaces the tree at `now`. A queue keeps its usage, and a leaf its [`LeafId`], as long as there is one of the same
+    /// path. What waits and runs in a leaf that is gone moves to the default queue ([`Policy::leaf_moved`]), without the
+    /// usage that it made in the old one. Must not be called between `try_hold` and `undo_hold`.
+    ///
+    /// # Errors
+    /// What is wrong with the new tree; then nothing has changed.
+    pub fn replace_tree(&mut self, now: Time, tree: QueueTree) -> Result<(), TreeError> {
+        let leaves = self.leaves.iter().map(|state| LeafState::new(state.name.clone())).collect();
+        let mut next = Policy::assemble(tree, self.models.clone(), self.users.clone(), leaves)?;
+        // 1. Capacity, and usage by name, brought up to date under the old half-life.
+        next.capacity[..self.capacity.len()].copy_from_slice(&self.capacity);
+        let (half_life_ms, count) = (self.half_life_ms(), next.models.len());
+        let settle = |usage: &[Usage]| {
+            let mut usage: Vec<Usage> = usage.to_vec();
+            usage.iter_mut().for_each(|one| one.settle(now, half_life_ms));
+            usage.resize(count, Usage::default());
+            usage.into_iter().map(Usage::stopped).collect::<Vec<_>>()
+        };
+        for node in &mut next.nodes {
+            if let Some(old) = self.nodes.iter().find(|old| old.name == node.name) {
+                node.usage = settle(&old.usage);
+            }
+        }
+        for (old, new) in self.leaves.iter().zip(&mut next.leaves) {
+            if new.node.is_some() {
+                let rows = old
+                    .users
+                    .iter()
+                    .map(|(user, row)| (*user, UserRow { usage: settle(&row.usage), ..UserRow::new(count) }));
+                new.users = rows.filter(|(_, row)| !row.is_blank()).collect();
+            }
+        }
+        // 2. What runs and what waits, into the leaves as they are now.
+        for (index, old) in self.leaves.iter().enumerate() {
+            let leaf = LeafId(index as u32);
+            for (user, row) in &old.users {
+                next.adopt_row(now, leaf, *user, row);
+            }
+            for (priority, level) in &old.levels {
+                for (user, entries) in &level.users {
+                    for (seq, slot) in entries {
+                        next.enqueue(leaf, *user, priority.0, *seq, *slot);
+                    }
+                }
+            }
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Where a leaf's jobs are now: itself, or the default queue once it is gone. Every call that takes a leaf
+    /// follows this by itself, but a leaf that comes back later is a new one: replace kept ids after each
+    /// [`Policy::replace_tree`].
+    #[must_use]
+    pub fn leaf_moved(&self, old: LeafId) -> LeafId {
+        if self.leaves[old.0 as usize].node.is_some() { old } else { self.default_leaf }
+    }
+
+    /// Counts all that a user runs in a leaf, in one go.
+    fn adopt_row(&mut self, now: Time, leaf: LeafId, user: UserId, row: &UserRow) {
+        if row.running == 0 {
+            return;
+        }
+        let gpus: Vec<(ModelId, u64)> = row
+            .held
+            .iter()
+            .enumerate()
+            .filter(|(_, milli)| **milli > 0)
+            .map(|(model, milli)| (ModelId(model as u16), *milli))
+            .collect();
+        self.hold(now, leaf, user, &gpus);
+        // `hold` counted one element.
+        let more = row.running - 1;
+        let mut next = Some(self.node_of(leaf));
+        while let Some(index) = next {
+            self.nodes[index].running += more;
+            next = self.nodes[index].parent;
+        }
+        if let Some(moved) = self.leaf_state_mut(leaf).users.get_mut(&user) {
+            moved.running += more;
+        }
+        debug_assert!(self.nodes[ROOT].running >= row.running);
+    }
+}

@@ -1,0 +1,204 @@
+//! May it be submitted, may it start: the verdicts, with the numbers that decided. Nothing here changes anything.
+//!
+//! Every queue of the path from the leaf to the root is asked, nearest first. A start is judged for running jobs, then
+//! GPUs per user, then quota; the first refusal is the answer.
+
+use muster_model::job::GpuRequest;
+use muster_model::{GpuMilli, JobSpec, Reason, TaskGroup};
+
+use crate::intern::{LeafId, ModelId, UserId};
+use crate::ledger::total_milli;
+use crate::quota::{Quota, headroom};
+use crate::{Policy, tree::Node};
+
+impl Policy {
+    /// Could a job with this spec ever start in `leaf`, were it alone in the cluster? Judges time limit, priority, and
+    /// the least GPUs it needs against limits and quota. A job that may take several models is refused only if all of
+    /// them together are not enough.
+    ///
+    /// # Errors
+    /// The first thing that will never be met.
+    pub fn judge_submission(&self, leaf: LeafId, spec: &JobSpec) -> Result<(), Reason> {
+        for node in self.path(leaf) {
+            judge_shape(node, spec)?;
+        }
+        self.judge_quota_ever(leaf, &spec.groups)
+    }
+
+    /// May `user` start an element with `gpus` (thousandths by model) in `leaf` now?
+    ///
+    /// # Errors
+    /// The first limit or quota that stands against it.
+    pub fn judge_start(&self, leaf: LeafId, user: UserId, gpus: &[(ModelId, u64)]) -> Result<(), Reason> {
+        for node in self.path(leaf) {
+            if let Some(limit) = node.limits.running_jobs
+                && node.running >= limit
+            {
+                return Err(Reason::RunningJobs { queue: node.name.clone(), running: node.running, limit });
+            }
+        }
+        let asked = total_milli(gpus);
+        for node in self.path(leaf) {
+            self.judge_user(node, user, asked)?;
+        }
+        for (index, (model, milli)) in gpus.iter().enumerate() {
+            // The same model may be listed more than once: judged as one, where it is first seen.
+            if gpus[..index].iter().any(|(seen, _)| seen == model) {
+                continue;
+            }
+            let again: u64 =
+                gpus[index + 1..].iter().filter(|(other, _)| other == model).map(|(_, more)| more).sum();
+            self.judge_quota(leaf, *model, milli + again)?;
+        }
+        Ok(())
+    }
+
+    fn judge_user(&self, node: &Node, user: UserId, asked: u64) -> Result<(), Reason> {
+        let Some(gpus) = node.limits.gpus_per_user else { return Ok(()) };
+        let limit = gpus.saturating_mul(1000);
+        let used = node.held_by_user.get(&user).copied().unwrap_or(0);
+        if asked == 0 || used.saturating_add(asked) <= limit {
+            return Ok(());
+        }
+        Err(Reason::GpusPerUser {
+            queue: node.name.clone(),
+            user: self.user_name(user).clone(),
+            asked: gpu_milli(asked),
+            used: gpu_milli(used),
+            limit: gpu_milli(limit),
+        })
+    }
+
+    fn judge_quota(&self, leaf: LeafId, model: ModelId, milli: u64) -> Result<(), Reason> {
+        let at = usize::from(model.0);
+        let mut growth = milli;
+        for (depth, node) in self.path(leaf).chain([self.root()]).enumerate() {
+            let quota = &node.quota[at];
+            if growth == 0 || (depth == 0 && !quota.is_bounded) {
+                return Ok(());
+            }
+            if quota.taken.saturating_add(growth) > quota.ceiling {
+                let room = headroom(self.quotas(leaf, model).into_iter());
+                return Err(self.quota_reason(leaf, model, milli, room, |node| node.held[at]));
+            }
+            growth = quota.claim_with(growth) - quota.claim();
+        }
+        Ok(())
+    }
+
+    /// Refuses what does not fit even if nobody else holds anything.
+    fn judge_quota_ever(&self, leaf: LeafId, groups: &[TaskGroup]) -> Result<(), Reason> {
+        // 1. The most of each model that this leaf can ever hold.
+        let most: Vec<u64> = self.models.ids().map(|model| self.most_ever(leaf, model)).collect();
+        let mut pinned = vec![0u64; most.len()];
+        for group in groups.iter().filter(|group| !group.task.gpu.is_none()) {
+            // 2. Each group alone, over all models that it accepts.
+            let per_task = u64::from(group.task.gpu.milli().0);
+            let asked = per_task.saturating_mul(u64::from(group.min_tasks));
+            let Some(models) = self.accepted(&group.task.gpu) else { continue };
+            let tasks = models
+                .iter()
+                .fold(0u64, |sum, model| sum.saturating_add(most[usize::from(model.0)] / per_task));
+            let Some(first) = models.first() else { continue };
+            if tasks < u64::from(group.min_tasks) {
+                return Err(self.quota_reason(leaf, *first, asked, most[usize::from(first.0)], |_| 0));
+            }
+            // 3. Groups that accept a single model, together.
+            if models.len() == 1 {
+                let sum = &mut pinned[usize::from(first.0)];
+                *sum = sum.saturating_add(asked);
+                if *sum > most[usize::from(first.0)] {
+                    return Err(self.quota_reason(leaf, *first, *sum, most[usize::from(first.0)], |_| 0));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Models that a request accepts; `None` when one of them is not known here, so that nothing can be said.
+    fn accepted(&self, request: &GpuRequest) -> Option<Vec<ModelId>> {
+        if request.models.is_empty() {
+            return Some(self.models.ids().collect());
+        }
+        request.models.iter().map(|name| self.models.find(name)).collect()
+    }
+
+    /// What the leaf could hold if nobody else held anything; `u64::MAX` is endless.
+    fn most_ever(&self, leaf: LeafId, model: ModelId) -> u64 {
+        let mut quotas = self.quotas(leaf, model);
+        if !quotas[0].is_bounded {
+            return u64::MAX;
+        }
+        for quota in &mut quotas {
+            quota.taken = quota.taken_idle;
+        }
+        headroom(quotas.into_iter())
+    }
+
+    /// Quotas from the leaf up to and including the root.
+    fn quotas(&self, leaf: LeafId, model: ModelId) -> Vec<Quota> {
+        self.path(leaf).chain([self.root()]).map(|node| node.quota[usize::from(model.0)]).collect()
+    }
+
+    /// The refusal in the terms of the nearest queue that sets a quota.
+    fn quota_reason(
+        &self,
+        leaf: LeafId,
+        model: ModelId,
+        asked: u64,
+        room: u64,
+        used: impl Fn(&Node) -> u64,
+    ) -> Reason {
+        let at = usize::from(model.0);
+        let mut path = self.path(leaf);
+        let node = path.find(|node| node.quota[at].is_set).unwrap_or(self.root());
+        let used = used(node);
+        let nominal = node.quota[at].nominal;
+        let reachable = used.saturating_add(room);
+        Reason::Quota {
+            queue: node.name.clone(),
+            model: self.models.name(model).clone(),
+            asked: gpu_milli(asked),
+            used: gpu_milli(used),
+            nominal: gpu_milli(nominal),
+            borrowable: gpu_milli(reachable.saturating_sub(nominal)),
+            lent: gpu_milli(nominal.saturating_sub(reachable)),
+        }
+    }
+}
+
+/// What a queue admits whatever runs.
+fn judge_shape(node: &Node, spec: &JobSpec) -> Result<(), Reason> {
+    let queue = || node.name.clone();
+    if let Some(limit) = node.limits.time
+        && spec.time_limit.is_none_or(|asked| asked > limit)
+    {
+        return Err(Reason::TimeLimit { queue: queue(), asked: spec.time_limit, limit });
+    }
+    if let Some(range) = node.priority
+        && !(range.0..=range.1).contains(&spec.priority)
+    {
+        return Err(Reason::Priority { queue: queue(), asked: spec.priority, range });
+    }
+    if node.limits.running_jobs == Some(0) {
+        return Err(Reason::RunningJobs { queue: queue(), running: 0, limit: 0 });
+    }
+    if let Some(gpus) = node.limits.gpus_per_user {
+        let limit = gpus.saturating_mul(1000);
+        if spec.min_gpus() > limit {
+            return Err(Reason::GpusPerUser {
+                queue: queue(),
+                user: spec.user.clone(),
+                asked: gpu_milli(spec.min_gpus()),
+                used: GpuMilli(0),
+                limit: gpu_milli(limit),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// For people: saturates at four million GPUs.
+pub(crate) fn gpu_milli(milli: u64) -> GpuMilli {
+    GpuMilli(u32::try_from(milli).unwrap_or(u32::MAX))
+}
