@@ -1,1 +1,25 @@
-//! placeholder
+//! Views in, text out: tables, explanations, timelines. Pure: terminal width, colour and time zone come in through
+//! [`Style`]; nothing here may read a clock, an environment variable or a file, or know where its text goes.
+//!
+//! Every function returns text whose lines end in `\n`, without tabs and without trailing blanks.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail"))]
+
+pub mod amount;
+pub mod clock;
+pub mod explain;
+pub mod nodes;
+pub mod ps;
+pub mod queues;
+pub mod reason;
+pub mod show;
+pub mod style;
+pub mod table;
+pub mod timeline;
+pub mod usage;
+pub mod watch;
+
+#[cfg(test)]
+mod sample;
+
+pub use style::{Ink, Style};

@@ -1,0 +1,405 @@
+//! Why an element waits, when it starts, and what would start it now, as `muster explain` says it.
+
+use muster_model::view::{Change, Eta, Explanation, Holder, State};
+use muster_model::{Reason, Time};
+
+use crate::amount::ordinal;
+use crate::clock;
+use crate::reason::{self, Line};
+use crate::style::{Ink, Style, clean, wrap};
+
+/// What is typed to submit a changed job; its own file or command is the reader's.
+const RUN: &str = "muster run …";
+
+/// The whole explanation.
+#[must_use]
+pub fn explain(explanation: &Explanation, now: Time, style: &Style) -> String {
+    let mut text = heading(explanation, style);
+    text.push_str(&layout(&body(explanation, now, style), style));
+    text
+}
+
+/// What `run --dry-run` says of a job that was not submitted.
+#[must_use]
+pub fn dry_run(explanation: &Explanation, now: Time, style: &Style) -> String {
+    let name = clean(&explanation.name);
+    if explanation.reasons.is_empty() {
+        return format!("{name} would start now in {}\n", explanation.queue);
+    }
+    let words = words(explanation);
+    let refused = explanation.reasons.iter().any(Reason::is_permanent);
+    let verdict = if refused { "would be refused" } else { "would wait" };
+    format!("{name} {verdict}: {words}\n{}", layout(&body(explanation, now, style), style))
+}
+
+fn words(explanation: &Explanation) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    for word in explanation.reasons.iter().map(reason::word) {
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    words.join(", ")
+}
+
+fn heading(explanation: &Explanation, style: &Style) -> String {
+    let name = clean(&explanation.name);
+    let name = match explanation.element.index {
+        0 => name.into_owned(),
+        index => format!("{name}[{index}]"),
+    };
+    let state = style.paint(Ink::of(explanation.state), explanation.state.word());
+    match (explanation.state, explanation.reasons.is_empty()) {
+        (State::Held, _) => format!("{name} is {state}\n"),
+        (State::Pending, true) => format!("{name} is {state}: it starts with the next planning pass\n"),
+        (State::Pending, false) => format!("{name} is {state}: {}\n", words(explanation)),
+        _ => format!("{name} is {state}; it does not wait\n"),
+    }
+}
+
+fn body(explanation: &Explanation, now: Time, style: &Style) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for reason in &explanation.reasons {
+        for mut line in reason::lines(reason, explanation.element, now, style) {
+            if line.label == "free now" {
+                line.text = with_holders(line.text, &explanation.holders, now, style);
+            }
+            lines.push(line);
+        }
+    }
+    if let Some((position, waiting)) = explanation.position {
+        lines.push(Line::new("queue", queue_line(explanation, position, waiting)));
+    }
+    lines.extend(starts(explanation, now, style));
+    for (place, change) in explanation.sooner.iter().enumerate() {
+        let (what, flags) = change_words(change);
+        let label = if place == 0 { "sooner" } else { "" };
+        lines.push(Line::new(label, format!("{what} it would start now")).with(format!("{RUN} {flags}")));
+    }
+    lines
+}
+
+/// `3 of 8; left (1) holds 5 until 12:00:20 (its time limit), sweep (3) holds 2 without a time limit`.
+fn with_holders(free: String, holders: &[Holder], now: Time, style: &Style) -> String {
+    let words: Vec<String> = holders
+        .iter()
+        .map(|holder| {
+            let name = clean(&holder.name);
+            let id = reason::element(holder.element);
+            let until = match holder.ends_by {
+                Some(end) => format!("until {} (its time limit)", clock::time(end, now, style)),
+                None => "without a time limit".to_owned(),
+            };
+            format!("{name} ({id}) holds {} {until}", holder.gpus)
+        })
+        .collect();
+    if words.is_empty() { free } else { format!("{free}; {}", words.join(", ")) }
+}
+
+fn queue_line(explanation: &Explanation, position: u32, waiting: u32) -> String {
+    let limited = explanation.reasons.iter().any(|reason| {
+        matches!(reason, Reason::Quota { .. } | Reason::RunningJobs { .. } | Reason::GpusPerUser { .. })
+    });
+    let verdict = if limited { "" } else { "; quota is not the limit" };
+    format!("{} of {waiting} in {}{verdict}", ordinal(position), explanation.queue)
+}
+
+fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Line> {
+    let waits_for_room = explanation
+        .reasons
+        .iter()
+        .any(|reason| matches!(reason, Reason::Capacity(_) | Reason::Reserved { .. }));
+    match explanation.eta {
+        Some(Eta { start, reserved: true }) => Some(Line::new(
+            "starts",
+            format!("{} at the latest, reserved; backfill cannot delay it", clock::time(start, now, style)),
+        )),
+        Some(Eta { start, reserved: false }) => Some(Line::new(
+            "starts",
+            format!("{} at the latest, unless a job that goes first comes", clock::time(start, now, style)),
+        )),
+        None if waits_for_room => {
+            Some(Line::new("starts", "unknown: what it waits for has no time limit".to_owned()))
+        }
+        None => None,
+    }
+}
+
+fn change_words(change: &Change) -> (String, String) {
+    match change {
+        Change::Tasks { tasks } => (format!("with tasks: {tasks}"), format!("--tasks {tasks}")),
+        Change::GpusPerTask { gpus } => {
+            (format!("with gpus-per-task: {gpus}"), format!("--gpus-per-task {gpus}"))
+        }
+        Change::TimeLimit { limit } => (format!("with time: {limit}"), format!("--time {limit}")),
+        Change::Model { model } => (format!("with gpu: {model}"), format!("--gpu {model}")),
+        Change::Queue { queue } => (format!("with queue: {queue}"), format!("--queue {queue}")),
+    }
+}
+
+/// Labels in one column, sentences in the next, commands behind them where there is room.
+fn layout(lines: &[Line], style: &Style) -> String {
+    const INDENT: usize = 2;
+    const GAP: usize = 2;
+    let label_width = lines.iter().map(|line| line.label.len()).max().unwrap_or(0).max(9);
+    let text_start = INDENT + label_width + GAP;
+    let room = style.width.map_or(usize::MAX, |width| width.saturating_sub(text_start).max(20));
+    let beside = lines
+        .iter()
+        .filter(|line| line.command.is_some())
+        .map(|line| line.text.chars().count())
+        .filter(|&width| width <= 48)
+        .max()
+        .unwrap_or(0);
+
+    let mut text = String::new();
+    for line in lines {
+        let mut wrapped = wrap(&clean(&line.text), room);
+        if let Some(command) = &line.command {
+            let fits = beside.saturating_add(GAP + command.chars().count()) <= room;
+            let command = style.paint(Ink::Strong, command);
+            match wrapped.last_mut().filter(|last| fits && last.chars().count() <= beside) {
+                Some(last) => *last = format!("{last:<beside$}{:GAP$}{command}", ""),
+                None => wrapped.push(command),
+            }
+        }
+        for (place, part) in wrapped.iter().enumerate() {
+            let label = if place == 0 { line.label } else { "" };
+            let label = format!("{label:<label_width$}");
+            let row = format!("{:INDENT$}{}{:GAP$}{part}", "", style.paint(Ink::Faint, &label), "");
+            text.push_str(row.trim_end());
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{self, NOON};
+
+    #[test]
+    fn a_gang_that_waits_for_capacity() {
+        let text = explain(&sample::explanation(), NOON, &Style::plain());
+        insta::assert_snapshot!(text, @r"
+        right is pending: capacity
+          needs      5 GPUs together (one gang), any model
+          free now   3 of 8; left (1) holds 5 until 12:00:20 (its time limit), sweep (3) holds 2 without a time limit
+          queue      1st of 1 in default; quota is not the limit
+          starts     12:00:20 at the latest, reserved; backfill cannot delay it
+          sooner     with tasks: 3 it would start now  muster run … --tasks 3
+        ");
+    }
+
+    #[test]
+    fn a_narrow_terminal_wraps_and_loses_nothing() {
+        let text = explain(&sample::explanation(), NOON, &Style::plain().with_width(60));
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+        insta::assert_snapshot!(text, @r"
+        right is pending: capacity
+          needs      5 GPUs together (one gang), any model
+          free now   3 of 8; left (1) holds 5 until 12:00:20 (its
+                     time limit), sweep (3) holds 2 without a time
+                     limit
+          queue      1st of 1 in default; quota is not the limit
+          starts     12:00:20 at the latest, reserved; backfill
+                     cannot delay it
+          sooner     with tasks: 3 it would start now
+                     muster run … --tasks 3
+        ");
+    }
+
+    #[test]
+    fn every_reason_as_the_only_one() {
+        let mut text = String::new();
+        for reason in sample::every_reason() {
+            let state = if reason == Reason::Held { State::Held } else { State::Pending };
+            let explanation = Explanation {
+                state,
+                reasons: vec![reason],
+                holders: Vec::new(),
+                eta: None,
+                sooner: Vec::new(),
+                ..sample::explanation()
+            };
+            text.push_str(&explain(&explanation, NOON, &Style::plain()));
+        }
+        insta::assert_snapshot!(text, @r"
+        right is held
+          waits for  its release  muster release 2
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: begin time
+          begins     12:01:30 at the earliest, as asked
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: restart
+          restarts   for the 2nd time at 12:00:08, in 8s; the wait doubles each time
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: dependency
+          waits for  job 4 to start  muster show 4
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: dependency
+          waits for  job 4 to end  muster show 4
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: dependency
+          waits for  job 4 to succeed  muster show 4
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: dependency
+          waits for  job 4 to fail  muster show 4
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: array cap
+          array      2 of its elements run, at most 2 may at a time
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: quota
+          quota      research/vision uses 14 of its 16 h100; this asks for 4 more
+                     nothing can be borrowed now  muster queues
+          queue      1st of 1 in default
+        right is pending: quota
+          quota      research/vision uses 8 of its 16 h100; this asks for 4 more
+                     6 of it are lent to other queues now  muster queues
+          queue      1st of 1 in default
+        right is pending: quota
+          quota      research/vision uses 16 of its 16 h100; this asks for 8 more
+                     4 could be borrowed now  muster queues
+          queue      1st of 1 in default
+        right is pending: running-jobs limit
+          limit      vision runs 50 jobs of at most 50  muster queues
+          queue      1st of 1 in default
+        right is pending: gpus-per-user limit
+          limit      alice holds 15 GPUs in vision, of at most 16; this asks for 2 more
+          queue      1st of 1 in default
+        right is pending: capacity
+          needs      5 GPUs together (one gang), any model
+          free now   3 of 8
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it waits for has no time limit
+        right is pending: capacity
+          needs      4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100
+          free now   40 of 64
+                     40 GPUs are free, but so spread that 2 of 4 tasks fit
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it waits for has no time limit
+        right is pending: capacity
+          needs      4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100
+          free now   40 of 64
+                     2 of 8 nodes can take its tasks
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it waits for has no time limit
+        right is pending: capacity
+          needs      8 GPUs on one node, any model
+          free now   0 of 8
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it waits for has no time limit
+        right is pending: capacity
+          needs      1 GPU, any model
+          free now   0 of 8
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it waits for has no time limit
+        right is pending: capacity
+          needs      0.5 of one GPU, any model
+          free now   0 of 8
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it waits for has no time limit
+        right is pending: capacity
+          needs      1 task without GPU
+                     needs 16 CPUs per task, a node has at most 4.5 free
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it waits for has no time limit
+        right is pending: capacity
+          needs      5 GPUs together (one gang), any model
+          free now   3 of 8
+                     needs 64GiB of memory per task, a node has at most 1.5GiB free
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it waits for has no time limit
+        right is pending: capacity
+          needs      5 GPUs together (one gang), any model
+          free now   3 of 8
+                     a named extra runs out
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it waits for has no time limit
+        right is pending: reservation
+          would fit  now, but would delay job 2, which starts at 12:00:20 at the latest
+                     muster explain 2
+                     it fits in before with a time limit of at most 14s
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it waits for has no time limit
+        right is pending: reservation
+          would fit  now, but would delay job 3[7], which starts at 12:00:20 at the latest
+                     muster explain 3[7]
+                     without a time limit it counts as endless
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it waits for has no time limit
+        right is pending: strict order
+          behind     job 2, which waits for capacity; backfill is off here
+                     muster explain 2
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: never fits
+          needs      16 GPUs together (one gang), any model
+          there are  8 GPUs in all, on 1 node that it may use
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: never fits
+          needs      5 GPUs together (one gang), h100
+          there are  8 GPUs in all, on 1 node that it may use
+                     no node has the labels and models that it asks for
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: time limit
+          time       vision admits at most 2d, this asks for 3d  muster run … --time 2d
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: time limit
+          time       vision admits at most 2d, this has no time limit  muster run … --time 2d
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: priority
+          priority   vision admits 0 to 10, this asks for 100  muster run … --priority 10
+          queue      1st of 1 in default; quota is not the limit
+        ");
+    }
+
+    #[test]
+    fn every_change_comes_with_the_command() {
+        let sooner = vec![
+            Change::Tasks { tasks: 3 },
+            Change::GpusPerTask { gpus: 1 },
+            Change::TimeLimit { limit: muster_model::Span::from_secs(14) },
+            Change::Model { model: "a100".into() },
+            Change::Queue { queue: "research/vision".into() },
+        ];
+        let explanation =
+            Explanation { sooner, reasons: Vec::new(), position: None, eta: None, ..sample::explanation() };
+        insta::assert_snapshot!(explain(&explanation, NOON, &Style::plain()), @r"
+        right is pending: it starts with the next planning pass
+          sooner     with tasks: 3 it would start now                muster run … --tasks 3
+                     with gpus-per-task: 1 it would start now        muster run … --gpus-per-task 1
+                     with time: 14s it would start now               muster run … --time 14s
+                     with gpu: a100 it would start now               muster run … --gpu a100
+                     with queue: research/vision it would start now  muster run … --queue research/vision
+        ");
+    }
+
+    #[test]
+    fn what_does_not_wait_says_so_and_a_dry_run_speaks_in_the_conditional() {
+        let mut explanation = sample::explanation();
+        insta::assert_snapshot!(dry_run(&explanation, NOON, &Style::plain()).lines().next().unwrap(), @"right would wait: capacity");
+        explanation.reasons.clear();
+        assert_eq!(dry_run(&explanation, NOON, &Style::plain()), "right would start now in default\n");
+        explanation.state = State::Running;
+        let text = explain(
+            &Explanation { position: None, eta: None, sooner: Vec::new(), ..explanation },
+            NOON,
+            &Style::plain(),
+        );
+        assert_eq!(text, "right is running; it does not wait\n");
+    }
+
+    #[test]
+    fn an_unreserved_and_an_unknown_start_are_told_apart() {
+        let unreserved = Explanation {
+            eta: Some(Eta { start: NOON + muster_model::Span::from_secs(20), reserved: false }),
+            ..sample::explanation()
+        };
+        assert!(explain(&unreserved, NOON, &Style::plain()).contains("unless a job that goes first comes"));
+        let unknown = Explanation { eta: None, ..sample::explanation() };
+        assert!(
+            explain(&unknown, NOON, &Style::plain()).contains("unknown: what it waits for has no time limit")
+        );
+    }
+}

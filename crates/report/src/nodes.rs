@@ -1,0 +1,191 @@
+//! Nodes and their devices: `muster nodes`.
+
+use std::collections::BTreeMap;
+
+use muster_model::GpuMilli;
+use muster_model::view::{DeviceView, NodeView};
+
+use crate::amount::count;
+use crate::reason;
+use crate::style::{Ink, Style};
+use crate::table::{Align, Cell, Table};
+
+/// With at most this many devices in all, each gets a row of its own: what fits a screen beside the nodes.
+const DEVICES_LISTED: usize = 16;
+
+/// Nodes, and their devices where they are few.
+#[must_use]
+pub fn nodes(rows: &[NodeView], style: &Style) -> String {
+    let mut table = Table::new(&[
+        ("NODE", Align::Left),
+        ("STATE", Align::Left),
+        ("GPUS", Align::Left),
+        ("FREE", Align::Right),
+        ("CPUS", Align::Left),
+        ("MEMORY", Align::Left),
+        ("NOTE", Align::Left),
+    ]);
+    for node in rows {
+        let (state, ink) = match (node.up, &node.drained) {
+            (false, _) => ("lost", Ink::Bad),
+            (true, Some(_)) => ("drained", Ink::Waiting),
+            (true, None) => ("up", Ink::Good),
+        };
+        table.row(vec![
+            Cell::from(node.name.as_str()),
+            Cell::inked(state, ink),
+            Cell::from(models(&node.devices)),
+            Cell::from(free(&node.devices).to_string()),
+            Cell::from(format!("{} of {} set aside", node.cpus_used, node.cpus)),
+            Cell::from(format!("{} of {}", node.memory_used, node.memory)),
+            Cell::from(node.drained.as_deref().unwrap_or_default()),
+        ]);
+    }
+    let mut text = table.render(style);
+    let device_count: usize = rows.iter().map(|node| node.devices.len()).sum();
+    if (1..=DEVICES_LISTED).contains(&device_count) {
+        text.push('\n');
+        text.push_str(&devices(rows, style));
+    }
+    text
+}
+
+fn devices(rows: &[NodeView], style: &Style) -> String {
+    let mut table = Table::new(&[
+        ("NODE", Align::Left),
+        ("GPU", Align::Right),
+        ("MODEL", Align::Left),
+        ("MEMORY", Align::Right),
+        ("USED", Align::Right),
+        ("BY", Align::Left),
+    ]);
+    for node in rows {
+        for device in &node.devices {
+            table.row(vec![
+                Cell::from(if rows.len() > 1 { node.name.as_str() } else { "" }),
+                Cell::from(device.index.to_string()),
+                Cell::from(model(device)),
+                Cell::from(if device.memory.0 > 0 { device.memory.to_string() } else { String::new() }),
+                Cell::from(device.used.to_string()),
+                holder(device),
+            ]);
+        }
+    }
+    table.render(style)
+}
+
+fn holder(device: &DeviceView) -> Cell {
+    match (device.drained, device.foreign) {
+        (true, _) => Cell::inked("out of service", Ink::Waiting),
+        (_, true) => Cell::inked("a process that is not muster's", Ink::Waiting),
+        _ => Cell::from(device.elements.iter().map(|&id| reason::element(id)).collect::<Vec<_>>().join(" ")),
+    }
+}
+
+/// Free GPUs, shares included.
+fn free(devices: &[DeviceView]) -> GpuMilli {
+    let usable = devices.iter().filter(|device| !device.foreign && !device.drained);
+    GpuMilli(usable.map(|device| 1000u32.saturating_sub(device.used.0)).sum())
+}
+
+/// A virtual device of a named model is never shown as if it were one.
+fn model(device: &DeviceView) -> String {
+    match (device.is_virtual, device.model.as_str()) {
+        (false, model) => model.to_owned(),
+        (true, "virtual") => "virtual".to_owned(),
+        (true, model) => format!("{model}, virtual"),
+    }
+}
+
+/// `8 h100`, `4 h100, virtual`, `none`.
+fn models(devices: &[DeviceView]) -> String {
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    for device in devices {
+        *counts.entry(model(device)).or_default() += 1;
+    }
+    let words: Vec<String> = counts.into_iter().map(|(model, count)| format!("{count} {model}")).collect();
+    if words.is_empty() { "none".to_owned() } else { words.join(" + ") }
+}
+
+/// `8 GPUs on 1 node`: for status lines.
+#[must_use]
+pub fn summary(rows: &[NodeView]) -> String {
+    let devices: usize = rows.iter().map(|node| node.devices.len()).sum();
+    format!("{} on {}", count(devices as u64, "GPU"), count(rows.len() as u64, "node"))
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::{Bytes, CpuMilli};
+
+    use super::*;
+    use crate::sample;
+
+    fn device(index: u16, model: &str, is_virtual: bool) -> DeviceView {
+        DeviceView {
+            index,
+            model: model.into(),
+            memory: Bytes(if is_virtual { 0 } else { 80 << 30 }),
+            is_virtual,
+            used: GpuMilli(0),
+            foreign: false,
+            drained: false,
+            elements: Vec::new(),
+        }
+    }
+
+    fn node(name: &str, devices: Vec<DeviceView>) -> NodeView {
+        NodeView {
+            name: name.into(),
+            up: true,
+            drained: None,
+            cpus: CpuMilli(64_000),
+            cpus_used: CpuMilli(2500),
+            memory: Bytes(256 << 30),
+            memory_used: Bytes(0),
+            devices,
+        }
+    }
+
+    #[test]
+    fn virtual_foreign_and_shared_devices_are_marked() {
+        let mut devices = vec![
+            device(0, "h100", false),
+            device(1, "h100", false),
+            device(2, "h100", true),
+            device(3, "virtual", true),
+        ];
+        devices[0].used = GpuMilli(500);
+        devices[0].elements = vec![sample::id(1, 0), sample::id(3, 7)];
+        devices[1].foreign = true;
+        devices[2].drained = true;
+        insta::assert_snapshot!(nodes(&[node("host", devices)], &Style::plain()), @r"
+        NODE  STATE  GPUS                                  FREE  CPUS                 MEMORY
+        host  up     2 h100 + 1 h100, virtual + 1 virtual   1.5  2.5 of 64 set aside  0B of 256GiB
+
+        GPU  MODEL          MEMORY  USED  BY
+          0  h100            80GiB   0.5  1 3[7]
+          1  h100            80GiB     0  a process that is not muster's
+          2  h100, virtual             0  out of service
+          3  virtual                   0
+        ");
+    }
+
+    #[test]
+    fn many_nodes_stay_one_row_each() {
+        let mut rows: Vec<NodeView> = (0..3)
+            .map(|n| node(&format!("node{n}"), (0..8).map(|index| device(index, "h100", false)).collect()))
+            .collect();
+        rows[1].drained = Some("bad link".to_owned());
+        rows[2].up = false;
+        rows.push(node("login", Vec::new()));
+        insta::assert_snapshot!(nodes(&rows, &Style::plain()), @r"
+        NODE   STATE    GPUS    FREE  CPUS                 MEMORY        NOTE
+        node0  up       8 h100     8  2.5 of 64 set aside  0B of 256GiB
+        node1  drained  8 h100     8  2.5 of 64 set aside  0B of 256GiB  bad link
+        node2  lost     8 h100     8  2.5 of 64 set aside  0B of 256GiB
+        login  up       none       0  2.5 of 64 set aside  0B of 256GiB
+        ");
+        assert_eq!(summary(&rows), "24 GPUs on 4 nodes");
+    }
+}

@@ -1,0 +1,403 @@
+//! Reasons as text: one word for a heading, a fragment for a table row, labelled sentences for `explain`. Every
+//! variant of [`Reason`] is spelled out in all three.
+
+use muster_model::reason::{CapacityGap, Limiting};
+use muster_model::{DependencyKind, ElementId, GpuMilli, Reason, Span, Time};
+
+use crate::amount::{count, gpus, is_are, models, times};
+use crate::clock;
+use crate::style::Style;
+
+/// A labelled sentence of an explanation, with the command that acts on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What the sentence is about; empty continues the label before.
+    pub label: &'static str,
+    /// The sentence.
+    pub text: String,
+    /// What to type.
+    pub command: Option<String>,
+}
+
+impl Line {
+    /// A sentence without a command.
+    #[must_use]
+    pub fn new(label: &'static str, text: impl Into<String>) -> Self {
+        Self { label, text: text.into(), command: None }
+    }
+
+    /// Adds what to type.
+    #[must_use]
+    pub fn with(mut self, command: impl Into<String>) -> Self {
+        self.command = Some(command.into());
+        self
+    }
+}
+
+/// An element as users type it: `3`, or `3[7]`. Index 0 is that of a job without an array, too, and stays unsaid.
+#[must_use]
+pub fn element(id: ElementId) -> String {
+    if id.index == 0 { id.job.to_string() } else { id.to_string() }
+}
+
+/// One word or two: `capacity`, `quota`.
+#[must_use]
+pub fn word(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::Held => "on hold",
+        Reason::NotBefore { restarts: 0, .. } => "begin time",
+        Reason::NotBefore { .. } => "restart",
+        Reason::Dependency { .. } => "dependency",
+        Reason::ArrayCap { .. } => "array cap",
+        Reason::Quota { .. } => "quota",
+        Reason::RunningJobs { .. } => "running-jobs limit",
+        Reason::GpusPerUser { .. } => "gpus-per-user limit",
+        Reason::Capacity(_) => "capacity",
+        Reason::Reserved { .. } => "reservation",
+        Reason::Behind { .. } => "strict order",
+        Reason::NeverFits(_) => "never fits",
+        Reason::TimeLimit { .. } => "time limit",
+        Reason::Priority { .. } => "priority",
+    }
+}
+
+/// A fragment for a table row.
+#[must_use]
+pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
+    match reason {
+        Reason::Held => "on hold".to_owned(),
+        Reason::NotBefore { until, restarts: 0 } => format!("begins at {}", clock::time(*until, now, style)),
+        Reason::NotBefore { until, restarts } => {
+            format!("restart {restarts} in {}", clock::ahead(until.since(now)))
+        }
+        Reason::Dependency { on, kind } => format!("waits for {on} to {}", reached(*kind)),
+        Reason::ArrayCap { cap, .. } => format!("{cap} at a time"),
+        Reason::Quota { queue, model, asked, used, nominal, lent, .. } => {
+            let lent = if lent.0 > 0 { format!(", {lent} lent") } else { String::new() };
+            format!("quota of {queue}: {used} of {nominal} {model} used{lent}, asks for {asked}")
+        }
+        Reason::RunningJobs { queue, running, limit } => format!("{queue} runs {running} of {limit} jobs"),
+        Reason::GpusPerUser { queue, user, used, limit, .. } => {
+            format!("{user} holds {used} of {limit} GPUs in {queue}")
+        }
+        Reason::Capacity(gap) => short_gap(gap),
+        Reason::Reserved { element: other, start, .. } => {
+            format!("would delay {}, which starts at {}", element(*other), clock::time(*start, now, style))
+        }
+        Reason::Behind { element: other } => format!("behind {} in strict order", element(*other)),
+        Reason::NeverFits(gap) => {
+            format!("never fits: {}", limiting(gap).unwrap_or_else(|| total(gap)))
+        }
+        Reason::TimeLimit { queue, limit, .. } => format!("{queue} admits at most {limit}"),
+        Reason::Priority { queue, asked, range: (lowest, highest) } => {
+            format!("{queue} admits priority {lowest} to {highest}, not {asked}")
+        }
+    }
+}
+
+/// The sentences of an explanation. `free` lines of a capacity gap are completed by the caller with the holders.
+#[must_use]
+pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Line> {
+    let at = |time: Time| clock::time(time, now, style);
+    match reason {
+        Reason::Held => {
+            vec![Line::new("waits for", "its release").with(format!("muster release {}", element(id)))]
+        }
+        Reason::NotBefore { until, restarts: 0 } => {
+            vec![Line::new("begins", format!("{} at the earliest, as asked", at(*until)))]
+        }
+        Reason::NotBefore { until, restarts } => vec![Line::new(
+            "restarts",
+            format!(
+                "for the {} time at {}, in {}; the wait doubles each time",
+                crate::amount::ordinal(*restarts),
+                at(*until),
+                clock::ahead(until.since(now))
+            ),
+        )],
+        Reason::Dependency { on, kind } => vec![
+            Line::new("waits for", format!("job {on} to {}", reached(*kind)))
+                .with(format!("muster show {on}")),
+        ],
+        Reason::ArrayCap { running, cap } => {
+            vec![Line::new("array", format!("{running} of its elements run, at most {cap} may at a time"))]
+        }
+        Reason::Quota { queue, model, asked, used, nominal, borrowable, lent } => vec![
+            Line::new(
+                "quota",
+                format!("{queue} uses {used} of its {nominal} {model}; this asks for {asked} more"),
+            ),
+            Line::new("", quota_margin(*borrowable, *lent)).with("muster queues"),
+        ],
+        Reason::RunningJobs { queue, running, limit } => {
+            vec![
+                Line::new("limit", format!("{queue} runs {running} jobs of at most {limit}"))
+                    .with("muster queues"),
+            ]
+        }
+        Reason::GpusPerUser { queue, user, asked, used, limit } => vec![Line::new(
+            "limit",
+            format!(
+                "{user} holds {} in {queue}, of at most {limit}; this asks for {asked} more",
+                gpus(*used)
+            ),
+        )],
+        Reason::Capacity(gap) => {
+            gap_lines(gap, "free now", &format!("{} of {}", gap.gpus_free, gap.gpus_total))
+        }
+        Reason::Reserved { element: other, start, fits_if_shorter_than } => {
+            reserved_lines(*other, &at(*start), *fits_if_shorter_than)
+        }
+        Reason::Behind { element: other } => vec![
+            Line::new(
+                "behind",
+                format!("job {}, which waits for capacity; backfill is off here", element(*other)),
+            )
+            .with(format!("muster explain {}", element(*other))),
+        ],
+        Reason::NeverFits(gap) => gap_lines(gap, "there are", &total(gap)),
+        Reason::TimeLimit { queue, asked, limit } => vec![
+            Line::new(
+                "time",
+                match asked {
+                    Some(asked) => format!("{queue} admits at most {limit}, this asks for {asked}"),
+                    None => format!("{queue} admits at most {limit}, this has no time limit"),
+                },
+            )
+            .with(format!("muster run … --time {limit}")),
+        ],
+        Reason::Priority { queue, asked, range: (lowest, highest) } => vec![
+            Line::new("priority", format!("{queue} admits {lowest} to {highest}, this asks for {asked}"))
+                .with(format!("muster run … --priority {}", asked.clamp(lowest, highest))),
+        ],
+    }
+}
+
+fn reached(kind: DependencyKind) -> &'static str {
+    match kind {
+        DependencyKind::After => "start",
+        DependencyKind::AfterAny => "end",
+        DependencyKind::AfterOk => "succeed",
+        DependencyKind::AfterNotOk => "fail",
+    }
+}
+
+fn quota_margin(borrowable: GpuMilli, lent: GpuMilli) -> String {
+    match (borrowable.0, lent.0) {
+        (0, 0) => "nothing can be borrowed now".to_owned(),
+        (0, _) => format!("{lent} of it {} lent to other queues now", is_are(lent)),
+        _ => format!("{borrowable} could be borrowed now"),
+    }
+}
+
+fn reserved_lines(other: ElementId, start: &str, fits: Option<Span>) -> Vec<Line> {
+    let name = element(other);
+    let fitting = match fits {
+        Some(limit) => format!("it fits in before with a time limit of at most {limit}"),
+        None => "without a time limit it counts as endless".to_owned(),
+    };
+    vec![
+        Line::new(
+            "would fit",
+            format!("now, but would delay job {name}, which starts at {start} at the latest"),
+        )
+        .with(format!("muster explain {name}")),
+        Line::new("", fitting),
+    ]
+}
+
+fn gap_lines(gap: &CapacityGap, label: &'static str, present: &str) -> Vec<Line> {
+    let mut lines = vec![Line::new("needs", needs(gap))];
+    if gap.gpus_per_task.0 > 0 {
+        lines.push(Line::new(label, present));
+    }
+    lines.extend(limiting(gap).map(|limiting| Line::new("", limiting)));
+    lines
+}
+
+/// `5 GPUs together (one gang), any model`.
+fn needs(gap: &CapacityGap) -> String {
+    let each = gap.gpus_per_task;
+    let all = times(each, gap.tasks_needed);
+    let models = models(&gap.models);
+    match (gap.tasks_needed, each.0) {
+        (1, 0) => "1 task without GPU".to_owned(),
+        (n, 0) => format!("{n} tasks without GPU, together (one gang)"),
+        (1, 1..1000) => format!("{each} of one GPU, {models}"),
+        (1, 1000) => format!("1 GPU, {models}"),
+        (1, _) => format!("{} on one node, {models}", gpus(each)),
+        (_, 1000) => format!("{} together (one gang), {models}", gpus(all)),
+        (n, _) => format!("{n} tasks of {} each, {all} together (one gang), {models}", gpus(each)),
+    }
+}
+
+fn short_gap(gap: &CapacityGap) -> String {
+    let all = times(gap.gpus_per_task, gap.tasks_needed);
+    match limiting(gap) {
+        Some(limiting) if gap.tasks_needed > 1 && gap.limiting != Limiting::Gpus => {
+            format!("{} of {} tasks fit: {limiting}", gap.tasks_placeable, gap.tasks_needed)
+        }
+        Some(limiting) => limiting,
+        None => {
+            let together = if gap.tasks_needed > 1 { " together" } else { "" };
+            let free = match gap.gpus_free.0 {
+                0 => "none is free".to_owned(),
+                _ => format!("{} {} free", gap.gpus_free, is_are(gap.gpus_free)),
+            };
+            format!("needs {}{together}, {free}", gpus(all))
+        }
+    }
+}
+
+/// What there is in all, for a gap that no waiting closes.
+fn total(gap: &CapacityGap) -> String {
+    format!(
+        "{} in all, on {} that it may use",
+        gpus(gap.gpus_total),
+        count(gap.nodes_eligible.into(), "node")
+    )
+}
+
+/// Which resource runs out, where the plain GPU count does not say it.
+fn limiting(gap: &CapacityGap) -> Option<String> {
+    let spread = gap.gpus_free >= times(gap.gpus_per_task, gap.tasks_needed) && gap.gpus_per_task.0 > 0;
+    match gap.limiting {
+        Limiting::Gpus if spread => Some(format!(
+            "{} {} free, but so spread that {} of {} {}",
+            gpus(gap.gpus_free),
+            is_are(gap.gpus_free),
+            gap.tasks_placeable,
+            count(gap.tasks_needed.into(), "task"),
+            if gap.tasks_needed == 1 { "fits" } else { "fit" },
+        )),
+        Limiting::Gpus => None,
+        Limiting::Nodes => Some(format!(
+            "{} of {} can take its tasks",
+            gap.nodes_fitting,
+            count(gap.nodes_eligible.into(), "node")
+        )),
+        Limiting::Cpus { asked, free } => {
+            Some(format!("needs {asked} CPUs per task, a node has at most {free} free"))
+        }
+        Limiting::Memory { asked, free } => {
+            Some(format!("needs {asked} of memory per task, a node has at most {free} free"))
+        }
+        Limiting::Extras => Some("a named extra runs out".to_owned()),
+        Limiting::Constraint => Some("no node has the labels and models that it asks for".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{self, NOON};
+
+    #[test]
+    fn every_reason_has_a_word_and_a_fragment() {
+        let text: String = sample::every_reason()
+            .iter()
+            .map(|reason| format!("{}: {}\n", word(reason), short(reason, NOON, &Style::plain())))
+            .collect();
+        insta::assert_snapshot!(text, @r"
+        on hold: on hold
+        begin time: begins at 12:01:30
+        restart: restart 2 in 8s
+        dependency: waits for 4 to start
+        dependency: waits for 4 to end
+        dependency: waits for 4 to succeed
+        dependency: waits for 4 to fail
+        array cap: 2 at a time
+        quota: quota of research/vision: 14 of 16 h100 used, asks for 4
+        quota: quota of research/vision: 8 of 16 h100 used, 6 lent, asks for 4
+        quota: quota of research/vision: 16 of 16 h100 used, asks for 8
+        running-jobs limit: vision runs 50 of 50 jobs
+        gpus-per-user limit: alice holds 15 of 16 GPUs in vision
+        capacity: needs 5 GPUs together, 3 are free
+        capacity: 40 GPUs are free, but so spread that 2 of 4 tasks fit
+        capacity: 2 of 4 tasks fit: 2 of 8 nodes can take its tasks
+        capacity: needs 8 GPUs, none is free
+        capacity: needs 1 GPU, none is free
+        capacity: needs 0.5 GPU, none is free
+        capacity: needs 16 CPUs per task, a node has at most 4.5 free
+        capacity: 3 of 5 tasks fit: needs 64GiB of memory per task, a node has at most 1.5GiB free
+        capacity: 3 of 5 tasks fit: a named extra runs out
+        reservation: would delay 2, which starts at 12:00:20
+        reservation: would delay 3[7], which starts at 12:00:20
+        strict order: behind 2 in strict order
+        never fits: never fits: 8 GPUs in all, on 1 node that it may use
+        never fits: never fits: no node has the labels and models that it asks for
+        time limit: vision admits at most 2d
+        time limit: vision admits at most 2d
+        priority: vision admits priority 0 to 10, not 100
+        ");
+    }
+
+    #[test]
+    fn every_reason_has_sentences() {
+        let id = ElementId { job: muster_model::JobId(2), index: 0 };
+        let mut text = String::new();
+        for reason in sample::every_reason() {
+            for line in lines(&reason, id, NOON, &Style::plain()) {
+                text.push_str(&format!(
+                    "{:<10} {} [{}]\n",
+                    line.label,
+                    line.text,
+                    line.command.unwrap_or_default()
+                ));
+            }
+        }
+        insta::assert_snapshot!(text, @r"
+        waits for  its release [muster release 2]
+        begins     12:01:30 at the earliest, as asked []
+        restarts   for the 2nd time at 12:00:08, in 8s; the wait doubles each time []
+        waits for  job 4 to start [muster show 4]
+        waits for  job 4 to end [muster show 4]
+        waits for  job 4 to succeed [muster show 4]
+        waits for  job 4 to fail [muster show 4]
+        array      2 of its elements run, at most 2 may at a time []
+        quota      research/vision uses 14 of its 16 h100; this asks for 4 more []
+                   nothing can be borrowed now [muster queues]
+        quota      research/vision uses 8 of its 16 h100; this asks for 4 more []
+                   6 of it are lent to other queues now [muster queues]
+        quota      research/vision uses 16 of its 16 h100; this asks for 8 more []
+                   4 could be borrowed now [muster queues]
+        limit      vision runs 50 jobs of at most 50 [muster queues]
+        limit      alice holds 15 GPUs in vision, of at most 16; this asks for 2 more []
+        needs      5 GPUs together (one gang), any model []
+        free now   3 of 8 []
+        needs      4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100 []
+        free now   40 of 64 []
+                   40 GPUs are free, but so spread that 2 of 4 tasks fit []
+        needs      4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100 []
+        free now   40 of 64 []
+                   2 of 8 nodes can take its tasks []
+        needs      8 GPUs on one node, any model []
+        free now   0 of 8 []
+        needs      1 GPU, any model []
+        free now   0 of 8 []
+        needs      0.5 of one GPU, any model []
+        free now   0 of 8 []
+        needs      1 task without GPU []
+                   needs 16 CPUs per task, a node has at most 4.5 free []
+        needs      5 GPUs together (one gang), any model []
+        free now   3 of 8 []
+                   needs 64GiB of memory per task, a node has at most 1.5GiB free []
+        needs      5 GPUs together (one gang), any model []
+        free now   3 of 8 []
+                   a named extra runs out []
+        would fit  now, but would delay job 2, which starts at 12:00:20 at the latest [muster explain 2]
+                   it fits in before with a time limit of at most 14s []
+        would fit  now, but would delay job 3[7], which starts at 12:00:20 at the latest [muster explain 3[7]]
+                   without a time limit it counts as endless []
+        behind     job 2, which waits for capacity; backfill is off here [muster explain 2]
+        needs      16 GPUs together (one gang), any model []
+        there are  8 GPUs in all, on 1 node that it may use []
+        needs      5 GPUs together (one gang), h100 []
+        there are  8 GPUs in all, on 1 node that it may use []
+                   no node has the labels and models that it asks for []
+        time       vision admits at most 2d, this asks for 3d [muster run … --time 2d]
+        time       vision admits at most 2d, this has no time limit [muster run … --time 2d]
+        priority   vision admits 0 to 10, this asks for 100 [muster run … --priority 10]
+        ");
+    }
+}

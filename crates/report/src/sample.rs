@@ -1,0 +1,272 @@
+//! Views that the tests of this crate share: the contention example six seconds after its submission.
+
+use muster_model::reason::{CapacityGap, Limiting};
+use muster_model::view::{
+    ArrayView, Bar, Change, ElementView, Eta, Explanation, Holder, JobView, State, TaskStage, TaskView,
+};
+use muster_model::{
+    Bytes, CpuMilli, DependencyKind, ElementId, GpuMilli, JobId, Outcome, Rank, Reason, Span, TaskExit, Time,
+};
+
+use crate::timeline::Planned;
+
+/// 2026-11-20 12:00:00 UTC.
+pub const NOON: Time = Time(1_795_176_000_000);
+
+pub fn after(secs: u64) -> Time {
+    NOON + Span::from_secs(secs)
+}
+
+pub fn id(job: u64, index: u32) -> ElementId {
+    ElementId { job: JobId(job), index }
+}
+
+pub fn gap(limiting: Limiting) -> CapacityGap {
+    CapacityGap {
+        group: "main".to_owned(),
+        tasks_needed: 5,
+        tasks_placeable: 3,
+        gpus_per_task: GpuMilli(1000),
+        models: Vec::new(),
+        gpus_free: GpuMilli(3000),
+        gpus_total: GpuMilli(8000),
+        nodes_eligible: 1,
+        nodes_fitting: 1,
+        limiting,
+    }
+}
+
+/// Every variant, and every form of a gap.
+pub fn every_reason() -> Vec<Reason> {
+    let wide = CapacityGap {
+        tasks_needed: 4,
+        tasks_placeable: 2,
+        gpus_per_task: GpuMilli(8000),
+        models: vec!["h100".into(), "a100".into()],
+        gpus_free: GpuMilli(40_000),
+        gpus_total: GpuMilli(64_000),
+        nodes_eligible: 8,
+        nodes_fitting: 2,
+        ..gap(Limiting::Gpus)
+    };
+    let single = |milli| CapacityGap {
+        tasks_needed: 1,
+        tasks_placeable: 0,
+        gpus_per_task: GpuMilli(milli),
+        gpus_free: GpuMilli(0),
+        ..gap(Limiting::Gpus)
+    };
+    let cpus = Limiting::Cpus { asked: CpuMilli(16_000), free: CpuMilli(4500) };
+    let memory = Limiting::Memory { asked: Bytes(64 << 30), free: Bytes(3 << 29) };
+    vec![
+        Reason::Held,
+        Reason::NotBefore { until: after(90), restarts: 0 },
+        Reason::NotBefore { until: after(8), restarts: 2 },
+        Reason::Dependency { on: JobId(4), kind: DependencyKind::After },
+        Reason::Dependency { on: JobId(4), kind: DependencyKind::AfterAny },
+        Reason::Dependency { on: JobId(4), kind: DependencyKind::AfterOk },
+        Reason::Dependency { on: JobId(4), kind: DependencyKind::AfterNotOk },
+        Reason::ArrayCap { running: 2, cap: 2 },
+        Reason::Quota {
+            queue: "research/vision".into(),
+            model: "h100".into(),
+            asked: GpuMilli(4000),
+            used: GpuMilli(14_000),
+            nominal: GpuMilli(16_000),
+            borrowable: GpuMilli(0),
+            lent: GpuMilli(0),
+        },
+        Reason::Quota {
+            queue: "research/vision".into(),
+            model: "h100".into(),
+            asked: GpuMilli(4000),
+            used: GpuMilli(8000),
+            nominal: GpuMilli(16_000),
+            borrowable: GpuMilli(0),
+            lent: GpuMilli(6000),
+        },
+        Reason::Quota {
+            queue: "research/vision".into(),
+            model: "h100".into(),
+            asked: GpuMilli(8000),
+            used: GpuMilli(16_000),
+            nominal: GpuMilli(16_000),
+            borrowable: GpuMilli(4000),
+            lent: GpuMilli(0),
+        },
+        Reason::RunningJobs { queue: "vision".into(), running: 50, limit: 50 },
+        Reason::GpusPerUser {
+            queue: "vision".into(),
+            user: "alice".into(),
+            asked: GpuMilli(2000),
+            used: GpuMilli(15_000),
+            limit: GpuMilli(16_000),
+        },
+        Reason::Capacity(gap(Limiting::Gpus)),
+        Reason::Capacity(wide.clone()),
+        Reason::Capacity(CapacityGap { limiting: Limiting::Nodes, ..wide.clone() }),
+        Reason::Capacity(single(8000)),
+        Reason::Capacity(single(1000)),
+        Reason::Capacity(single(500)),
+        Reason::Capacity(CapacityGap { limiting: cpus, ..single(0) }),
+        Reason::Capacity(gap(memory)),
+        Reason::Capacity(gap(Limiting::Extras)),
+        Reason::Reserved {
+            element: id(2, 0),
+            start: after(20),
+            fits_if_shorter_than: Some(Span::from_secs(14)),
+        },
+        Reason::Reserved { element: id(3, 7), start: after(20), fits_if_shorter_than: None },
+        Reason::Behind { element: id(2, 0) },
+        Reason::NeverFits(CapacityGap { tasks_needed: 16, gpus_free: GpuMilli(8000), ..gap(Limiting::Gpus) }),
+        Reason::NeverFits(CapacityGap { models: vec!["h100".into()], ..gap(Limiting::Constraint) }),
+        Reason::TimeLimit {
+            queue: "vision".into(),
+            asked: Some(Span::from_secs(259_200)),
+            limit: Span::from_secs(172_800),
+        },
+        Reason::TimeLimit { queue: "vision".into(), asked: None, limit: Span::from_secs(172_800) },
+        Reason::Priority { queue: "vision".into(), asked: 100, range: (0, 10) },
+    ]
+}
+
+pub fn explanation() -> Explanation {
+    Explanation {
+        element: id(2, 0),
+        name: "right".to_owned(),
+        state: State::Pending,
+        reasons: vec![Reason::Capacity(gap(Limiting::Gpus))],
+        position: Some((1, 1)),
+        queue: "default".into(),
+        holders: vec![
+            Holder { element: id(1, 0), name: "left".into(), gpus: GpuMilli(5000), ends_by: Some(after(20)) },
+            Holder { element: id(3, 0), name: "sweep".into(), gpus: GpuMilli(2000), ends_by: None },
+        ],
+        eta: Some(Eta { start: after(20), reserved: true }),
+        sooner: vec![Change::Tasks { tasks: 3 }],
+    }
+}
+
+pub fn task(rank: u32, device: u16, stage: TaskStage) -> TaskView {
+    TaskView {
+        rank: Rank(rank),
+        group: "main".to_owned(),
+        node: "host".into(),
+        devices: vec![device],
+        share: GpuMilli(1000),
+        stage,
+        exit: (stage == TaskStage::Ended).then_some(TaskExit::Code { code: 0 }),
+    }
+}
+
+pub fn running(job: u64, index: u32, devices: std::ops::Range<u16>, limit_secs: u64) -> ElementView {
+    ElementView {
+        element: id(job, index),
+        state: State::Running,
+        attempt: 1,
+        backfilled: false,
+        started: Some(NOON),
+        ends_by: Some(after(limit_secs)),
+        ended: None,
+        outcome: None,
+        tasks: devices
+            .enumerate()
+            .map(|(rank, device)| task(rank as u32, device, TaskStage::Running))
+            .collect(),
+    }
+}
+
+pub fn job(number: u64, name: &str, state: State, gpus: u32) -> JobView {
+    JobView {
+        job: JobId(number),
+        name: name.to_owned(),
+        user: "alice".into(),
+        queue: "default".into(),
+        priority: 0,
+        state,
+        tasks: gpus,
+        gpus: GpuMilli(gpus * 1000),
+        time_limit: Some(Span::from_secs(20)),
+        submitted: NOON,
+        started: None,
+        ended: None,
+        array: None,
+        elements: Vec::new(),
+        waiting_for: None,
+        eta: None,
+    }
+}
+
+/// Left runs, right waits for it, sweep fills two GPUs, quick ran and is done.
+pub fn contention() -> Vec<JobView> {
+    let sweep_counts =
+        ArrayView { total: 24, waiting: 15, active: 2, succeeded: 7, failed: 0, max_running: Some(2) };
+    let backfilled = |element: ElementView| ElementView { backfilled: true, ..element };
+    let quick = ElementView {
+        state: State::Done,
+        ended: Some(after(3)),
+        outcome: Some(Outcome::Succeeded),
+        tasks: vec![task(0, 7, TaskStage::Ended)],
+        ..backfilled(running(4, 0, 7..8, 5))
+    };
+    vec![
+        JobView {
+            started: Some(NOON),
+            elements: vec![running(1, 0, 0..5, 20)],
+            ..job(1, "left", State::Running, 5)
+        },
+        JobView {
+            elements: vec![ElementView {
+                state: State::Pending,
+                attempt: 0,
+                started: None,
+                ends_by: None,
+                tasks: Vec::new(),
+                ..running(2, 0, 0..0, 0)
+            }],
+            waiting_for: Some(Reason::Capacity(gap(Limiting::Gpus))),
+            eta: Some(after(20)),
+            ..job(2, "right", State::Pending, 5)
+        },
+        JobView {
+            started: Some(after(1)),
+            array: Some(sweep_counts),
+            elements: vec![backfilled(running(3, 7, 5..6, 9)), backfilled(running(3, 8, 6..7, 9))],
+            waiting_for: Some(Reason::ArrayCap { running: 2, cap: 2 }),
+            ..job(3, "sweep", State::Running, 1)
+        },
+        JobView {
+            started: Some(NOON),
+            ended: Some(after(3)),
+            elements: vec![quick],
+            ..job(4, "quick", State::Done, 1)
+        },
+    ]
+}
+
+pub fn bars() -> Vec<Bar> {
+    let bar = |device, job, index, from, to: Option<u64>| Bar {
+        node: "host".into(),
+        device,
+        element: id(job, index),
+        from: after(from),
+        to: to.map(after),
+    };
+    let mut bars: Vec<Bar> = (0..5).map(|device| bar(device, 1, 0, 0, None)).collect();
+    bars.extend([
+        bar(5, 3, 0, 1, Some(3)),
+        bar(6, 3, 1, 1, Some(3)),
+        bar(5, 3, 2, 3, None),
+        bar(6, 3, 3, 3, None),
+        bar(7, 4, 0, 0, Some(3)),
+    ]);
+    bars
+}
+
+pub fn devices() -> Vec<(muster_model::NodeName, u16)> {
+    (0..8).map(|device| ("host".into(), device)).collect()
+}
+
+pub fn planned() -> Vec<Planned> {
+    vec![Planned { element: id(2, 0), name: "right".to_owned(), start: after(20) }]
+}

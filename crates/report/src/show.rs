@@ -1,0 +1,325 @@
+//! One job in full: `muster show`.
+
+use std::collections::BTreeMap;
+
+use muster_model::view::{ElementView, JobView};
+use muster_model::{TaskExit, Time};
+
+use crate::amount::{count, gpus};
+use crate::clock;
+use crate::ps::devices_of;
+use crate::reason;
+use crate::style::{Ink, Style, clean};
+use crate::table::{Align, Cell, Table};
+
+/// What is known of a job beyond its row.
+#[derive(Clone, Copy, Debug)]
+pub struct Detail<'a> {
+    /// The row.
+    pub job: &'a JobView,
+    /// The present.
+    pub now: Time,
+    /// What it runs, per group; `None` when it is not the reader's to see.
+    pub commands: Option<&'a BTreeMap<String, String>>,
+    /// Working directory; `None` likewise.
+    pub workdir: Option<&'a str>,
+    /// Log file per rank.
+    pub logs: &'a [String],
+    /// What is isolation and what is convention, a sentence each.
+    pub enforcement: &'a [String],
+}
+
+/// The whole job.
+#[must_use]
+pub fn show(detail: &Detail<'_>, style: &Style) -> String {
+    let job = detail.job;
+    let mut text = format!("job {}: {}\n", job.job, style.paint(Ink::Strong, &clean(&job.name)));
+    for (label, value) in facts(detail, style) {
+        for (place, line) in value.lines().enumerate() {
+            let label = if place == 0 { label } else { "" };
+            let label = style.paint(Ink::Faint, &format!("{label:<11}"));
+            text.push_str(format!("  {label}{line}").trim_end());
+            text.push('\n');
+        }
+    }
+    let tasks = tasks(job, detail.now, style);
+    if !tasks.is_empty() {
+        text.push('\n');
+        text.push_str(&tasks);
+    }
+    text
+}
+
+fn facts(detail: &Detail<'_>, style: &Style) -> Vec<(&'static str, String)> {
+    let job = detail.job;
+    let at = |time: Time| clock::time(time, detail.now, style);
+    let mut facts = vec![("state", state(job, detail.now, style))];
+    if let Some(array) = &job.array {
+        let cap = array.max_running.map_or(String::new(), |cap| format!(", at most {cap} at a time"));
+        facts.push((
+            "array",
+            format!(
+                "{}{cap}: {} done, {} failed, {} active, {} waiting",
+                count(array.total.into(), "element"),
+                array.succeeded,
+                array.failed,
+                array.active,
+                array.waiting
+            ),
+        ));
+    }
+    facts.push(("user", job.user.to_string()));
+    facts.push(("queue", format!("{}, priority {}", job.queue, job.priority)));
+    facts.push((
+        "asks for",
+        format!(
+            "{}, {}, {}",
+            count(job.tasks.into(), "task"),
+            gpus(job.gpus),
+            job.time_limit.map_or("no time limit".to_owned(), |limit| format!("at most {limit}"))
+        ),
+    ));
+    facts.push(("submitted", at(job.submitted)));
+    if let Some(started) = job.started {
+        let waited = clock::elapsed(started.since(job.submitted));
+        facts.push(("started", format!("{} after waiting {waited}", at(started))));
+    }
+    if let Some(ended) = job.ended {
+        let ran = job.started.map_or(String::new(), |started| {
+            format!(" after running {}", clock::elapsed(ended.since(started)))
+        });
+        facts.push(("ended", format!("{}{ran}", at(ended))));
+    } else if let Some(end) = job.elements.iter().filter_map(|element| element.ends_by).max() {
+        facts.push(("ends by", format!("{} (time limit and grace)", at(end))));
+    }
+    let attempts = job.elements.iter().map(|element| element.attempt).max().unwrap_or(0);
+    if attempts > 1 {
+        facts.push(("attempts", attempts.to_string()));
+    }
+    facts.extend(private(detail));
+    facts
+}
+
+/// What only its owner and admins see, and the words on isolation.
+fn private(detail: &Detail<'_>) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    if let Some(commands) = detail.commands {
+        let lines: Vec<String> = commands
+            .iter()
+            .map(|(group, command)| {
+                let command: Vec<String> = command.lines().map(|line| clean(line).into_owned()).collect();
+                match commands.len() {
+                    1 => command.join("\n"),
+                    _ => format!("{}: {}", clean(group), command.join("\n")),
+                }
+            })
+            .collect();
+        facts.push(("runs", lines.join("\n")));
+    }
+    facts.extend(detail.workdir.map(|workdir| ("in", clean(workdir).into_owned())));
+    if !detail.logs.is_empty() {
+        let logs: Vec<String> = detail.logs.iter().map(|log| clean(log).into_owned()).collect();
+        facts.push(("logs", logs.join("\n")));
+    }
+    if !detail.enforcement.is_empty() {
+        facts.push(("isolation", detail.enforcement.join("\n")));
+    }
+    facts
+}
+
+fn state(job: &JobView, now: Time, style: &Style) -> String {
+    let word = style.paint(Ink::of(job.state), job.state.word());
+    let outcome =
+        job.elements.iter().filter_map(|element| element.outcome.as_ref()).find(|o| !o.is_success());
+    let why = match (outcome, &job.waiting_for, job.started) {
+        (Some(outcome), _, _) if job.state.is_final() => format!(": {}", clean(&outcome.to_string())),
+        (_, Some(why), _) if !job.state.is_final() && job.array.is_none() => {
+            format!(": {}", reason::short(why, now, style))
+        }
+        _ => String::new(),
+    };
+    format!("{word}{why}")
+}
+
+/// Tasks of the elements that are in the view: all active ones, or the only one.
+fn tasks(job: &JobView, now: Time, style: &Style) -> String {
+    let mut table = Table::new(&[
+        ("ELEMENT", Align::Left),
+        ("RANK", Align::Right),
+        ("GROUP", Align::Left),
+        ("NODE", Align::Left),
+        ("GPUS", Align::Left),
+        ("STAGE", Align::Left),
+        ("EXIT", Align::Left),
+        ("ENDS BY", Align::Left),
+    ]);
+    let rows: Vec<(&ElementView, _)> = job
+        .elements
+        .iter()
+        .flat_map(|element| element.tasks.iter().map(move |task| (element, task)))
+        .collect();
+    let one_group = rows.iter().all(|(_, task)| task.group == rows[0].1.group);
+    for (element, task) in &rows {
+        let stage = format!("{:?}", task.stage).to_lowercase();
+        table.row(vec![
+            Cell::from(if job.array.is_some() { element.element.to_string() } else { String::new() }),
+            Cell::from(task.rank.to_string()),
+            Cell::from(if one_group { "" } else { task.group.as_str() }),
+            Cell::from(task.node.as_str()),
+            Cell::from(devices_of(&[task], false)),
+            Cell::from(stage),
+            Cell::from(task.exit.as_ref().map_or(String::new(), exit)),
+            Cell::from(match element.ends_by {
+                Some(end) if job.array.is_some() && !element.state.is_final() => clock::time(end, now, style),
+                _ => String::new(),
+            }),
+        ]);
+    }
+    if rows.is_empty() { String::new() } else { table.indented(2).render(style) }
+}
+
+/// How a task ended.
+#[must_use]
+pub fn exit(exit: &TaskExit) -> String {
+    match exit {
+        TaskExit::Code { code } => format!("exit {code}"),
+        TaskExit::Signal { signal } => format!("signal {signal}"),
+        TaskExit::OutOfMemory => "out of memory".to_owned(),
+        TaskExit::TimedOut => "time limit".to_owned(),
+        TaskExit::Stopped => "stopped".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::view::{State, TaskStage};
+    use muster_model::{Outcome, Rank};
+
+    use super::*;
+    use crate::sample::{self, after};
+
+    fn check(job: &JobView, private: bool) -> String {
+        let commands = BTreeMap::from([("main".to_owned(), "python train.py\n  --epochs 3".to_owned())]);
+        let logs = ["/state/jobs/1/0.log".to_owned(), "/state/jobs/1/1.log".to_owned()];
+        let enforcement = [
+            "GPU visibility is a convention: CUDA_VISIBLE_DEVICES".to_owned(),
+            "memory: cgroup v2".to_owned(),
+        ];
+        let detail = Detail {
+            job,
+            now: after(6),
+            commands: private.then_some(&commands),
+            workdir: private.then_some("/home/alice"),
+            logs: if private { &logs } else { &[] },
+            enforcement: &enforcement,
+        };
+        show(&detail, &Style::plain())
+    }
+
+    #[test]
+    fn a_running_gang_as_its_owner_sees_it() {
+        insta::assert_snapshot!(check(&sample::contention()[0], true), @r"
+        job 1: left
+          state      running
+          user       alice
+          queue      default, priority 0
+          asks for   5 tasks, 5 GPUs, at most 20s
+          submitted  12:00:00
+          started    12:00:00 after waiting 0s
+          ends by    12:00:20 (time limit and grace)
+          runs       python train.py
+                       --epochs 3
+          in         /home/alice
+          logs       /state/jobs/1/0.log
+                     /state/jobs/1/1.log
+          isolation  GPU visibility is a convention: CUDA_VISIBLE_DEVICES
+                     memory: cgroup v2
+
+          RANK  NODE  GPUS  STAGE
+             0  host  0     running
+             1  host  1     running
+             2  host  2     running
+             3  host  3     running
+             4  host  4     running
+        ");
+    }
+
+    #[test]
+    fn a_waiting_gang_and_an_array_as_others_see_them() {
+        insta::assert_snapshot!(check(&sample::contention()[1], false), @r"
+        job 2: right
+          state      pending: needs 5 GPUs together, 3 are free
+          user       alice
+          queue      default, priority 0
+          asks for   5 tasks, 5 GPUs, at most 20s
+          submitted  12:00:00
+          isolation  GPU visibility is a convention: CUDA_VISIBLE_DEVICES
+                     memory: cgroup v2
+        ");
+        insta::assert_snapshot!(check(&sample::contention()[2], false), @r"
+        job 3: sweep
+          state      running
+          array      24 elements, at most 2 at a time: 7 done, 0 failed, 2 active, 15 waiting
+          user       alice
+          queue      default, priority 0
+          asks for   1 task, 1 GPU, at most 20s
+          submitted  12:00:00
+          started    12:00:01 after waiting 1s
+          ends by    12:00:09 (time limit and grace)
+          isolation  GPU visibility is a convention: CUDA_VISIBLE_DEVICES
+                     memory: cgroup v2
+
+          ELEMENT  RANK  NODE  GPUS  STAGE    ENDS BY
+          3[7]        0  host  5     running  12:00:09
+          3[8]        0  host  6     running  12:00:09
+        ");
+    }
+
+    #[test]
+    fn a_failure_says_which_rank_and_how() {
+        let mut job = JobView {
+            state: State::Failed,
+            started: Some(after(1)),
+            ended: Some(after(5)),
+            elements: vec![sample::running(7, 0, 0..2, 20)],
+            ..sample::job(7, "bad", State::Failed, 2)
+        };
+        job.elements[0].state = State::Failed;
+        job.elements[0].attempt = 2;
+        job.elements[0].outcome = Some(Outcome::Failed { rank: Rank(0), code: 3 });
+        job.elements[0].tasks[0].exit = Some(TaskExit::Code { code: 3 });
+        job.elements[0].tasks[1].exit = Some(TaskExit::Stopped);
+        job.elements[0].tasks[1].group = "other".to_owned();
+        job.elements[0].tasks[0].stage = TaskStage::Ended;
+        insta::assert_snapshot!(check(&job, false), @r"
+        job 7: bad
+          state      failed: rank 0 exited with 3
+          user       alice
+          queue      default, priority 0
+          asks for   2 tasks, 2 GPUs, at most 20s
+          submitted  12:00:00
+          started    12:00:01 after waiting 1s
+          ended      12:00:05 after running 4s
+          attempts   2
+          isolation  GPU visibility is a convention: CUDA_VISIBLE_DEVICES
+                     memory: cgroup v2
+
+          RANK  GROUP  NODE  GPUS  STAGE    EXIT
+             0  main   host  0     ended    exit 3
+             1  other  host  1     running  stopped
+        ");
+    }
+
+    #[test]
+    fn every_exit_has_words() {
+        let exits = [
+            TaskExit::Code { code: 0 },
+            TaskExit::Signal { signal: 11 },
+            TaskExit::OutOfMemory,
+            TaskExit::TimedOut,
+            TaskExit::Stopped,
+        ];
+        let words: Vec<String> = exits.iter().map(exit).collect();
+        assert_eq!(words, ["exit 0", "signal 11", "out of memory", "time limit", "stopped"]);
+    }
+}

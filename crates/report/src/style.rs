@@ -1,0 +1,161 @@
+//! How text is to look: width, colour, time zone. Also the one place that knows escape sequences.
+
+use std::borrow::Cow;
+
+use jiff::tz::TimeZone;
+use muster_model::view::State;
+
+/// Where text goes, as far as it matters for how it looks.
+#[derive(Clone, Debug)]
+pub struct Style {
+    /// Columns of the terminal; `None` when it is not a terminal, and then no text is ever shortened.
+    pub width: Option<usize>,
+    /// Whether escape sequences for colour may be written.
+    pub colour: bool,
+    /// In which zone times of day are shown.
+    pub zone: TimeZone,
+}
+
+impl Style {
+    /// No terminal, no colour, UTC: what tests and files get.
+    #[must_use]
+    pub fn plain() -> Self {
+        Self { width: None, colour: false, zone: TimeZone::UTC }
+    }
+
+    /// The same on a terminal of this width.
+    #[must_use]
+    pub fn with_width(self, width: usize) -> Self {
+        Self { width: Some(width), ..self }
+    }
+
+    /// Text in an ink; just the text when there is no colour.
+    #[must_use]
+    pub fn paint(&self, ink: Ink, text: &str) -> String {
+        match ink.code() {
+            Some(code) if self.colour && !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// What a piece of text means to the eye.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ink {
+    /// As it is.
+    #[default]
+    Plain,
+    /// Headings.
+    Strong,
+    /// Less important.
+    Faint,
+    /// Success.
+    Good,
+    /// In progress.
+    Active,
+    /// Waiting.
+    Waiting,
+    /// Failure.
+    Bad,
+    /// The how-manieth job of a timeline; neighbours differ.
+    Job(usize),
+}
+
+impl Ink {
+    /// The ink of a state.
+    #[must_use]
+    pub fn of(state: State) -> Self {
+        match state {
+            State::Done => Ink::Good,
+            State::Failed => Ink::Bad,
+            State::Starting | State::Running | State::Stopping => Ink::Active,
+            State::Pending | State::Held => Ink::Waiting,
+            State::Cancelled => Ink::Faint,
+        }
+    }
+
+    fn code(self) -> Option<&'static str> {
+        /// Foregrounds that can be read on dark and on light backgrounds.
+        const JOBS: [&str; 6] = ["34", "32", "35", "36", "33", "31"];
+        match self {
+            Ink::Plain => None,
+            Ink::Strong => Some("1"),
+            Ink::Faint => Some("2"),
+            Ink::Good => Some("32"),
+            Ink::Active => Some("36"),
+            Ink::Waiting => Some("33"),
+            Ink::Bad => Some("31"),
+            Ink::Job(place) => Some(JOBS[place % JOBS.len()]),
+        }
+    }
+}
+
+/// Text that came from users or machines, made safe for a terminal: control characters become `?`.
+#[must_use]
+pub fn clean(text: &str) -> Cow<'_, str> {
+    if text.contains(char::is_control) {
+        Cow::Owned(text.chars().map(|c| if c.is_control() { '?' } else { c }).collect())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// The text in at most `width` characters, its end replaced by `…` when it is longer.
+#[must_use]
+pub fn shorten(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
+    short.truncate(short.trim_end().len());
+    if width > 0 {
+        short.push('…');
+    }
+    short
+}
+
+/// Breaks text at blanks into lines of at most `width` characters; a longer word gets a line of its own.
+#[must_use]
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colour_appears_only_when_asked_for() {
+        assert_eq!(Style::plain().paint(Ink::Bad, "failed"), "failed");
+        let colour = Style { colour: true, ..Style::plain() };
+        assert_eq!(colour.paint(Ink::Bad, "failed"), "\x1b[31mfailed\x1b[0m");
+        assert_eq!(colour.paint(Ink::Bad, ""), "");
+    }
+
+    #[test]
+    fn escape_sequences_in_names_are_defused() {
+        assert_eq!(clean("a\x1b[31mb\n"), "a?[31mb?");
+        assert_eq!(clean("plain"), "plain");
+    }
+
+    #[test]
+    fn text_is_shortened_and_wrapped_by_characters() {
+        for (text, width, expected) in
+            [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("a bcd", 3, "a…"), ("äöüß", 3, "äö…"), ("ab", 0, "")]
+        {
+            assert_eq!(shorten(text, width), expected);
+        }
+        assert_eq!(wrap("one two  three", 7), ["one two", "three"]);
+        assert_eq!(wrap("incomprehensible", 4), ["incomprehensible"]);
+    }
+}
