@@ -1,4 +1,9 @@
-//! Documents: links lead somewhere, and nothing points at the machine or the folder where it was written.
+//! Documents: links lead somewhere, every field that people can write is described, and nothing points at the machine
+//! or the folder where it was written.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
 
 use super::Violation;
 use super::source::{Tree, line_at};
@@ -6,6 +11,10 @@ use super::source::{Tree, line_at};
 /// Paths that exist on one machine only. Split in two, so that this file does not break its own rule.
 const PLACES: [(&str, &str); 6] =
     [("..", "/shared"), ("/", "work/"), ("/", "root/"), ("/", "Users/"), ("/tmp/", "t-"), ("/tmp/", "brief")];
+
+/// Schemas of files that people write, and the page that must describe their fields.
+const DESCRIBED: [(&str, &str); 2] =
+    [("docs/schema/job.schema.json", "docs/jobs.md"), ("docs/schema/queues.schema.json", "docs/queues.md")];
 
 /// No path of a machine, in any file.
 pub fn places(tree: &Tree) -> Vec<Violation> {
@@ -40,6 +49,40 @@ pub fn links(tree: &Tree) -> Vec<Violation> {
         }
     }
     violations
+}
+
+/// Every property of a schema stands in code letters on its page.
+pub fn fields(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (schema, page) in DESCRIBED {
+        let Some(parsed) = tree.text(schema).and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
+            violations.push(Violation {
+                path: schema.into(),
+                line: 0,
+                message: "is not there, or is not JSON".into(),
+            });
+            continue;
+        };
+        let text = tree.text(page).unwrap_or_default();
+        let mut names = BTreeSet::new();
+        collect_properties(&parsed, &mut names);
+        for name in names.iter().filter(|name| !text.contains(&format!("`{name}`"))) {
+            let message = format!("does not describe `{name}`, which {schema} has");
+            violations.push(Violation { path: page.into(), line: 0, message });
+        }
+    }
+    violations
+}
+
+fn collect_properties(schema: &Value, names: &mut BTreeSet<String>) {
+    if let Some(properties) = schema["properties"].as_object() {
+        names.extend(properties.keys().cloned());
+    }
+    match schema {
+        Value::Object(members) => members.values().for_each(|member| collect_properties(member, names)),
+        Value::Array(items) => items.iter().for_each(|item| collect_properties(item, names)),
+        _ => {}
+    }
 }
 
 /// Why the link does not lead anywhere; `None` when it does, or leads out of the tree.
@@ -137,6 +180,21 @@ mod tests {
             links,
             &files,
             &["docs/a.md:2: link to `gone.md`: there is no docs/gone.md", "docs/a.md:3: link to `b.md#gone`"],
+        );
+    }
+
+    #[test]
+    fn a_field_that_no_page_describes_is_seen() {
+        let schema = r##"{"properties": {"gpus": {}, "groups": {"items": {"$ref": "#/$defs/g"}}},
+                          "$defs": {"g": {"properties": {"tasks": {}}}}}"##;
+        let files = |page| [(DESCRIBED[0].0, schema), (DESCRIBED[0].1, page), (DESCRIBED[1].0, "{}")];
+        check(fields, &files("`gpus`, `groups`, `tasks`"), &[]);
+        check(fields, &files("`gpus`, groups, `tasks`"), &["docs/jobs.md: does not describe `groups`"]);
+        check(fields, &files("`gpus`, `groups`"), &["docs/jobs.md: does not describe `tasks`"]);
+        check(
+            fields,
+            &files("`gpus`, `groups`, `tasks`")[..2],
+            &["docs/schema/queues.schema.json: is not there"],
         );
     }
 
