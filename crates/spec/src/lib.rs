@@ -1,1 +1,25 @@
-//! placeholder
+//! Text in, checked model and diagnostics out: job documents, queue files, cluster files, and the quantities in
+//! them. This crate reads no file, no clock and no environment; texts and sites are handed in.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
+
+mod cluster;
+mod diagnostic;
+mod field;
+mod job;
+mod names;
+pub mod quantity;
+mod queues;
+mod schema;
+mod site;
+mod source;
+mod suggest;
+mod yaml;
+
+pub use cluster::{Cluster, parse_cluster};
+pub use diagnostic::{Colour, Diagnostic, Diagnostics};
+pub use job::{Checked, Document, check, check_all, parse};
+pub use quantity::Begin;
+pub use queues::parse_queues;
+pub use schema::{cluster_schema, queues_schema, schema};
+pub use site::Site;

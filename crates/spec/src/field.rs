@@ -1,0 +1,410 @@
+//! From the tree to typed fields: every field type knows how it is read and what its JSON Schema is, and
+//! `document!` makes a mapping of fields from one list, so that reader, schema and documentation cannot
+//! disagree. Only the shape of single fields is judged here; what fields mean together is not.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, json};
+
+use crate::diagnostic::{Problem, Problems, show};
+use crate::quantity::{Malformed, parse_whole};
+use crate::source::Place;
+use crate::suggest::nearest;
+use crate::yaml::{Entry, Node, Value};
+
+/// A type that a field can have.
+pub(crate) trait Field: Sized + JsonSchema {
+    /// Reads a value. `name` is the field's, for messages. `None` means that a complaint was added.
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self>;
+}
+
+/// A value that was written, with the place of its key and its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Located<T> {
+    pub(crate) value: T,
+    pub(crate) key: Place,
+    pub(crate) place: Place,
+}
+
+impl<T: Field> Located<T> {
+    /// The value of an entry.
+    pub(crate) fn read(entry: &Entry, problems: &mut Problems) -> Option<Self> {
+        let value = T::read(&entry.node, &entry.key, problems)?;
+        Some(Self { value, key: entry.key_place, place: entry.node.place })
+    }
+}
+
+/// What a mapping of fields is made of; implemented by `document!`.
+pub(crate) trait Document {
+    /// Allowed field names, in the order of documentation.
+    const KEYS: &'static [&'static str];
+    /// Names that people coming from other systems try, and the field that they mean.
+    const FOREIGN: &'static [(&'static str, &'static str)] = &[];
+}
+
+/// Declares a mapping with fields: a struct of optional located values, its reader and its schema. Every field
+/// must have a documentation comment; it becomes the schema's description.
+macro_rules! document {
+    ($(#[doc = $doc:literal])+ $name:ident ($title:literal) requires [$($required:literal),*] foreign $foreign:expr => {
+        $($(#[doc = $field_doc:literal])+ $key:literal $field:ident : $type:ty,)+
+    }) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug, Default)]
+        pub(crate) struct $name {
+            $($(#[doc = $field_doc])+ pub(crate) $field: Option<$crate::field::Located<$type>>,)+
+        }
+
+        impl $crate::field::Document for $name {
+            const KEYS: &'static [&'static str] = &[$($key),+];
+            const FOREIGN: &'static [(&'static str, &'static str)] = $foreign;
+        }
+
+        impl $crate::field::Field for $name {
+            fn read(
+                node: &$crate::yaml::Node,
+                name: &str,
+                problems: &mut $crate::diagnostic::Problems,
+            ) -> Option<Self> {
+                let entries = $crate::field::entries(node, name, problems)?;
+                let before = problems.len();
+                let mut document = Self::default();
+                for entry in entries {
+                    match entry.key.as_str() {
+                        $($key => document.$field = $crate::field::Located::read(entry, problems),)+
+                        _ => problems.add($crate::field::unknown::<Self>(entry)),
+                    }
+                }
+                let required: &[&str] = &[$($required),*];
+                for required in required {
+                    if !entries.iter().any(|entry| entry.key == *required) {
+                        problems.add($crate::field::missing(node.place, name, required));
+                    }
+                }
+                (problems.len() == before).then_some(document)
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $title.into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let fields = [$(($key, concat!($($field_doc),+), generator.subschema_for::<$type>())),+];
+                let required: &[&str] = &[$($required),*];
+                $crate::field::object_schema(concat!($($doc),+), fields, required)
+            }
+        }
+    };
+}
+pub(crate) use document;
+
+/// The entries of a mapping, or a complaint.
+pub(crate) fn entries<'a>(node: &'a Node, name: &str, problems: &mut Problems) -> Option<&'a [Entry]> {
+    match &node.value {
+        Value::Map(entries) => Some(entries),
+        _ => {
+            problems.add(wrong_kind(node, name, "a mapping (`field: value`)"));
+            None
+        }
+    }
+}
+
+/// The items of a list, or a complaint.
+pub(crate) fn items<'a>(node: &'a Node, name: &str, problems: &mut Problems) -> Option<&'a [Node]> {
+    match &node.value {
+        Value::List(items) => Some(items),
+        _ => {
+            problems.add(wrong_kind(node, name, "a list (`[a, b]`)"));
+            None
+        }
+    }
+}
+
+/// The text of a scalar, or a complaint.
+pub(crate) fn scalar<'a>(
+    node: &'a Node,
+    name: &str,
+    expected: &str,
+    problems: &mut Problems,
+) -> Option<&'a str> {
+    match &node.value {
+        Value::Scalar(text) => Some(text),
+        _ => {
+            problems.add(wrong_kind(node, name, expected));
+            None
+        }
+    }
+}
+
+/// Reads a scalar with a quantity parser.
+pub(crate) fn parsed<T>(
+    node: &Node,
+    name: &str,
+    expected: &str,
+    problems: &mut Problems,
+    parse: impl FnOnce(&str) -> Result<T, Malformed>,
+) -> Option<T> {
+    let text = scalar(node, name, expected, problems)?;
+    match parse(text) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let message = format!("`{name}` is not {expected}");
+            problems.add(Problem::new(message).at(node.place, error.label).hint(error.hint));
+            None
+        }
+    }
+}
+
+/// Complains that a value is of another kind than its field takes.
+pub(crate) fn wrong_kind(node: &Node, name: &str, expected: &str) -> Problem {
+    let found = match &node.value {
+        Value::Null => {
+            return Problem::new(format!("`{name}` has no value"))
+                .at(node.place, format!("expected {expected}"))
+                .hint("to leave a field at its default, remove the line".to_owned());
+        }
+        Value::Scalar(text) => show(text),
+        Value::List(_) => "a list".to_owned(),
+        Value::Map(_) => "a mapping".to_owned(),
+    };
+    Problem::new(format!("`{name}` is not {expected}")).at(node.place, format!("this is {found}"))
+}
+
+/// Complains about a field that does not exist: which one is nearest, and which there are.
+pub(crate) fn unknown<D: Document>(entry: &Entry) -> Problem {
+    let plain = entry.key.to_lowercase().replace('_', "-");
+    let meant = D::FOREIGN.iter().find(|(foreign, _)| *foreign == plain).map(|(_, ours)| *ours);
+    let meant = meant.or_else(|| nearest(&entry.key, D::KEYS.iter().copied()));
+    let label = match meant {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => "not a field of this mapping".to_owned(),
+    };
+    Problem::new(format!("there is no field {}", show(&entry.key)))
+        .at(entry.key_place, label)
+        .hint(format!("the fields are {}", D::KEYS.join(", ")))
+}
+
+/// Complains about a required field that is not there.
+pub(crate) fn missing(place: Place, name: &str, required: &str) -> Problem {
+    Problem::new(format!("`{required}` is missing")).at(place, format!("every entry of `{name}` needs it"))
+}
+
+/// Schema of a mapping with known fields.
+pub(crate) fn object_schema<const N: usize>(
+    description: &str,
+    fields: [(&str, &str, Schema); N],
+    required: &[&str],
+) -> Schema {
+    let mut properties = Map::new();
+    for (key, description, mut schema) in fields {
+        schema.insert("description".to_owned(), json!(description.trim()));
+        properties.insert(key.to_owned(), schema.to_value());
+    }
+    schemars::json_schema!({
+        "type": "object",
+        "description": description.trim(),
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+/// Implements [`JsonSchema`] for a small type by its schema, written inline wherever it is used.
+macro_rules! inline_schema {
+    ($name:ty, $schema:tt) => {
+        impl schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!($schema)
+            }
+        }
+    };
+}
+pub(crate) use inline_schema;
+
+/// Any text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Text(pub(crate) String);
+
+inline_schema!(Text, { "type": ["string", "number"] });
+
+impl Field for Text {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        scalar(node, name, "text", problems).map(|text| Text(text.to_owned()))
+    }
+}
+
+/// `true` or `false`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flag(pub(crate) bool);
+
+inline_schema!(Flag, { "type": "boolean" });
+
+impl Field for Flag {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        parsed(node, name, "true or false", problems, |text| match text {
+            "true" | "True" | "TRUE" => Ok(Flag(true)),
+            "false" | "False" | "FALSE" => Ok(Flag(false)),
+            _ => Err(Malformed { label: "write `true` or `false`".to_owned(), hint: None }),
+        })
+    }
+}
+
+/// A whole number of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whole<const MIN: i64, const MAX: i64>(pub(crate) i64);
+
+impl<const MIN: i64, const MAX: i64> JsonSchema for Whole<MIN, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("whole_{MIN}_{MAX}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({ "type": "integer", "minimum": MIN, "maximum": MAX })
+    }
+}
+
+impl<const MIN: i64, const MAX: i64> Field for Whole<MIN, MAX> {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        let expected = format!("a whole number from {MIN} to {MAX}");
+        parsed(node, name, &expected, problems, |text| match parse_whole(text)? {
+            number if (MIN..=MAX).contains(&number) => Ok(Whole(number)),
+            0 => Err(Malformed { label: format!("the smallest is {MIN}"), hint: None }),
+            number if number < MIN => Err(Malformed { label: format!("below {MIN}"), hint: None }),
+            _ => Err(Malformed { label: format!("above {MAX}"), hint: None }),
+        })
+    }
+}
+
+/// A list, or a single item without brackets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OneOrMany<T>(pub(crate) Vec<Item<T>>);
+
+/// An item of a list and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Item<T> {
+    pub(crate) value: T,
+    pub(crate) place: Place,
+}
+
+impl<T: Field> JsonSchema for OneOrMany<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("one_or_many_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
+        schemars::json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+    }
+}
+
+impl<T: Field> Field for OneOrMany<T> {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        match &node.value {
+            Value::List(nodes) => read_items(node, nodes, name, problems).map(Self),
+            _ => T::read(node, name, problems).map(|value| Self(vec![Item { value, place: node.place }])),
+        }
+    }
+}
+
+/// A list of at least one item.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Many<T>(pub(crate) Vec<Item<T>>);
+
+impl<T: Field> JsonSchema for Many<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("many_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
+        schemars::json_schema!({ "type": "array", "items": one, "minItems": 1 })
+    }
+}
+
+impl<T: Field> Field for Many<T> {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        let nodes = items(node, name, problems)?;
+        read_items(node, nodes, name, problems).map(Self)
+    }
+}
+
+fn read_items<T: Field>(
+    node: &Node,
+    nodes: &[Node],
+    name: &str,
+    problems: &mut Problems,
+) -> Option<Vec<Item<T>>> {
+    if nodes.is_empty() {
+        problems
+            .add(Problem::new(format!("`{name}` is empty")).at(node.place, "expected at least one entry"));
+        return None;
+    }
+    let read: Vec<_> = nodes
+        .iter()
+        .filter_map(|node| T::read(node, name, problems).map(|value| Item { value, place: node.place }))
+        .collect();
+    (read.len() == nodes.len()).then_some(read)
+}
+
+/// A mapping from free names to values of one type.
+#[derive(Clone, Debug)]
+pub(crate) struct Named<T>(pub(crate) Vec<NamedItem<T>>);
+
+/// One entry of [`Named`].
+#[derive(Clone, Debug)]
+pub(crate) struct NamedItem<T> {
+    pub(crate) name: String,
+    pub(crate) name_place: Place,
+    pub(crate) value: T,
+    pub(crate) place: Place,
+}
+
+impl<T: Field> JsonSchema for Named<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("named_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
+        schemars::json_schema!({ "type": "object", "additionalProperties": one })
+    }
+}
+
+impl<T: Field> Field for Named<T> {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        let entries = entries(node, name, problems)?;
+        let item = |entry: &Entry, problems: &mut Problems| {
+            let value = T::read(&entry.node, &entry.key, problems)?;
+            let (name, name_place) = (entry.key.clone(), entry.key_place);
+            Some(NamedItem { name, name_place, value, place: entry.node.place })
+        };
+        let read: Vec<_> = entries.iter().filter_map(|entry| item(entry, problems)).collect();
+        (read.len() == entries.len()).then_some(Self(read))
+    }
+}

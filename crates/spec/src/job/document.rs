@@ -1,0 +1,171 @@
+//! The fields of a job as they may be written, one list for reader, schema and documentation. What they mean
+//! together is in the sibling files.
+
+use crate::field::{Flag, Many, Named, OneOrMany, Text, Whole, document};
+use crate::job::fields::{
+    After, ArrayRange, BeginTime, Cpus, Gpus, JobName, Length, LengthOrNone, Model, NodeNames, Program,
+    RestartRule, SignalName, Size, TaskRange, Unsupported,
+};
+
+/// Tasks of one job at most, over all groups.
+pub(crate) const MAX_TASKS: i64 = 10_000;
+
+document! {
+    /// A job for Muster. `name` and `run` with `gpus` is all that a small one needs.
+    JobDocument ("job") requires [] foreign FOREIGN => {
+        /// Name for people: at most 64 letters, digits, `.`, `_` or `-`. By default the name of the file, or of the program.
+        "name" name: JobName,
+        /// What kind of workload it is. Only `task` (runs to its end) is supported so far.
+        "kind" kind: Text,
+        /// Number of nodes; each hosts `tasks-per-node` tasks. All start together or none does.
+        "nodes" nodes: Whole<1, MAX_TASKS>,
+        /// Must equal `nodes`: gangs that start with fewer come later.
+        "min-nodes" min_nodes: Whole<1, MAX_TASKS>,
+        /// GPUs per node: a whole number, or a share of one device such as 0.5. Without `nodes`: GPUs of the one task.
+        "gpus" gpus: Gpus,
+        /// GPU model, or a list of acceptable models. By default any.
+        "gpu" gpu: OneOrMany<Model>,
+        /// Number of tasks, placed wherever they fit. All start together or none does.
+        "tasks" tasks: TaskRange,
+        /// GPUs of each task: a whole number, or a share of one device such as 0.5.
+        "gpus-per-task" gpus_per_task: Gpus,
+        /// Tasks on each node; the GPUs of a node are divided among them. 1 by default where `nodes` is given.
+        "tasks-per-node" tasks_per_node: Whole<1, MAX_TASKS>,
+        /// CPUs set aside per task, such as 8 or 0.5. None by default.
+        "cpus" cpus: Cpus,
+        /// Memory set aside per task, such as 64GB or 64GiB. None by default.
+        "memory" memory: Size,
+        /// Named extras of the node that each task holds, in whole units: `{licence: 1}`.
+        "extras" extras: Named<Whole<1, 1_000_000_000>>,
+        /// Walltime limit, such as 12h, 90m or 1-12:00:00; `none` is endless. Backfill relies on it.
+        "time" time: LengthOrNone,
+        /// What every task runs: text for the shell (or for the interpreter of a `#!` line), or a list of program and arguments.
+        "run" run: Program,
+        /// Queue to wait in, as a path such as research/vision; the last component alone is enough where it is unique.
+        "queue" queue: Text,
+        /// Higher goes first within its queue. 0 by default.
+        "priority" priority: Whole<-1_000_000, 1_000_000>,
+        /// Environment variables on top of the submitter's.
+        "env" env: Named<Text>,
+        /// Working directory; a relative one starts at the submitter's. By default the submitter's.
+        "workdir" workdir: Text,
+        /// Runs the job once per index: `0-199`, `0-199%32` for at most 32 at once, `1-9:2` in steps, or a count.
+        "array" array: ArrayRange,
+        /// Jobs to wait for: a number or the name of an earlier document of the file, alone or as `afterok:`, `afternotok:`, `afterany:` or `after:`. Alone means `afterok`.
+        "after" after: OneOrMany<After>,
+        /// Submit on hold: it waits until it is released.
+        "hold" hold: Flag,
+        /// Not before: `+2h` after submission, or an instant such as 2026-08-01T06:00:00Z.
+        "begin" begin: BeginTime,
+        /// Signal that asks the job to save its progress before its time limit.
+        "checkpoint" checkpoint: CheckpointDocument,
+        /// What happens when a task fails or is lost: `never`, `on-failure`, or a mapping. `never` by default.
+        "restart" restart: RestartRule,
+        /// Time between SIGTERM and SIGKILL when it is stopped. 30s by default.
+        "grace" grace: Length,
+        /// Labels that its nodes must carry: `{pool: train}`.
+        "labels" labels: Named<Text>,
+        /// Nodes that must not be used, such as `node07` or `node[01-04]`.
+        "exclude" exclude: OneOrMany<NodeNames>,
+        /// Several roles in one gang, each with tasks and a program of its own. Then `nodes`, `tasks` and resources stand in the groups.
+        "groups" groups: Many<GroupDocument>,
+        /// Not supported yet: containers.
+        "image" image: Unsupported,
+        /// Not supported yet: placement by network topology.
+        "topology" topology: Unsupported,
+        /// Not supported yet: belongs to services.
+        "replicas" replicas: Unsupported,
+        /// Not supported yet: belongs to services.
+        "port" port: Unsupported,
+    }
+}
+
+document! {
+    /// One role of a job with several.
+    GroupDocument ("group") requires ["name"] foreign FOREIGN => {
+        /// Name of the role, unique in the job: trainer, rollout.
+        "name" name: JobName,
+        /// Number of nodes; each hosts `tasks-per-node` tasks.
+        "nodes" nodes: Whole<1, MAX_TASKS>,
+        /// GPUs per node. Without `nodes`: GPUs of the one task.
+        "gpus" gpus: Gpus,
+        /// GPU model, or a list of acceptable models. By default the job's.
+        "gpu" gpu: OneOrMany<Model>,
+        /// Number of tasks, placed wherever they fit.
+        "tasks" tasks: TaskRange,
+        /// GPUs of each task: a whole number, or a share of one device such as 0.5.
+        "gpus-per-task" gpus_per_task: Gpus,
+        /// Tasks on each node; the GPUs of a node are divided among them.
+        "tasks-per-node" tasks_per_node: Whole<1, MAX_TASKS>,
+        /// CPUs set aside per task.
+        "cpus" cpus: Cpus,
+        /// Memory set aside per task.
+        "memory" memory: Size,
+        /// Named extras of the node that each task holds, in whole units.
+        "extras" extras: Named<Whole<1, 1_000_000_000>>,
+        /// What the tasks of this role run. By default the job's `run`.
+        "run" run: Program,
+    }
+}
+
+document! {
+    /// A signal some time before the limit.
+    CheckpointDocument ("checkpoint") requires ["grace"] foreign &[("before", "grace"), ("lead", "grace"), ("time", "grace")] => {
+        /// Signal to send, such as USR1 (the default) or 10.
+        "signal" signal: SignalName,
+        /// How long before the time limit it is sent.
+        "grace" grace: Length,
+    }
+}
+
+document! {
+    /// Restarting the whole gang.
+    RestartDocument ("restart") requires [] foreign &[("retries", "max"), ("limit", "max"), ("delay", "backoff")] => {
+        /// Restart when a task fails or is lost. True by default in this form.
+        "on-failure" on_failure: Flag,
+        /// Restarts at most. 3 by default.
+        "max" max: Whole<1, 1_000>,
+        /// Wait before the first restart; doubles each time, up to 10m. 10s by default.
+        "backoff" backoff: Length,
+    }
+}
+
+/// What Slurm, Kubernetes and others call our fields.
+const FOREIGN: &[(&str, &str)] = &[
+    ("command", "run"),
+    ("cmd", "run"),
+    ("script", "run"),
+    ("args", "run"),
+    ("gpu-type", "gpu"),
+    ("gpu-model", "gpu"),
+    ("model", "gpu"),
+    ("num-gpus", "gpus"),
+    ("gpus-per-node", "gpus"),
+    ("gres", "gpus"),
+    ("walltime", "time"),
+    ("timeout", "time"),
+    ("time-limit", "time"),
+    ("limit", "time"),
+    ("mem", "memory"),
+    ("ntasks", "tasks"),
+    ("workers", "tasks"),
+    ("ntasks-per-node", "tasks-per-node"),
+    ("cpus-per-task", "cpus"),
+    ("partition", "queue"),
+    ("qos", "queue"),
+    ("account", "queue"),
+    ("job-name", "name"),
+    ("environment", "env"),
+    ("export", "env"),
+    ("cwd", "workdir"),
+    ("chdir", "workdir"),
+    ("directory", "workdir"),
+    ("working-dir", "workdir"),
+    ("dependency", "after"),
+    ("depends-on", "after"),
+    ("needs", "after"),
+    ("retries", "restart"),
+    ("constraint", "labels"),
+    ("node-selector", "labels"),
+    ("container", "image"),
+];

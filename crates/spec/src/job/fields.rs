@@ -1,0 +1,335 @@
+//! The types of a job's fields: how each is read from one value, and its schema. No field knows another.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use muster_model::job::{DependencyKind, Restart};
+use muster_model::payload::Command;
+use muster_model::{Array, Bytes, CpuMilli, GpuModel, JobId, Span};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::diagnostic::{Problem, Problems, show};
+use crate::field::{Field, Item, inline_schema, parsed, scalar, wrong_kind};
+use crate::job::document::{MAX_TASKS, RestartDocument};
+use crate::names::{MAX_NAME, NodePattern, check_name};
+use crate::quantity::{
+    Begin, GpuAmount, Malformed, parse_array, parse_begin, parse_bytes, parse_cpus, parse_gpus, parse_limit,
+    parse_range, parse_signal, parse_span,
+};
+use crate::suggest::nearest;
+use crate::yaml::{Node, Value};
+
+/// Longest command line or script: the kernel takes no single argument of 128 KiB or more (`MAX_ARG_STRLEN`,
+/// execve(2)), and a script is handed to the shell as one.
+pub(crate) const MAX_ARGUMENT_BYTES: usize = (128 << 10) - 1;
+
+/// Declares a field type around a quantity parser.
+macro_rules! quantity_field {
+    ($(#[doc = $doc:literal])+ $name:ident($inner:ty), $parse:expr, $expected:literal, $schema:tt) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub(crate) struct $name(pub(crate) $inner);
+
+        inline_schema!($name, $schema);
+
+        impl Field for $name {
+            fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+                parsed(node, name, $expected, problems, $parse).map(Self)
+            }
+        }
+    };
+}
+
+quantity_field! {
+    /// Name of a job or group.
+    JobName(String), check_name, "a name", { "type": ["string", "integer"], "pattern": "^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$" }
+}
+quantity_field! {
+    /// GPUs.
+    Gpus(GpuAmount), parse_gpus, "a number of GPUs", { "type": "number", "minimum": 0, "maximum": 128, "examples": [8, 0.5] }
+}
+quantity_field! {
+    /// CPUs.
+    Cpus(CpuMilli), parse_cpus, "a number of CPUs", { "type": ["number", "string"], "minimum": 0, "examples": [8, 0.5] }
+}
+quantity_field! {
+    /// A size.
+    Size(Bytes), parse_bytes, "a size", { "type": ["string", "integer"], "examples": ["64GB", "512MiB"] }
+}
+quantity_field! {
+    /// A length of time.
+    Length(Span), parse_span, "a length of time", { "type": "string", "examples": ["60s", "10m"] }
+}
+quantity_field! {
+    /// A length of time that may be endless.
+    LengthOrNone(Option<Span>), parse_limit, "a length of time", { "type": "string", "examples": ["12h", "1-12:00:00", "none"] }
+}
+quantity_field! {
+    /// An array.
+    ArrayRange(Array), parse_array, "an array range", { "type": ["string", "integer"], "minimum": 1, "maximum": 100_000, "examples": ["0-199", "0-199%32"] }
+}
+quantity_field! {
+    /// Not before when.
+    BeginTime(Begin), parse_begin, "a begin time", { "type": "string", "examples": ["+2h", "2026-08-01T06:00:00Z"] }
+}
+quantity_field! {
+    /// A signal.
+    SignalName(i32), parse_signal, "a signal", { "type": ["string", "integer"], "examples": ["USR1"] }
+}
+quantity_field! {
+    /// A GPU model, as [`GpuModel`] spells them.
+    Model(GpuModel), model, "a GPU model", { "type": "string", "examples": ["h100"] }
+}
+quantity_field! {
+    /// A count of tasks, or a range of counts.
+    TaskRange((u32, u32)), tasks, "a number of tasks", { "type": ["integer", "string"], "minimum": 1, "maximum": 10_000, "examples": [5, "2..16"] }
+}
+quantity_field! {
+    /// Node names.
+    NodeNames(NodePattern), NodePattern::parse, "a node name", { "type": "string", "examples": ["node07", "node[01-04]"] }
+}
+quantity_field! {
+    /// Jobs to wait for, from `afterok:12:13`, `12` or `prepare`.
+    After(Vec<Wait>), waits, "a dependency", { "type": ["string", "integer"], "examples": ["afterok:12", "prepare"] }
+}
+
+/// One job to wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) kind: DependencyKind,
+    pub(crate) on: WaitTarget,
+}
+
+/// How the job to wait for is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WaitTarget {
+    Job(JobId),
+    Name(String),
+}
+
+fn model(text: &str) -> Result<GpuModel, Malformed> {
+    let word: String = text.trim().to_lowercase();
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    match !word.is_empty() && word.len() <= MAX_NAME && word.chars().all(allowed) {
+        true => Ok(GpuModel(word.into())),
+        false => Err(Malformed { label: "expected a word such as `h100`".to_owned(), hint: None }),
+    }
+}
+
+fn tasks(text: &str) -> Result<(u32, u32), Malformed> {
+    let (low, high) = parse_range(text)?;
+    match 1 <= low && high <= MAX_TASKS {
+        true => Ok((low as u32, high as u32)),
+        false => Err(Malformed { label: format!("expected 1 to {MAX_TASKS}"), hint: None }),
+    }
+}
+
+const KINDS: [(&str, DependencyKind); 4] = [
+    ("afterok", DependencyKind::AfterOk),
+    ("afternotok", DependencyKind::AfterNotOk),
+    ("afterany", DependencyKind::AfterAny),
+    ("after", DependencyKind::After),
+];
+
+fn waits(text: &str) -> Result<Vec<Wait>, Malformed> {
+    let mut found = Vec::new();
+    for part in text.split(',') {
+        let mut words = part.trim().split(':');
+        let first = words.next().unwrap_or_default().trim();
+        let rest: Vec<&str> = words.map(str::trim).collect();
+        if rest.is_empty() {
+            found.push(Wait { kind: DependencyKind::AfterOk, on: target(first)? });
+            continue;
+        }
+        let Some((_, kind)) = KINDS.iter().find(|(word, _)| *word == first.to_ascii_lowercase()) else {
+            let near = nearest(first, KINDS.iter().map(|(word, _)| *word));
+            return Err(Malformed {
+                label: "expected afterok, afternotok, afterany or after before the `:`".to_owned(),
+                hint: near.map(|near| format!("did you mean `{near}`?")),
+            });
+        };
+        for word in rest {
+            found.push(Wait { kind: *kind, on: target(word)? });
+        }
+    }
+    Ok(found)
+}
+
+fn target(word: &str) -> Result<WaitTarget, Malformed> {
+    if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()) {
+        return match word.parse() {
+            Ok(0) | Err(_) => Err(Malformed { label: "there is no such job number".to_owned(), hint: None }),
+            Ok(number) => Ok(WaitTarget::Job(JobId(number))),
+        };
+    }
+    let expected = "expected a job number such as `12`, or the name of an earlier document of this file";
+    let name = check_name(word).map_err(|_| Malformed { label: expected.to_owned(), hint: None })?;
+    Ok(WaitTarget::Name(name))
+}
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program(pub(crate) Command);
+
+inline_schema!(Program, {
+    "anyOf": [
+        { "type": "string", "minLength": 1 },
+        { "type": "array", "items": { "type": ["string", "number", "boolean"] }, "minItems": 1 },
+    ],
+    "examples": ["torchrun train.py", ["python", "train.py", "--epochs", "3"]],
+});
+
+impl Field for Program {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        let command = match &node.value {
+            Value::Scalar(text) => Command::Script(text.clone()),
+            Value::List(nodes) => {
+                let word = |node: &Node, problems: &mut Problems| {
+                    scalar(node, name, "text, or a list of text", problems).map(str::to_owned)
+                };
+                let words: Vec<_> = nodes.iter().filter_map(|node| word(node, problems)).collect();
+                if words.len() < nodes.len() {
+                    return None;
+                }
+                Command::Argv(words)
+            }
+            _ => {
+                problems.add(wrong_kind(node, name, "text, or a list of text"));
+                return None;
+            }
+        };
+        let (is_empty, longest) = match &command {
+            Command::Script(text) => (text.trim().is_empty(), text.len()),
+            Command::Argv(words) => {
+                (words.first().is_none_or(String::is_empty), words.iter().map(String::len).max().unwrap_or(0))
+            }
+        };
+        if is_empty {
+            problems
+                .add(Problem::new(format!("`{name}` is empty")).at(node.place, "expected a program to run"));
+            return None;
+        }
+        if longest > MAX_ARGUMENT_BYTES {
+            let problem = Problem::new(format!("`{name}` is too long"))
+                .at(node.place, "the system takes less than 128KiB in one argument or script")
+                .hint("put it into a file and run that".to_owned());
+            problems.add(problem);
+            return None;
+        }
+        Some(Self(command))
+    }
+}
+
+/// Whether and how the gang is restarted.
+#[derive(Clone, Debug)]
+pub(crate) enum RestartRule {
+    Never,
+    OnFailure,
+    Detailed(Box<RestartDocument>),
+}
+
+impl JsonSchema for RestartRule {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "restart_rule".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let detailed = generator.subschema_for::<RestartDocument>();
+        schemars::json_schema!({ "anyOf": [{ "enum": ["never", "on-failure"] }, detailed] })
+    }
+}
+
+impl Field for RestartRule {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        match &node.value {
+            Value::Map(_) => RestartDocument::read(node, name, problems).map(Box::new).map(Self::Detailed),
+            _ => parsed(node, name, "a restart rule", problems, |text| match text {
+                "never" => Ok(Self::Never),
+                "on-failure" => Ok(Self::OnFailure),
+                _ => Err(Malformed {
+                    label: "expected `never`, `on-failure` or `{max: 3, backoff: 10s}`".to_owned(),
+                    hint: nearest(text, ["never", "on-failure"])
+                        .map(|near| format!("did you mean `{near}`?")),
+                }),
+            }),
+        }
+    }
+}
+
+impl RestartRule {
+    /// Restarts when nothing else is said.
+    const DEFAULT_MAX: u32 = 3;
+    /// First wait when nothing else is said.
+    const DEFAULT_BACKOFF: Span = Span::from_secs(10);
+
+    /// The rule as the engine takes it.
+    pub(crate) fn resolve(&self) -> Restart {
+        let on_failure =
+            Restart { on_failure: true, max_restarts: Self::DEFAULT_MAX, backoff: Self::DEFAULT_BACKOFF };
+        match self {
+            Self::Never => Restart::NEVER,
+            Self::OnFailure => on_failure,
+            Self::Detailed(detail) if detail.on_failure.as_ref().is_some_and(|flag| !flag.value.0) => {
+                Restart::NEVER
+            }
+            Self::Detailed(detail) => Restart {
+                on_failure: true,
+                max_restarts: detail.max.as_ref().map_or(Self::DEFAULT_MAX, |max| max.value.0 as u32),
+                backoff: detail.backoff.as_ref().map_or(Self::DEFAULT_BACKOFF, |backoff| backoff.value.0),
+            },
+        }
+    }
+}
+
+/// A field that a later version will support: any value is read, and the check refuses it.
+#[derive(Clone, Debug)]
+pub(crate) struct Unsupported;
+
+impl JsonSchema for Unsupported {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "unsupported".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({ "not": {} })
+    }
+}
+
+impl Field for Unsupported {
+    fn read(_: &Node, _: &str, _: &mut Problems) -> Option<Self> {
+        Some(Self)
+    }
+}
+
+/// Pairs of items with the same name: the first, and each that repeats it.
+pub(crate) fn duplicates<'a, T>(
+    items: &'a [Item<T>],
+    key: impl Fn(&'a T) -> &'a str,
+) -> Vec<(&'a Item<T>, &'a Item<T>)> {
+    let mut seen: BTreeMap<&str, &Item<T>> = BTreeMap::new();
+    let mut twice = Vec::new();
+    for item in items {
+        match seen.get(key(&item.value)) {
+            Some(first) => twice.push((*first, item)),
+            None => {
+                seen.insert(key(&item.value), item);
+            }
+        }
+    }
+    twice
+}
+
+/// A complaint that a name is used twice.
+pub(crate) fn used_twice<T>(what: &str, name: &str, (first, second): (&Item<T>, &Item<T>)) -> Problem {
+    Problem::new(format!("two {what} are named {}", show(name)))
+        .at(second.place, "again here")
+        .also(first.place, "first here")
+}

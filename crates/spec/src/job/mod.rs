@@ -1,0 +1,130 @@
+//! The job document: text and options in, checked jobs out.
+//!
+//! Two steps, since they need different things: [`parse`] needs only the text; [`check`] needs the site too.
+
+mod after;
+mod check;
+mod document;
+pub(crate) mod fields;
+mod fit;
+mod overrides;
+mod shape;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use muster_model::JobSpec;
+use muster_model::job::DependencyKind;
+use muster_model::payload::Command;
+use serde_json::{Map, Value};
+
+use crate::diagnostic::{Diagnostics, Problem, Problems};
+use crate::field::Field;
+use crate::quantity::Begin;
+use crate::site::Site;
+use crate::source::{Place, Sources};
+use crate::yaml;
+
+pub(crate) use document::JobDocument;
+
+/// One job as written: every field is well-formed by itself; together they are not checked yet.
+#[derive(Clone, Debug)]
+pub struct Document {
+    pub(crate) fields: JobDocument,
+    pub(crate) place: Place,
+    pub(crate) sources: Arc<Sources>,
+    /// Position in its file, from 1, and of how many.
+    pub(crate) position: (usize, usize),
+}
+
+/// A job that passed every check, and what lies behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    /// The job's shape. `payload` is 0 until it is stored, `begin` is set only if the document names an instant,
+    /// and `after` holds only jobs named by number.
+    pub spec: JobSpec,
+    /// What each group runs, by the group's name; the group of a job without `groups` is called `main`.
+    pub commands: BTreeMap<Arc<str>, Command>,
+    /// Variables of the document's `env`, to be laid over the submitter's.
+    pub env: BTreeMap<String, String>,
+    /// Working directory; a relative one starts at the submitter's.
+    pub workdir: Option<PathBuf>,
+    /// Not before when, as written.
+    pub begin: Option<Begin>,
+    /// Earlier documents of the same file to wait for, by position from 0.
+    pub after_documents: Vec<(DependencyKind, usize)>,
+    /// Things the user should know; the job is fine all the same.
+    pub warnings: Vec<String>,
+}
+
+/// Reads every job of a text. `overrides` are fields from the command line: each replaces the same field of
+/// every document, and mappings (`env`, `labels`, `extras`) are merged key by key. With overrides, an empty text
+/// is one job.
+///
+/// # Errors
+/// Everything that is wrong with the text or the options by themselves.
+pub fn parse(
+    source: &str,
+    file: Option<&str>,
+    overrides: &Map<String, Value>,
+) -> Result<Vec<Document>, Diagnostics> {
+    let mut sources = Sources::new(source, file);
+    let mut problems = Problems::default();
+    // 1. Text to trees, options to entries.
+    let mut nodes = yaml::read(source, &mut problems);
+    let options = overrides::entries(overrides, &mut sources, &mut problems);
+    let sources = Arc::new(sources);
+    if problems.len() > 0 {
+        return Err(problems.into_diagnostics(&sources));
+    }
+    if nodes.is_empty() && !options.is_empty() {
+        nodes.push(yaml::Node { place: Place::default(), value: yaml::Value::Map(Vec::new()) });
+    }
+    if nodes.is_empty() {
+        problems.add(
+            Problem::new(format!("{} holds no job", sources.name())).hint(
+                "the smallest job is one line: `run: nvidia-smi`; without a file: `muster run -- nvidia-smi`"
+                    .to_owned(),
+            ),
+        );
+        return Err(problems.into_diagnostics(&sources));
+    }
+    // 2. Options over every document, then fields.
+    let count = nodes.len();
+    let mut documents = Vec::with_capacity(count);
+    for (index, mut node) in nodes.into_iter().enumerate() {
+        overrides::merge(&mut node, &options);
+        if let Some(fields) = JobDocument::read(&node, "job", &mut problems) {
+            let (place, sources) = (node.place, Arc::clone(&sources));
+            documents.push(Document { fields, place, sources, position: (index + 1, count) });
+        }
+    }
+    problems.finish(documents, &sources)
+}
+
+/// Checks what one document means. Names of other documents cannot be resolved here; see [`check_all`].
+///
+/// # Errors
+/// Everything that is wrong with it at this site.
+pub fn check(document: &Document, site: &Site<'_>) -> Result<Checked, Diagnostics> {
+    let mut checked = check_all(std::slice::from_ref(document), site)?;
+    Ok(checked.remove(0))
+}
+
+/// Checks what the documents of one text mean, each by itself and all together.
+///
+/// # Errors
+/// Everything that is wrong with any of them at this site.
+pub fn check_all(documents: &[Document], site: &Site<'_>) -> Result<Vec<Checked>, Diagnostics> {
+    let Some(first) = documents.first() else { return Ok(Vec::new()) };
+    let mut problems = Problems::default();
+    let mut checked = Vec::with_capacity(documents.len());
+    for document in documents {
+        checked.extend(check::check(document, site, &mut problems));
+    }
+    if checked.len() == documents.len() {
+        after::resolve(documents, &mut checked, &mut problems);
+    }
+    problems.finish(checked, &first.sources)
+}

@@ -1,0 +1,103 @@
+//! Fields given on the command line: JSON in, entries of the same tree as the file's out, each with the option
+//! as its place, so that a mistake in `--gpus` is shown as `--gpus`.
+
+use serde_json::{Map, Value as Json};
+
+use crate::diagnostic::{Problem, Problems, show};
+use crate::source::{Place, Sources};
+use crate::yaml::{Entry, Node, Value};
+
+/// Nesting of an override; the deepest field (`groups`) needs four levels.
+const MAX_DEPTH: usize = 8;
+/// Longest text of an option that diagnostics show.
+const MAX_SHOWN: usize = 200;
+
+/// Overrides as entries.
+pub(super) fn entries(
+    overrides: &Map<String, Json>,
+    sources: &mut Sources,
+    problems: &mut Problems,
+) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (key, value) in overrides {
+        let prefix = match key.as_str() {
+            "run" => "-- ".to_owned(),
+            _ => format!("--{} ", cleaned(key)),
+        };
+        let place = sources.add_option(&prefix, &cleaned(&typed(value)));
+        let key_place = Place { start: 0, end: prefix.trim_end().len(), ..place };
+        match node(value, place, MAX_DEPTH) {
+            Ok(node) => entries.push(Entry { key: key.clone(), key_place, node }),
+            Err(reason) => problems
+                .add(Problem::new(format!("{} cannot be read", show(prefix.trim_end()))).at(place, reason)),
+        }
+    }
+    entries
+}
+
+/// Lays options over a document. A document that is no mapping is left alone: reading it complains.
+pub(super) fn merge(node: &mut Node, options: &[Entry]) {
+    let Value::Map(entries) = &mut node.value else { return };
+    for option in options {
+        match entries.iter_mut().find(|entry| entry.key == option.key) {
+            None => entries.push(option.clone()),
+            Some(entry) => match (&mut entry.node.value, &option.node.value) {
+                (Value::Map(_), Value::Map(more)) => merge(&mut entry.node, more),
+                _ => *entry = option.clone(),
+            },
+        }
+    }
+}
+
+fn node(value: &Json, place: Place, depth: usize) -> Result<Node, &'static str> {
+    if depth == 0 {
+        return Err("nested too deep");
+    }
+    let value = match value {
+        Json::Null => Value::Null,
+        Json::Bool(flag) => Value::Scalar(flag.to_string()),
+        Json::Number(number) => Value::Scalar(number.to_string()),
+        Json::String(text) => Value::Scalar(without_nul(text)?),
+        Json::Array(items) => {
+            Value::List(items.iter().map(|item| node(item, place, depth - 1)).collect::<Result<_, _>>()?)
+        }
+        Json::Object(fields) => {
+            let entry = |(key, value): (&String, &Json)| {
+                let (key, node) = (without_nul(key)?, node(value, place, depth - 1)?);
+                Ok(Entry { key, key_place: place, node })
+            };
+            Value::Map(fields.iter().map(entry).collect::<Result<_, &'static str>>()?)
+        }
+    };
+    Ok(Node { place, value })
+}
+
+fn without_nul(text: &str) -> Result<String, &'static str> {
+    match text.contains('\0') {
+        true => Err("this holds a NUL byte"),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// A value about as it was typed.
+fn typed(value: &Json) -> String {
+    match value {
+        Json::String(text) => text.clone(),
+        Json::Array(items) => items.iter().map(typed).collect::<Vec<_>>().join(" "),
+        Json::Object(fields) => {
+            let pair = |(key, value): (&String, &Json)| format!("{key}={}", typed(value));
+            fields.iter().map(pair).collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// One line without control characters, of bounded length.
+fn cleaned(text: &str) -> String {
+    let mut line: String =
+        text.chars().take(MAX_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MAX_SHOWN).is_some() {
+        line.push('…');
+    }
+    line
+}

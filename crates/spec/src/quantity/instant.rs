@@ -1,0 +1,146 @@
+//! Instants: RFC 3339 with an offset, and begin times relative to submission. No clock and no time zone is
+//! known here, so a local time without offset is refused rather than guessed.
+
+use muster_model::{Span, Time};
+
+use super::{Malformed, parse_span};
+
+/// Not before when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// This long after submission.
+    After(Span),
+    /// At this instant.
+    At(Time),
+}
+
+impl Begin {
+    /// The instant, for a submission at `now`.
+    #[must_use]
+    pub fn at(self, now: Time) -> Time {
+        match self {
+            Begin::After(span) => now + span,
+            Begin::At(time) => time,
+        }
+    }
+}
+
+/// A begin time: `+2h` or `now+2h` after submission, or an instant.
+///
+/// # Errors
+/// As [`parse_span`] and [`parse_instant`].
+pub fn parse_begin(text: &str) -> Result<Begin, Malformed> {
+    let text = text.trim();
+    let relative = text.strip_prefix("now").map_or(text, str::trim_start).strip_prefix('+');
+    match relative {
+        Some(span) => parse_span(span).map(Begin::After),
+        None => parse_instant(text).map(Begin::At).map_err(|error| match parse_span(text) {
+            Ok(_) => {
+                Malformed::new("from when on?").hint(format!("write `+{text}` to count from submission"))
+            }
+            Err(_) => error,
+        }),
+    }
+}
+
+/// An instant as in RFC 3339: `2026-08-01T06:00:00Z`, `2026-08-01T08:00+02:00`. Seconds may be left out; a
+/// space may stand for the `T`; finer than milliseconds is cut off.
+///
+/// # Errors
+/// Anything else: no offset, a date that does not exist, a year before 1970 or after 9999.
+pub fn parse_instant(text: &str) -> Result<Time, Malformed> {
+    let expected = || Malformed::new("expected `+2h`, or an instant such as `2026-08-01T06:00:00Z`");
+    let text = text.trim();
+    if !text.is_ascii() || text.len() < 16 {
+        return Err(expected());
+    }
+    // 1. Date: YYYY-MM-DD
+    let (year, month, day) = (field(text, 0, 4), field(text, 5, 2), field(text, 8, 2));
+    let shape = [(4, "-"), (7, "-"), (13, ":")].iter().all(|(at, mark)| &text[*at..at + 1] == *mark);
+    let (Some(year), Some(month), Some(day), true) = (year, month, day, shape) else {
+        return Err(expected());
+    };
+    if !matches!(&text[10..11], "T" | "t" | " ") {
+        return Err(expected());
+    }
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || day < 1 || day > days_in(year, month) {
+        return Err(Malformed::new("there is no such day"));
+    }
+    // 2. Clock: HH:MM, then :SS and a fraction if given.
+    let (Some(hour), Some(minute)) = (field(text, 11, 2), field(text, 14, 2)) else { return Err(expected()) };
+    let (second, milli, offset) = seconds(&text[16..]).ok_or_else(expected)?;
+    if hour > 23 || minute > 59 || second > 59 {
+        return Err(Malformed::new("there is no such time of day"));
+    }
+    // 3. Offset, and all together.
+    let Some(offset_minutes) = offset_minutes(offset) else {
+        return Err(match offset.is_empty() {
+            true => Malformed::new("in which time zone?")
+                .hint("end it with `Z` for UTC, or with an offset such as `+02:00`"),
+            false => expected(),
+        });
+    };
+    let days = days_from_epoch(year, month, day);
+    let secs = ((days * 24 + hour) * 60 + minute - offset_minutes) * 60 + second;
+    match u64::try_from(secs * 1000 + milli) {
+        Ok(millis) => Ok(Time(millis)),
+        Err(_) => Err(Malformed::new("there is no such day")),
+    }
+}
+
+/// `len` digits at `at` as a number.
+fn field(text: &str, at: usize, len: usize) -> Option<i64> {
+    let digits = text.get(at..at + len)?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}
+
+/// Seconds, milliseconds and what is left of `:SS.fff+02:00`.
+fn seconds(rest: &str) -> Option<(i64, i64, &str)> {
+    if !rest.starts_with(':') {
+        return Some((0, 0, rest));
+    }
+    let second = field(rest, 1, 2)?;
+    let Some(fraction) = rest[3..].strip_prefix('.') else { return Some((second, 0, &rest[3..])) };
+    let end = fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len());
+    let digits = &fraction[..end];
+    let milli = format!("{digits:0<3}").get(..3).and_then(|milli| milli.parse().ok())?;
+    (!digits.is_empty()).then_some((second, milli, &fraction[end..]))
+}
+
+fn offset_minutes(text: &str) -> Option<i64> {
+    let text = text.trim_start();
+    if text.eq_ignore_ascii_case("z") {
+        return Some(0);
+    }
+    let sign = match text.as_bytes().first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let (hours, minutes) = match text.len() {
+        6 if &text[3..4] == ":" => (field(text, 1, 2)?, field(text, 4, 2)?),
+        5 => (field(text, 1, 2)?, field(text, 3, 2)?),
+        _ => return None,
+    };
+    (hours <= 23 && minutes <= 59).then_some(sign * (hours * 60 + minutes))
+}
+
+fn days_in(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days since 1970-01-01 in the Gregorian calendar, counted in 400-year eras that start in March (Howard
+/// Hinnant, "chrono-compatible low-level date algorithms", `days_from_civil`).
+fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year / 400;
+    let year_of_era = year - era * 400;
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}

@@ -1,0 +1,101 @@
+//! Counts: whole numbers, ranges, CPUs and GPUs in thousandths.
+
+use muster_model::{CpuMilli, DeviceSet, GpuMilli};
+
+use super::{Malformed, decimal};
+
+/// Most CPUs that a task can ask for; beyond any machine, and thousandths of it fit 32 bits.
+const MAX_CPUS: u128 = 1_000_000;
+
+/// A whole number, `-3` and `+3` included.
+///
+/// # Errors
+/// Anything else, and what does not fit 64 bits.
+pub fn parse_whole(text: &str) -> Result<i64, Malformed> {
+    let text = text.trim();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let expected = || Malformed::new("expected a whole number");
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(match decimal(digits) {
+            Some(_) => Malformed::new("expected a whole number, not a fraction"),
+            None => expected(),
+        });
+    }
+    text.parse().map_err(|_| Malformed::new("this number is far too large"))
+}
+
+/// A count or a range of counts: `5`, `2..16`. Both ends are inclusive.
+///
+/// # Errors
+/// Anything else, and a range that runs backwards.
+pub fn parse_range(text: &str) -> Result<(i64, i64), Malformed> {
+    let Some((low, high)) = text.split_once("..") else {
+        return parse_whole(text).map(|count| (count, count));
+    };
+    let (low, high) = (parse_whole(low)?, parse_whole(high)?);
+    match low <= high {
+        true => Ok((low, high)),
+        false => Err(Malformed::new(format!("this range runs backwards; write `{high}..{low}`"))),
+    }
+}
+
+/// GPUs as asked for: whole devices, or a share of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuAmount {
+    /// Whole devices; 0 when a share or none is asked for.
+    pub devices: u32,
+    /// Thousandths of one device, 1..=999; 0 when whole devices or none are asked for.
+    pub share: GpuMilli,
+}
+
+/// GPUs: a whole number up to 128, or a share of one device such as `0.5`.
+///
+/// # Errors
+/// Anything else: negative, more than a node can have, above one and not whole, finer than a thousandth.
+pub fn parse_gpus(text: &str) -> Result<GpuAmount, Malformed> {
+    let text = text.trim();
+    if let Some((model, count)) = text.split_once(':') {
+        let (model, count) = (model.trim(), count.trim());
+        let word = !model.is_empty() && model.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+        if word && model.len() <= 64 && count.len() <= 4 && parse_gpus(count).is_ok() {
+            return Err(Malformed::new("the model has a field of its own")
+                .hint(format!("write `gpu: {model}` and `gpus: {count}`")));
+        }
+    }
+    let most = DeviceSet::MAX_DEVICES as u128;
+    let expected = || Malformed::new(format!("expected 0 to {most} GPUs, or a share of one such as `0.5`"));
+    if text.starts_with('-') {
+        return Err(expected());
+    }
+    let (value, scale) = decimal(text).ok_or_else(expected)?;
+    let divisor = 10u128.pow(scale);
+    match (value / divisor, value % divisor) {
+        (devices, 0) if devices <= most => Ok(GpuAmount { devices: devices as u32, share: GpuMilli(0) }),
+        (_, 0) => Err(expected()),
+        (0, _) if value * 1000 % divisor == 0 => {
+            Ok(GpuAmount { devices: 0, share: GpuMilli((value * 1000 / divisor) as u32) })
+        }
+        (0, _) => Err(Malformed::new("a share is counted in thousandths: at most three digits")),
+        _ => Err(Malformed::new("expected whole GPUs, or a share below 1 of a single one")),
+    }
+}
+
+/// CPUs: a whole number, a fraction such as `0.5`, or thousandths such as `500m`.
+///
+/// # Errors
+/// Anything else: negative, finer than a thousandth, more than 1,000,000.
+pub fn parse_cpus(text: &str) -> Result<CpuMilli, Malformed> {
+    let text = text.trim();
+    let expected = || Malformed::new(format!("expected CPUs from 0.001 to {MAX_CPUS}, such as `4` or `0.5`"));
+    let (number, thousandths) = match text.strip_suffix('m') {
+        Some(number) => (number, 1),
+        None => (text, 1000),
+    };
+    let (value, scale) = decimal(number).ok_or_else(expected)?;
+    let (milli, divisor) = (value * thousandths, 10u128.pow(scale));
+    match milli / divisor {
+        _ if milli % divisor != 0 => Err(Malformed::new("CPUs are counted in thousandths: no finer")),
+        milli if milli <= MAX_CPUS * 1000 => Ok(CpuMilli(milli as u32)),
+        _ => Err(expected()),
+    }
+}

@@ -1,0 +1,142 @@
+//! Lengths of time: units (`1d12h`, `90m`, `500ms`) and Slurm's clock forms (`1-12:00:00`, `30:00`).
+//!
+//! A bare number is refused: Slurm reads minutes, most others seconds, and a limit that is sixty times too long
+//! or too short is noticed only when the job dies.
+
+use muster_model::Span;
+
+use super::{Malformed, decimal, split_unit};
+
+/// Longest span that is read: 36,525 days, a hundred years. Sums of a few spans and a present time stay far
+/// from overflow.
+pub const MAX_SPAN: Span = Span(36_525 * DAY as u64);
+
+const SECOND: u128 = 1000;
+const MINUTE: u128 = 60 * SECOND;
+const HOUR: u128 = 60 * MINUTE;
+const DAY: u128 = 24 * HOUR;
+
+const UNITS: [(&[&str], u128); 6] = [
+    (&["ms"], 1),
+    (&["s", "sec", "secs", "second", "seconds"], SECOND),
+    (&["m", "min", "mins", "minute", "minutes"], MINUTE),
+    (&["h", "hr", "hrs", "hour", "hours"], HOUR),
+    (&["d", "day", "days"], DAY),
+    (&["w", "week", "weeks"], 7 * DAY),
+];
+
+/// A length of time. Accepts descending units with an optional fraction in the last (`12h`, `1h30m`, `1.5h`,
+/// `1d 12h`, `500ms`) and Slurm's `MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`.
+///
+/// # Errors
+/// Anything else, and spans above [`MAX_SPAN`].
+pub fn parse_span(text: &str) -> Result<Span, Malformed> {
+    let text = text.trim();
+    if text.starts_with('-') {
+        return Err(Malformed::new("a length of time cannot be negative"));
+    }
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let number = if text.len() > 9 { "90" } else { text };
+        return Err(Malformed::new("which unit?").hint(format!(
+            "write `{number}s` for seconds or `{number}m` for minutes (Slurm would read minutes)"
+        )));
+    }
+    let millis = match text.contains(':') || is_days_and_hours(text) {
+        true => clock(text)?,
+        false => units(text)?,
+    };
+    match u64::try_from(millis) {
+        Ok(millis) if millis <= MAX_SPAN.0 => Ok(Span(millis)),
+        _ => Err(Malformed::new("longer than 36525 days").hint("write `none` for no limit")),
+    }
+}
+
+/// A length of time, or `none`, `infinite`, `unlimited` for no end.
+///
+/// # Errors
+/// As [`parse_span`].
+pub fn parse_limit(text: &str) -> Result<Option<Span>, Malformed> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "none" | "infinite" | "unlimited" => Ok(None),
+        _ => parse_span(text).map(Some),
+    }
+}
+
+fn expected() -> Malformed {
+    Malformed::new("expected a length of time such as `12h`, `90m`, `1h30m` or `1-12:00:00`")
+}
+
+fn is_days_and_hours(text: &str) -> bool {
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_once('-').is_some_and(|(days, hours)| number(days) && number(hours))
+}
+
+/// `MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`, as in sbatch(1).
+fn clock(text: &str) -> Result<u128, Malformed> {
+    let (days, rest) = match text.split_once('-') {
+        Some((days, rest)) => (Some(days), rest),
+        None => (None, text),
+    };
+    let parts: Vec<&str> = rest.split(':').collect();
+    let units: &[u128] = match (days.is_some(), parts.len()) {
+        (true, 1) => &[HOUR],
+        (true, 2) => &[HOUR, MINUTE],
+        (false, 2) => &[MINUTE, SECOND],
+        (_, 3) => &[HOUR, MINUTE, SECOND],
+        _ => return Err(expected()),
+    };
+    let number = |part: &str| match part.len() {
+        1..=9 => part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse::<u128>().ok()).flatten(),
+        _ => None,
+    };
+    let mut millis = match days {
+        Some(days) => number(days).ok_or_else(expected)? * DAY,
+        None => 0,
+    };
+    for (position, (part, unit)) in parts.iter().zip(units).enumerate() {
+        let value = number(part).ok_or_else(expected)?;
+        let (leads, ceiling) = (position == 0 && days.is_none(), if *unit == HOUR { 24 } else { 60 });
+        if !leads && value >= ceiling {
+            let word = if *unit == HOUR {
+                "hours"
+            } else if *unit == MINUTE {
+                "minutes"
+            } else {
+                "seconds"
+            };
+            return Err(Malformed::new(format!("{value} {word}: at most {} here", ceiling - 1)));
+        }
+        millis += value * unit;
+    }
+    Ok(millis)
+}
+
+fn units(text: &str) -> Result<u128, Malformed> {
+    let mut rest = text;
+    let (mut millis, mut smallest, mut fraction_seen) = (0u128, u128::MAX, false);
+    while !rest.is_empty() {
+        let (number, tail) = split_unit(rest);
+        let end = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
+        let (word, after) = tail.split_at(end);
+        let word = word.to_ascii_lowercase();
+        let (value, scale) = decimal(number).ok_or_else(expected)?;
+        let known = UNITS.iter().find(|(names, _)| names.contains(&word.as_str()));
+        let Some((_, unit)) = known else {
+            return Err(Malformed::new("expected a unit: ms, s, m, h, d or w, as in `1h30m`"));
+        };
+        if fraction_seen || *unit >= smallest {
+            return Err(Malformed::new("expected units from large to small, a fraction only in the last"));
+        }
+        let divisor = 10u128.pow(scale);
+        if value * unit % divisor != 0 {
+            return Err(Malformed::new("finer than a millisecond"));
+        }
+        millis += value * unit / divisor;
+        (smallest, fraction_seen) = (*unit, scale > 0);
+        rest = after.trim_start();
+    }
+    match smallest {
+        u128::MAX => Err(expected()),
+        _ => Ok(millis),
+    }
+}

@@ -1,0 +1,346 @@
+//! The queue file: text in, queue tree out. What quotas and weights do is `policy`'s; here a tree is refused
+//! that says nothing sensible.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::queue::{Backfill, Limits, QueueSpec, QueueTree};
+use muster_model::{GpuModel, QueueName, Span};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::diagnostic::{Diagnostics, Problem, Problems, show};
+use crate::field::{Field, Item, Located, Many, Named, Text, Whole, document, inline_schema, parsed};
+use crate::job::fields::{JobName, Length, LengthOrNone, duplicates, used_twice};
+use crate::quantity::{Malformed, parse_whole};
+use crate::site::join;
+use crate::source::Sources;
+use crate::suggest::nearest;
+use crate::yaml::{self, Node, Value};
+
+/// Queues of one tree, parents included.
+const MAX_QUEUES: usize = 10_000;
+/// Usage halves in this time when the file does not say; as Slurm's `PriorityDecayHalfLife`.
+const DEFAULT_HALF_LIFE: Span = Span::from_secs(7 * 86_400);
+/// Blocked jobs per leaf that hold a reservation under conservative backfill when the file does not say.
+const DEFAULT_DEPTH: u32 = 16;
+
+document! {
+    /// Queues for Muster: who may use how much of what.
+    QueuesDocument ("queues") requires ["queues"] foreign &[("tree", "queues"), ("default", "default-queue")] => {
+        /// Usage counts half after this time. 7d by default.
+        "half-life" half_life: Length,
+        /// How blocked jobs are protected from later ones: `easy` (default) reserves for the first of each leaf, `conservative` for several, `none` keeps strict order.
+        "backfill" backfill: BackfillRule,
+        /// Blocked jobs of each leaf that hold a reservation under conservative backfill. 16 by default.
+        "backfill-depth" backfill_depth: Whole<1, 10_000>,
+        /// Leaf that a job without `queue` waits in. By default the leaf named `default`, or else the first leaf.
+        "default-queue" default_queue: Text,
+        /// Top-level queues.
+        "queues" queues: Many<Queue>,
+    }
+}
+
+document! {
+    /// A queue: a leaf that jobs wait in, or a parent of others.
+    QueueDocument ("queue") requires ["name"] foreign &[("share", "weight"), ("nominal", "quota"), ("children", "queues"), ("borrowing", "borrow"), ("lending", "lend")] => {
+        /// Its own name, without its parents'.
+        "name" name: JobName,
+        /// Share of its parent relative to its siblings. 1 by default.
+        "weight" weight: Whole<1, 1_000_000>,
+        /// GPUs per model that are its own: `{h100: 16}`.
+        "quota" quota: Named<Whole<0, 1_000_000_000>>,
+        /// GPUs per model that it may use beyond its quota while others leave them unused. By default as many as are lent.
+        "borrow" borrow: Whole<0, 1_000_000_000>,
+        /// GPUs per model of its quota that others may use while it does not. By default all.
+        "lend" lend: Whole<0, 1_000_000_000>,
+        /// Lowest and highest priority of its jobs: `[0, 100]`.
+        "priority" priority: PriorityRange,
+        /// Ceilings for its whole subtree.
+        "limits" limits: LimitsDocument,
+        /// Queues below it.
+        "queues" queues: Many<Queue>,
+    }
+}
+
+document! {
+    /// Ceilings of a queue.
+    LimitsDocument ("limits") requires [] foreign &[("max-jobs", "running-jobs"), ("jobs", "running-jobs"), ("gpus", "gpus-per-user"), ("walltime", "time")] => {
+        /// Jobs (array elements) running at once.
+        "running-jobs" running_jobs: Whole<1, 1_000_000_000>,
+        /// GPUs that one user may hold at once.
+        "gpus-per-user" gpus_per_user: Whole<1, 1_000_000_000>,
+        /// Longest time limit that a job may have; one without a limit is refused then.
+        "time" time: LengthOrNone,
+    }
+}
+
+/// A queue below another. A type of its own, so that the tree has a finite schema.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queue(QueueDocument);
+
+impl JsonSchema for Queue {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "queue_entry".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<QueueDocument>()
+    }
+}
+
+impl Field for Queue {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        QueueDocument::read(node, name, problems).map(Self)
+    }
+}
+
+/// `none`, `easy` or `conservative`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BackfillRule {
+    None,
+    Easy,
+    Conservative,
+}
+
+inline_schema!(BackfillRule, { "enum": ["none", "easy", "conservative"] });
+
+impl Field for BackfillRule {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        parsed(node, name, "a kind of backfill", problems, |text| match text {
+            "none" => Ok(Self::None),
+            "easy" => Ok(Self::Easy),
+            "conservative" => Ok(Self::Conservative),
+            _ => Err(Malformed {
+                label: "expected `none`, `easy` or `conservative`".to_owned(),
+                hint: nearest(text, ["none", "easy", "conservative"])
+                    .map(|near| format!("did you mean `{near}`?")),
+            }),
+        })
+    }
+}
+
+/// `[0, 100]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PriorityRange(i32, i32);
+
+inline_schema!(PriorityRange, {
+    "type": "array", "items": { "type": "integer" }, "minItems": 2, "maxItems": 2, "examples": [[0, 100]],
+});
+
+impl Field for PriorityRange {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        let ends = match &node.value {
+            Value::List(nodes) if nodes.len() == 2 => nodes,
+            _ => {
+                let label = "expected the lowest and the highest, such as `[0, 100]`";
+                problems.add(
+                    Problem::new(format!("`{name}` is not a range of priorities")).at(node.place, label),
+                );
+                return None;
+            }
+        };
+        let end = |node: &Node, problems: &mut Problems| {
+            parsed(node, name, "a range of priorities", problems, |text| {
+                let number = i32::try_from(parse_whole(text)?).ok();
+                let fits = number.filter(|number| (-1_000_000..=1_000_000).contains(number));
+                fits.ok_or_else(|| Malformed { label: "expected -1000000 to 1000000".to_owned(), hint: None })
+            })
+        };
+        let (low, high) = (end(&ends[0], problems), end(&ends[1], problems));
+        let (low, high) = (low?, high?);
+        if low > high {
+            let label = format!("this range runs backwards; write `[{high}, {low}]`");
+            problems.add(Problem::new(format!("`{name}` admits nothing")).at(node.place, label));
+            return None;
+        }
+        Some(Self(low, high))
+    }
+}
+
+/// Reads a queue file.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn parse_queues(source: &str, file: Option<&str>) -> Result<QueueTree, Diagnostics> {
+    let sources = Arc::new(Sources::new(source, file));
+    let mut problems = Problems::default();
+    let tree = yaml::read_one(source, "queues", &mut problems)
+        .and_then(|node| QueuesDocument::read(&node, "queues", &mut problems))
+        .and_then(|document| tree(&document, &mut problems));
+    match tree {
+        Some(tree) => problems.finish(tree, &sources),
+        None => Err(problems.into_diagnostics(&sources)),
+    }
+}
+
+fn tree(document: &QueuesDocument, problems: &mut Problems) -> Option<QueueTree> {
+    let before = problems.len();
+    let mut leaves = Vec::new();
+    let mut count = 0;
+    let items = document.queues.as_ref().map_or(&[][..], |queues| &queues.value.0);
+    let queues = siblings(items, "", &mut leaves, &mut count, problems);
+    if count > MAX_QUEUES {
+        let message = format!("{count} queues; at most {MAX_QUEUES}");
+        problems.add(Problem::new(message));
+    }
+    let half_life = document.half_life.as_ref().map_or(DEFAULT_HALF_LIFE, |written| written.value.0);
+    if let Some(written) = document.half_life.as_ref().filter(|written| written.value.0 < Span::from_secs(1))
+    {
+        problems.add(Problem::new("`half-life` is too short").at(written.place, "the smallest is 1s"));
+    }
+    let tree = QueueTree {
+        half_life,
+        backfill: backfill(document, problems),
+        default_queue: default_queue(document.default_queue.as_ref(), &leaves, problems)?,
+        queues,
+    };
+    (problems.len() == before).then_some(tree)
+}
+
+fn siblings(
+    items: &[Item<Queue>],
+    parent: &str,
+    leaves: &mut Vec<String>,
+    count: &mut usize,
+    problems: &mut Problems,
+) -> Vec<QueueSpec> {
+    let name_of = |queue: &Queue| queue.0.name.as_ref().map_or(String::new(), |name| name.value.0.clone());
+    for pair in duplicates(items, |queue| queue.0.name.as_ref().map_or("", |name| &name.value.0)) {
+        problems.add(used_twice("queues", &join(parent, &name_of(&pair.1.value)), pair));
+    }
+    let mut specs = Vec::with_capacity(items.len());
+    for item in items {
+        let path = join(parent, &name_of(&item.value));
+        *count += 1;
+        let below = match &item.value.0.queues {
+            Some(below) => siblings(&below.value.0, &path, leaves, count, problems),
+            None => {
+                leaves.push(path);
+                Vec::new()
+            }
+        };
+        specs.push(queue(&item.value.0, below, problems));
+    }
+    specs
+}
+
+fn queue(document: &QueueDocument, queues: Vec<QueueSpec>, problems: &mut Problems) -> QueueSpec {
+    let quota = quota(document, problems);
+    check_cohort(document, problems);
+    let whole = |written: &Located<Whole<0, 1_000_000_000>>| written.value.0 as u64;
+    QueueSpec {
+        name: document.name.as_ref().map_or_else(|| Arc::from(""), |name| name.value.0.as_str().into()),
+        weight: document.weight.as_ref().map_or(1, |weight| weight.value.0 as u32),
+        quota,
+        borrow: document.borrow.as_ref().map(whole),
+        lend: document.lend.as_ref().map(whole),
+        priority: document.priority.as_ref().map(|range| (range.value.0, range.value.1)),
+        limits: document.limits.as_ref().map(|limits| ceilings(&limits.value, problems)).unwrap_or_default(),
+        queues,
+    }
+}
+
+fn quota(document: &QueueDocument, problems: &mut Problems) -> BTreeMap<GpuModel, u64> {
+    let mut quota: BTreeMap<GpuModel, u64> = BTreeMap::new();
+    for item in document.quota.iter().flat_map(|quota| &quota.value.0) {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let model = item.name.to_lowercase();
+        if model.is_empty() || !model.chars().all(allowed) {
+            let message = format!("{} is not a GPU model", show(&item.name));
+            problems.add(Problem::new(message).at(item.name_place, "expected a word such as `h100`"));
+        } else if quota.insert(GpuModel(model.into()), item.value.0 as u64).is_some() {
+            let message = format!("{} has two quotas", show(&item.name));
+            problems.add(Problem::new(message).at(item.name_place, "case does not count in models"));
+        }
+    }
+    quota
+}
+
+/// Borrowing and lending are relative to a quota, so they mean nothing without one.
+fn check_cohort(document: &QueueDocument, problems: &mut Problems) {
+    let Some(quota) = &document.quota else {
+        for (name, written) in [("borrow", &document.borrow), ("lend", &document.lend)] {
+            if let Some(written) = written {
+                problems.add(
+                    Problem::new(format!("`{name}` needs `quota`"))
+                        .at(written.key, "beyond or of which quota?")
+                        .hint(
+                            "add `quota: {h100: 8}`, or remove it: without quota nothing is limited"
+                                .to_owned(),
+                        ),
+                );
+            }
+        }
+        return;
+    };
+    let largest = quota.value.0.iter().map(|item| item.value.0).max().unwrap_or(0);
+    if let Some(lend) = document.lend.as_ref().filter(|lend| lend.value.0 > largest) {
+        problems.add(
+            Problem::new("`lend` is more than the quota")
+                .at(lend.place, format!("the largest quota here is {largest}"))
+                .also(quota.place, "of this")
+                .hint("to lend all, remove `lend`".to_owned()),
+        );
+    }
+}
+
+fn ceilings(document: &LimitsDocument, problems: &mut Problems) -> Limits {
+    let time = document.time.as_ref().and_then(|time| time.value.0);
+    if let Some(written) = document.time.as_ref().filter(|_| time == Some(Span(0))) {
+        problems.add(Problem::new("`time` is 0").at(written.place, "no job could run"));
+    }
+    Limits {
+        running_jobs: document.running_jobs.as_ref().map(|limit| limit.value.0 as u32),
+        gpus_per_user: document.gpus_per_user.as_ref().map(|limit| limit.value.0 as u64),
+        time,
+    }
+}
+
+fn backfill(document: &QueuesDocument, problems: &mut Problems) -> Backfill {
+    let rule = document.backfill.as_ref().map(|rule| rule.value);
+    let depth = document.backfill_depth.as_ref();
+    if let Some(depth) = depth.filter(|_| rule != Some(BackfillRule::Conservative)) {
+        problems.add(
+            Problem::new("`backfill-depth` needs conservative backfill")
+                .at(depth.key, "it means nothing otherwise")
+                .hint("add `backfill: conservative`".to_owned()),
+        );
+    }
+    match rule {
+        Some(BackfillRule::None) => Backfill::None,
+        Some(BackfillRule::Conservative) => {
+            Backfill::Conservative { depth: depth.map_or(DEFAULT_DEPTH, |depth| depth.value.0 as u32) }
+        }
+        Some(BackfillRule::Easy) | None => Backfill::Easy,
+    }
+}
+
+fn default_queue(
+    written: Option<&Located<Text>>,
+    leaves: &[String],
+    problems: &mut Problems,
+) -> Option<QueueName> {
+    let Some(written) = written else {
+        let named = leaves.iter().find(|leaf| *leaf == "default").or(leaves.first());
+        return named.map(|leaf| QueueName(leaf.as_str().into()));
+    };
+    let name = written.value.0.as_str();
+    if leaves.iter().any(|leaf| leaf == name) {
+        return Some(QueueName(name.into()));
+    }
+    let near = nearest(name, leaves.iter().map(String::as_str));
+    let hint = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("write its whole path, such as `{}`", leaves.first().map_or("", String::as_str)),
+    };
+    problems.add(
+        Problem::new("`default-queue` is not a leaf of this tree")
+            .at(written.place, "no leaf has this path")
+            .hint(hint),
+    );
+    None
+}

@@ -1,0 +1,31 @@
+//! JSON Schemas for editors. Made from the same field lists that the readers use, so they cannot fall behind.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use crate::cluster::ClusterDocument;
+use crate::job::JobDocument;
+use crate::queues::QueuesDocument;
+
+/// JSON Schema (2020-12) of the job document.
+#[must_use]
+pub fn schema() -> Value {
+    of::<JobDocument>()
+}
+
+/// JSON Schema (2020-12) of the queue file.
+#[must_use]
+pub fn queues_schema() -> Value {
+    of::<QueuesDocument>()
+}
+
+/// JSON Schema (2020-12) of the cluster file.
+#[must_use]
+pub fn cluster_schema() -> Value {
+    of::<ClusterDocument>()
+}
+
+fn of<T: JsonSchema>() -> Value {
+    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value()
+}

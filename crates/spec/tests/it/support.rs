@@ -1,0 +1,64 @@
+//! Sites and shortcuts for tests of documents.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::node::Device;
+use muster_model::unit::{Bytes, CpuMilli};
+use muster_model::{NodeSpec, QueueTree};
+use muster_spec::{Checked, Colour, Diagnostics, Site};
+use serde_json::{Map, Value};
+
+/// A node with devices of the given models.
+pub fn node(name: &str, devices: &[(&str, usize)]) -> NodeSpec {
+    let device = |model: &str| Device {
+        model: model.into(),
+        memory: Bytes(80 << 30),
+        uuid: "".into(),
+        is_virtual: true,
+        slice_of: None,
+    };
+    NodeSpec {
+        name: name.into(),
+        devices: devices.iter().flat_map(|(model, count)| vec![device(model); *count]).collect(),
+        cpus: CpuMilli(64_000),
+        memory: Bytes(512 << 30),
+        extras: BTreeMap::from([(Arc::from("licence"), 4)]),
+        labels: BTreeMap::from([(Arc::from("pool"), Arc::from("train"))]),
+        domains: Vec::new(),
+    }
+}
+
+/// Queues `research/vision`, `research/language` and `default`.
+pub fn queues() -> QueueTree {
+    let text = "default-queue: default\nqueues:\n- {name: default}\n- name: research\n  queues: [{name: vision}, {name: language}]\n";
+    muster_spec::parse_queues(text, None).unwrap()
+}
+
+/// 16 h100 on two nodes and 8 a100 on a third.
+pub fn nodes() -> Vec<NodeSpec> {
+    vec![node("n1", &[("h100", 8)]), node("n2", &[("h100", 8)]), node("n3", &[("a100", 8)])]
+}
+
+/// Parses and checks against [`nodes`] and [`queues`].
+pub fn check(source: &str) -> Result<Vec<Checked>, Diagnostics> {
+    check_on(source, &nodes(), &Value::Null)
+}
+
+/// Parses with overrides and checks against the given nodes.
+pub fn check_on(source: &str, nodes: &[NodeSpec], overrides: &Value) -> Result<Vec<Checked>, Diagnostics> {
+    let overrides = overrides.as_object().cloned().unwrap_or_else(Map::new);
+    let documents = muster_spec::parse(source, Some("train.yaml"), &overrides)?;
+    let queues = queues();
+    muster_spec::check_all(&documents, &Site::new("ada".into(), nodes, &queues))
+}
+
+/// What a user sees of a text that is refused.
+pub fn complaint(source: &str) -> String {
+    complaint_on(source, &nodes(), &Value::Null)
+}
+
+/// The same with overrides, against the given nodes.
+pub fn complaint_on(source: &str, nodes: &[NodeSpec], overrides: &Value) -> String {
+    check_on(source, nodes, overrides).unwrap_err().render(Colour::Never)
+}
