@@ -1,5 +1,5 @@
 //! Files that are made from code and committed, so that people and other programs can read them without building
-//! anything. The muster binary prints them; this module only asks it, compares and writes.
+//! anything. Other programs print them; this module only asks, compares and writes.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,22 +8,29 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo;
 
-/// Each file and the arguments of `muster` that print it.
-const FILES: &[(&str, &[&str])] = &[
-    ("docs/openapi.json", &["schema", "openapi"]),
-    ("docs/schema/job.schema.json", &["schema", "job"]),
-    ("docs/schema/queues.schema.json", &["schema", "queues"]),
-    ("docs/schema/cluster.schema.json", &["schema", "cluster"]),
-    ("docs/cli.md", &["__docs"]),
+/// Prints what rooms make from their types.
+const DOCUMENTS: &[&str] = &["--package", "xtask", "--example", "documents", "--"];
+
+/// The binary itself, which knows its own command line.
+const MUSTER: &[&str] = &["--package", "muster", "--"];
+
+/// Each file, the program that prints it, and its argument.
+const FILES: &[(&str, &[&str], &str)] = &[
+    ("docs/openapi.json", DOCUMENTS, "openapi"),
+    ("docs/schema/job.schema.json", DOCUMENTS, "job"),
+    ("docs/schema/queues.schema.json", DOCUMENTS, "queues"),
+    ("docs/schema/cluster.schema.json", DOCUMENTS, "cluster"),
+    ("docs/cli.md", MUSTER, "__docs"),
 ];
 
 /// Writes every file.
 pub fn write(root: &Path) -> Result<()> {
-    for (path, args) in FILES {
+    for (path, program, argument) in FILES {
         let target = root.join(path);
         let folder = target.parent().context("a generated file lies in a folder")?;
         std::fs::create_dir_all(folder)?;
-        std::fs::write(&target, printed(root, args)?).with_context(|| format!("writing {path}"))?;
+        std::fs::write(&target, printed(root, program, argument)?)
+            .with_context(|| format!("writing {path}"))?;
         println!("wrote {path}");
     }
     Ok(())
@@ -32,9 +39,9 @@ pub fn write(root: &Path) -> Result<()> {
 /// Fails when a file is not what the code prints now.
 pub fn check(root: &Path) -> Result<()> {
     let mut stale = Vec::new();
-    for (path, args) in FILES {
+    for (path, program, argument) in FILES {
         let committed = std::fs::read_to_string(root.join(path)).unwrap_or_default();
-        if let Some(difference) = difference(&committed, &printed(root, args)?) {
+        if let Some(difference) = difference(&committed, &printed(root, program, argument)?) {
             stale.push(format!("{path}: {difference}"));
         }
     }
@@ -45,17 +52,18 @@ pub fn check(root: &Path) -> Result<()> {
     bail!("{}\nhint: cargo xtask gen", stale.join("\n"))
 }
 
-fn printed(root: &Path, args: &[&str]) -> Result<String> {
+fn printed(root: &Path, program: &[&str], argument: &str) -> Result<String> {
     let output = Command::new(cargo())
-        .args(["run", "--quiet", "--package", "muster", "--"])
-        .args(args)
+        .args(["run", "--quiet"])
+        .args(program)
+        .arg(argument)
         .current_dir(root)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
         .context("cargo did not start")?;
     if !output.status.success() || output.stdout.is_empty() {
-        bail!("`muster {}` printed nothing: {}", args.join(" "), output.status);
+        bail!("`cargo run {} {argument}` printed nothing: {}", program.join(" "), output.status);
     }
     Ok(String::from_utf8(output.stdout)?)
 }

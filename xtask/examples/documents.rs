@@ -1,0 +1,30 @@
+//! Prints a document that a room makes from its types: `documents openapi|job|queues|cluster`. An example and not
+//! part of xtask, so that xtask itself links no room and compiles in seconds.
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+fn main() -> ExitCode {
+    let name = std::env::args().nth(1).unwrap_or_default();
+    match document(&name) {
+        Some(document) => {
+            println!("{document:#}");
+            ExitCode::SUCCESS
+        }
+        None => {
+            eprintln!("error: no document is named `{name}`\nhint: openapi, job, queues or cluster");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn document(name: &str) -> Option<Value> {
+    match name {
+        "openapi" => Some(muster_api::openapi::document()),
+        "job" => Some(muster_spec::schema()),
+        "queues" => Some(muster_spec::queues_schema()),
+        "cluster" => Some(muster_spec::cluster_schema()),
+        _ => None,
+    }
+}
