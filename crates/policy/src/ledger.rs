@@ -66,13 +66,14 @@ impl Policy {
         let mut next = Some(self.node_of(leaf));
         while let Some(index) = next {
             let node = &mut self.nodes[index];
-            node.running -= 1;
+            debug_assert!(node.running > 0, "released more elements than were held");
+            node.running = node.running.saturating_sub(1);
             for (model, milli) in gpus {
-                node.held[usize::from(model.0)] -= milli;
+                take_off(&mut node.held[usize::from(model.0)], *milli);
             }
             if node.limits.gpus_per_user.is_some() && total > 0 {
                 let held = node.held_by_user.entry(user).or_default();
-                *held -= total;
+                take_off(held, total);
                 if *held == 0 {
                     node.held_by_user.remove(&user);
                 }
@@ -84,9 +85,9 @@ impl Policy {
         }
         let users = &mut self.leaf_state_mut(leaf).users;
         if let Some(row) = users.get_mut(&user) {
-            row.running -= 1;
+            row.running = row.running.saturating_sub(1);
             for (model, milli) in gpus {
-                row.held[usize::from(model.0)] -= milli;
+                take_off(&mut row.held[usize::from(model.0)], *milli);
             }
             if row.is_blank() {
                 users.remove(&user);
@@ -116,7 +117,7 @@ impl Policy {
         {
             let quota = &mut self.nodes[index].quota[at];
             let before = quota.claim();
-            quota.taken -= shrinkage;
+            take_off(&mut quota.taken, shrinkage);
             shrinkage = before - quota.claim();
             next = self.nodes[index].parent;
         }
@@ -150,6 +151,12 @@ impl Policy {
             }
         }
     }
+}
+
+/// Subtracts what was added before; a caller that never added it must not wrap a counter around.
+fn take_off(counter: &mut u64, milli: u64) {
+    debug_assert!(*counter >= milli, "released more GPUs than were held");
+    *counter = counter.saturating_sub(milli);
 }
 
 /// Thousandths of GPUs over all models.

@@ -13,6 +13,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there"))]
 
+mod audit;
 mod decay;
 mod durable;
 mod intern;
@@ -22,6 +23,8 @@ mod pass;
 mod quota;
 mod replace;
 mod share;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod usage;
 mod verdict;
@@ -37,6 +40,7 @@ use crate::intern::Users;
 use crate::leaf::LeafState;
 use crate::tree::{Node, ROOT};
 
+pub use crate::audit::Inconsistency;
 pub use crate::intern::{LeafId, ModelId, Models, Slot, UserId};
 pub use crate::pass::Pass;
 pub use crate::tree::{MAX_DEPTH, TreeError};

@@ -157,7 +157,9 @@ struct LeafCursor {
 #[derive(Clone, Debug)]
 struct UserCursor {
     share: u64,
-    /// Entries not yet given, youngest first; never empty.
+    /// The entry to be given next.
+    head: (u64, Slot),
+    /// Those after it as far as copied, youngest first.
     chunk: Vec<(u64, Slot)>,
 }
 
@@ -168,30 +170,26 @@ impl LeafCursor {
     }
 
     fn next(&mut self, policy: &Policy, now: Time) -> Option<Slot> {
-        loop {
-            let Some((_, seq, user)) = self.order.pop_first() else {
-                self.open_next_priority(policy, now)?;
-                continue;
-            };
-            let Some(cursor) = self.users.get_mut(&user) else { continue };
-            let given = cursor.chunk.pop();
-            if cursor.chunk.is_empty() {
-                cursor.chunk = self.priority.map_or_else(Vec::new, |priority| {
-                    chunk_after(policy, self.leaf, priority, user, Some(seq))
-                });
+        while self.order.is_empty() {
+            self.open_next_priority(policy, now)?;
+        }
+        let (share, _, user) = self.order.pop_first()?;
+        let priority = self.priority?;
+        let cursor = self.users.get_mut(&user)?;
+        let (seq, slot) = cursor.head;
+        if cursor.chunk.is_empty() {
+            cursor.chunk = chunk_after(policy, self.leaf, priority, user, seq);
+        }
+        match cursor.chunk.pop() {
+            Some(head) => {
+                cursor.head = head;
+                self.order.insert((share, head.0, user));
             }
-            match cursor.chunk.last() {
-                Some((next, _)) => {
-                    self.order.insert((cursor.share, *next, user));
-                }
-                None => {
-                    self.users.remove(&user);
-                }
-            }
-            if let Some((_, slot)) = given {
-                return Some(slot);
+            None => {
+                self.users.remove(&user);
             }
         }
+        Some(slot)
     }
 
     fn open_next_priority(&mut self, policy: &Policy, now: Time) -> Option<()> {
@@ -201,23 +199,20 @@ impl LeafCursor {
             Some(read) => levels.range((Excluded(read), Unbounded)).next()?,
         };
         self.priority = Some(*priority);
-        for user in level.users.keys() {
+        for (user, entries) in &level.users {
+            let Some((seq, slot)) = entries.first_key_value() else { continue };
             let share = policy.user_share(now, self.leaf, *user);
-            let chunk = chunk_after(policy, self.leaf, *priority, *user, None);
-            if let Some((seq, _)) = chunk.last() {
-                self.order.insert((share, *seq, *user));
-                self.users.insert(*user, UserCursor { share, chunk });
-            }
+            self.order.insert((share, *seq, *user));
+            self.users.insert(*user, UserCursor { share, head: (*seq, *slot), chunk: Vec::new() });
         }
         Some(())
     }
 
     fn rank_again(&mut self, policy: &Policy, now: Time, user: UserId) {
         let Some(cursor) = self.users.get_mut(&user) else { return };
-        let Some((seq, _)) = cursor.chunk.last() else { return };
-        self.order.remove(&(cursor.share, *seq, user));
+        self.order.remove(&(cursor.share, cursor.head.0, user));
         cursor.share = policy.user_share(now, self.leaf, user);
-        self.order.insert((cursor.share, *seq, user));
+        self.order.insert((cursor.share, cursor.head.0, user));
     }
 }
 
@@ -227,13 +222,12 @@ fn chunk_after(
     leaf: LeafId,
     priority: Reverse<i32>,
     user: UserId,
-    seq: Option<u64>,
+    seq: u64,
 ) -> Vec<(u64, Slot)> {
     let level = policy.leaf_state(leaf).levels.get(&priority);
     let Some(entries) = level.and_then(|level| level.users.get(&user)) else { return Vec::new() };
-    let from = seq.map_or(Unbounded, Excluded);
     let mut chunk: Vec<(u64, Slot)> =
-        entries.range((from, Unbounded)).take(CHUNK).map(|(seq, slot)| (*seq, *slot)).collect();
+        entries.range((Excluded(seq), Unbounded)).take(CHUNK).map(|(seq, slot)| (*seq, *slot)).collect();
     chunk.reverse();
     chunk
 }

@@ -27,8 +27,8 @@
 //!   a parent never exceeds the parent's nominal plus what it may borrow.
 //! * **What is kept is there**: a start that leaves a leaf within `kept` is admitted whatever the others do.
 //! * **What is lent can be taken back**: if every queue used at most its nominal, any start within nominal would be
-//!   admitted. So reclaiming from queues above their nominal is always enough for one below its own; which
-//!   elements to preempt for that is the engine's choice, [`Quota::borrowed`] says how much there is.
+//!   admitted. So reclaiming from leaves above their nominal is always enough for one below its own; which elements to
+//!   preempt for that is the engine's choice, [`Policy::borrowed`] says how much there is.
 //!
 //! # Example
 //!
@@ -43,6 +43,9 @@
 //! end: a start of 1 there is refused with nominal 8, used 10, borrowable 2.
 //!
 //! A verdict costs one step per level: `taken` is maintained on every change.
+
+use crate::Policy;
+use crate::intern::{LeafId, ModelId};
 
 /// Quota of one queue for one GPU model, in thousandths of GPUs, with its maintained sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,11 +87,6 @@ impl Quota {
     pub(crate) fn claim_with(&self, milli: u64) -> u64 {
         self.taken.saturating_add(milli).max(self.kept)
     }
-
-    /// Use beyond nominal: what a reclaim could take back.
-    pub(crate) fn borrowed(&self) -> u64 {
-        if self.is_bounded { self.taken.saturating_sub(self.nominal) } else { 0 }
-    }
 }
 
 /// How much `path[0]` can grow in thousandths of GPUs, given the quotas from it up to the root; `u64::MAX` is endless.
@@ -97,4 +95,14 @@ pub(crate) fn headroom(path: impl DoubleEndedIterator<Item = Quota>) -> u64 {
         let unnoticed = quota.kept.saturating_sub(quota.taken);
         quota.ceiling.saturating_sub(quota.taken).min(above.saturating_add(unnoticed))
     })
+}
+
+impl Policy {
+    /// Thousandths of GPUs that a leaf uses beyond its nominal quota: what a reclaim could take back for others. 0 where
+    /// no quota counts.
+    #[must_use]
+    pub fn borrowed(&self, leaf: LeafId, model: ModelId) -> u64 {
+        let quota = &self.nodes[self.node_of(leaf)].quota[usize::from(model.0)];
+        if quota.is_bounded { quota.taken.saturating_sub(quota.nominal) } else { 0 }
+    }
 }

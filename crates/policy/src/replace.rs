@@ -1,12 +1,14 @@
 //! A new tree in place of the old one while jobs wait and run. Usage is kept by name; nothing that runs is touched,
 //! even if it now exceeds a quota or a limit.
 
-use muster_model::{QueueTree, Time};
+use std::collections::BTreeMap;
+
+use muster_model::{QueueName, QueueTree, Time};
 
 use crate::Policy;
 use crate::intern::{LeafId, ModelId, UserId};
 use crate::leaf::{LeafState, UserRow};
-use crate::tree::{ROOT, TreeError};
+use crate::tree::{Node, ROOT, TreeError};
 use crate::usage::Usage;
 
 impl Policy {
@@ -28,8 +30,9 @@ impl Policy {
             usage.resize(count, Usage::default());
             usage.into_iter().map(Usage::stopped).collect::<Vec<_>>()
         };
+        let old: BTreeMap<&QueueName, &Node> = self.nodes.iter().map(|node| (&node.name, node)).collect();
         for node in &mut next.nodes {
-            if let Some(old) = self.nodes.iter().find(|old| old.name == node.name) {
+            if let Some(old) = old.get(&node.name) {
                 node.usage = settle(&old.usage);
             }
         }

@@ -3,6 +3,8 @@
 //! Every queue of the path from the leaf to the root is asked, nearest first. A start is judged for running jobs, then
 //! GPUs per user, then quota; the first refusal is the answer.
 
+use std::collections::BTreeSet;
+
 use muster_model::job::GpuRequest;
 use muster_model::{GpuMilli, JobSpec, Reason, TaskGroup};
 
@@ -96,19 +98,18 @@ impl Policy {
             let per_task = u64::from(group.task.gpu.milli().0);
             let asked = per_task.saturating_mul(u64::from(group.min_tasks));
             let Some(models) = self.accepted(&group.task.gpu) else { continue };
-            let tasks = models
-                .iter()
-                .fold(0u64, |sum, model| sum.saturating_add(most[usize::from(model.0)] / per_task));
-            let Some(first) = models.first() else { continue };
+            let most_of = |model: &ModelId| most[usize::from(model.0)];
+            let Some(widest) = models.iter().copied().max_by_key(most_of) else { continue };
+            let tasks = models.iter().fold(0u64, |sum, model| sum.saturating_add(most_of(model) / per_task));
             if tasks < u64::from(group.min_tasks) {
-                return Err(self.quota_reason(leaf, *first, asked, most[usize::from(first.0)], |_| 0));
+                return Err(self.quota_reason(leaf, widest, asked, most_of(&widest), |_| 0));
             }
             // 3. Groups that accept a single model, together.
             if models.len() == 1 {
-                let sum = &mut pinned[usize::from(first.0)];
+                let sum = &mut pinned[usize::from(widest.0)];
                 *sum = sum.saturating_add(asked);
-                if *sum > most[usize::from(first.0)] {
-                    return Err(self.quota_reason(leaf, *first, *sum, most[usize::from(first.0)], |_| 0));
+                if *sum > most_of(&widest) {
+                    return Err(self.quota_reason(leaf, widest, *sum, most_of(&widest), |_| 0));
                 }
             }
         }
@@ -116,7 +117,7 @@ impl Policy {
     }
 
     /// Models that a request accepts; `None` when one of them is not known here, so that nothing can be said.
-    fn accepted(&self, request: &GpuRequest) -> Option<Vec<ModelId>> {
+    fn accepted(&self, request: &GpuRequest) -> Option<BTreeSet<ModelId>> {
         if request.models.is_empty() {
             return Some(self.models.ids().collect());
         }

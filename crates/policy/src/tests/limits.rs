@@ -1,0 +1,130 @@
+//! Limits and submission: rows.
+
+use std::sync::Arc;
+
+use muster_model::job::{GpuRequest, Resources};
+use muster_model::{JobSpec, NodeConstraint, PayloadId, Reason, Restart, Span, TaskGroup, Time};
+
+use super::trees::{h100, leaf, policy, tree};
+
+const LIMITED: &str =
+    "p running 3 per-user 6 time 3600 priority -5..5\n a running 2\n b per-user 4 time 600\n";
+
+fn word(verdict: Result<(), Reason>) -> String {
+    match verdict {
+        Ok(()) => "ok".to_owned(),
+        Err(Reason::RunningJobs { queue, running, limit }) => {
+            format!("{queue}: {running} of {limit} running")
+        }
+        Err(Reason::GpusPerUser { queue, user, used, limit, .. }) => {
+            format!("{queue}: {user} has {used} of {limit}")
+        }
+        Err(Reason::TimeLimit { queue, limit, .. }) => format!("{queue}: at most {limit}"),
+        Err(Reason::Priority { queue, range, .. }) => format!("{queue}: {} to {}", range.0, range.1),
+        Err(Reason::Quota { queue, asked, nominal, borrowable, .. }) => {
+            format!("{queue}: {asked} of {nominal} + {borrowable}")
+        }
+        Err(other) => format!("{other:?}"),
+    }
+}
+
+fn check_start(held: &[(&str, &str, u64)], queue: &str, user: &str, gpus: u64, expected: &str) {
+    let mut policy = policy(tree(LIMITED), 64, 64);
+    let model = h100(&policy);
+    for (queue, user, gpus) in held {
+        let (leaf, user) = (leaf(&policy, queue), policy.intern_user(&(*user).into()));
+        policy.hold(Time(0), leaf, user, &[(model, gpus * 1000)]);
+    }
+    let user = policy.intern_user(&user.into());
+    let verdict = policy.judge_start(leaf(&policy, queue), user, &[(model, gpus * 1000)]);
+    assert_eq!(word(verdict), expected);
+}
+
+#[test]
+fn every_queue_of_the_path_limits_what_runs_and_what_a_user_holds() {
+    check_start(&[], "p/a", "ada", 6, "ok");
+    check_start(&[], "p/a", "ada", 7, "p: ada has 0 of 6");
+    check_start(&[], "p/b", "ada", 5, "p/b: ada has 0 of 4");
+    check_start(&[("p/a", "ada", 3)], "p/b", "ada", 4, "p: ada has 3 of 6");
+    check_start(&[("p/a", "ada", 3)], "p/b", "bob", 4, "ok");
+    check_start(&[("p/a", "ada", 0), ("p/a", "bob", 1)], "p/a", "cyd", 0, "p/a: 2 of 2 running");
+    check_start(
+        &[("p/a", "ada", 1), ("p/b", "ada", 1), ("p/b", "bob", 1)],
+        "p/a",
+        "cyd",
+        1,
+        "p: 3 of 3 running",
+    );
+    check_start(&[("p/b", "ada", 4)], "p/b", "ada", 0, "ok");
+}
+
+fn group(tasks: u32, devices: u32, models: &[&str]) -> TaskGroup {
+    let models = models.iter().map(|model| (*model).into()).collect();
+    TaskGroup {
+        name: "worker".into(),
+        min_tasks: tasks,
+        max_tasks: tasks,
+        tasks_per_node: None,
+        task: Resources { gpu: GpuRequest { models, ..GpuRequest::whole(devices) }, ..Resources::default() },
+    }
+}
+
+fn job(time_secs: Option<u64>, priority: i32, groups: Vec<TaskGroup>) -> JobSpec {
+    JobSpec {
+        name: Arc::from("job"),
+        user: "ada".into(),
+        queue: "p".into(),
+        priority,
+        groups,
+        time_limit: time_secs.map(Span::from_secs),
+        grace: Span(0),
+        constraint: NodeConstraint::default(),
+        array: None,
+        after: Vec::new(),
+        restart: Restart::NEVER,
+        checkpoint: None,
+        held: false,
+        begin: None,
+        payload: PayloadId(0),
+    }
+}
+
+fn check_submission(text: &str, queue: &str, spec: &JobSpec, expected: &str) {
+    let mut policy = policy(tree(text), 64, 64);
+    // What runs now must not matter: only what could ever be.
+    let (leaf, user, model) = (leaf(&policy, queue), policy.intern_user(&"bob".into()), h100(&policy));
+    policy.hold(Time(0), leaf, user, &[(model, 1000)]);
+    assert_eq!(word(policy.judge_submission(leaf, spec)), expected, "{text}");
+}
+
+#[test]
+fn time_limit_priority_and_user_limits_are_judged_at_submission() {
+    let of = |time, priority, gpus| job(time, priority, vec![group(1, gpus, &[])]);
+    check_submission(LIMITED, "p/a", &of(Some(3600), 5, 6), "ok");
+    check_submission(LIMITED, "p/a", &of(Some(3601), 0, 1), "p: at most 1h");
+    check_submission(LIMITED, "p/a", &of(None, 0, 1), "p: at most 1h");
+    check_submission(LIMITED, "p/b", &of(Some(601), 0, 1), "p/b: at most 10m");
+    check_submission(LIMITED, "p/a", &of(Some(1), 6, 1), "p: -5 to 5");
+    check_submission(LIMITED, "p/a", &of(Some(1), -6, 1), "p: -5 to 5");
+    check_submission(LIMITED, "p/b", &of(Some(1), 0, 5), "p/b: ada has 0 of 4");
+    check_submission("p running 0\n", "p", &of(None, 0, 0), "p: 0 of 0 running");
+}
+
+#[test]
+fn quota_that_can_never_be_met_is_refused_at_submission() {
+    let quota = "p quota 8 borrow 2 quota-a100 3\nq quota 8 lend 5\n";
+    let of = |groups| job(None, 0, groups);
+    check_submission(quota, "p", &of(vec![group(10, 1, &["h100"])]), "ok");
+    check_submission(quota, "p", &of(vec![group(11, 1, &["h100"])]), "p: 11 of 8 + 2");
+    check_submission(quota, "q", &of(vec![group(16, 1, &["h100"])]), "ok");
+    check_submission(quota, "q", &of(vec![group(17, 1, &["h100"])]), "q: 17 of 8 + 8");
+    // Two tasks of eight devices each fit no two models' quotas in part: 10 and 3 hold one of them.
+    check_submission(quota, "p", &of(vec![group(2, 8, &[])]), "p: 16 of 8 + 2");
+    check_submission(quota, "p", &of(vec![group(13, 1, &[])]), "ok");
+    check_submission(quota, "p", &of(vec![group(14, 1, &["h100", "a100", "h100"])]), "p: 14 of 8 + 2");
+    check_submission(quota, "p", &of(vec![group(6, 1, &["h100"]), group(5, 1, &["h100"])]), "p: 11 of 8 + 2");
+    check_submission(quota, "p", &of(vec![group(6, 1, &["h100"]), group(5, 1, &[])]), "ok");
+    // A model that no quota names is not limited, nor is one that nobody has seen.
+    check_submission(quota, "p", &of(vec![group(99, 1, &["h200"])]), "ok");
+    check_submission("p\n", "p", &of(vec![group(9999, 8, &[])]), "ok");
+}

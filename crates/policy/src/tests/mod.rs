@@ -1,0 +1,10 @@
+//! Tests that span the files of this crate: rows per feature, and properties against slow, plain oracles.
+
+mod fairness;
+mod ledger;
+mod limits;
+mod order;
+mod quota;
+mod replace;
+mod tree;
+mod trees;

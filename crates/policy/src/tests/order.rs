@@ -1,0 +1,208 @@
+//! Order: rows, and the lazy merge against a plain sort that starts over for every entry.
+
+use std::collections::BTreeSet;
+
+use muster_model::Time;
+use proptest::prelude::*;
+
+use super::trees::{Held, any_steps, any_tree, drain, element, h100, leaf, leaves, policy, tree};
+use crate::tree::ROOT;
+use crate::{LeafId, Policy, Slot, UserId};
+
+/// With so many GPUs held by (queue, user), and entries waiting as (queue, user, priority), in which order are they
+/// given? Entries are numbered from 0 in order of age.
+fn check(text: &str, held: &[(&str, &str, u64)], waiting: &[(&str, &str, i32)], expected: &[u32]) {
+    let mut policy = policy(tree(text), 64, 0);
+    let model = h100(&policy);
+    for (queue, user, gpus) in held {
+        let (leaf, user) = (leaf(&policy, queue), policy.intern_user(&(*user).into()));
+        policy.hold(Time(0), leaf, user, &[(model, gpus * 1000)]);
+    }
+    let mut keys = Vec::new();
+    for (seq, (queue, user, priority)) in waiting.iter().enumerate() {
+        let (leaf, user) = (leaf(&policy, queue), policy.intern_user(&(*user).into()));
+        policy.enqueue(leaf, user, *priority, seq as u64, Slot(seq as u32));
+        keys.push((leaf, user, *priority, seq as u64));
+    }
+    let order: Vec<u32> = drain(&policy, Time(0)).iter().map(|slot| slot.0).collect();
+    assert_eq!(order, expected, "{text}{held:?}");
+    // Each entry's position in its leaf is its place among the leaf's entries in that order.
+    for (slot, (leaf, user, priority, seq)) in keys.iter().enumerate() {
+        let in_leaf: Vec<&u32> = order.iter().filter(|other| keys[**other as usize].0 == *leaf).collect();
+        let place = in_leaf.iter().position(|other| **other == slot as u32).unwrap();
+        let position = policy.position(Time(0), *leaf, *user, *priority, *seq);
+        assert_eq!(position, (place as u32 + 1, in_leaf.len() as u32), "entry {slot}");
+    }
+}
+
+#[test]
+fn in_a_leaf_priority_then_share_then_age() {
+    let queue = "p\n";
+    check(queue, &[], &[("p", "b", 0), ("p", "a", 0), ("p", "b", 0)], &[0, 1, 2]);
+    check(queue, &[], &[("p", "b", 0), ("p", "a", 1), ("p", "b", 2)], &[2, 1, 0]);
+    check(
+        queue,
+        &[("p", "a", 1)],
+        &[("p", "a", 0), ("p", "b", 0), ("p", "a", 0), ("p", "c", 0)],
+        &[1, 3, 0, 2],
+    );
+    check(queue, &[("p", "a", 1), ("p", "b", 2)], &[("p", "b", 0), ("p", "a", 0), ("p", "b", 1)], &[2, 1, 0]);
+}
+
+#[test]
+fn across_queues_the_lowest_share_by_weight_at_every_level() {
+    let two = "p\n a\n b\nq\n";
+    check(two, &[("p/a", "u", 1)], &[("p/a", "u", 9), ("p/b", "u", 0), ("q", "u", 0)], &[2, 1, 0]);
+    check(
+        two,
+        &[("q", "u", 2), ("p/b", "u", 1)],
+        &[("q", "u", 0), ("p/b", "u", 0), ("p/a", "u", 0)],
+        &[2, 1, 0],
+    );
+    let weighted = "p weight 3\nq\n";
+    check(weighted, &[("p", "u", 2), ("q", "u", 1)], &[("q", "u", 0), ("p", "u", 0)], &[1, 0]);
+    check(weighted, &[("p", "u", 4), ("q", "u", 1)], &[("p", "u", 0), ("q", "u", 0)], &[1, 0]);
+}
+
+#[test]
+fn equal_shares_go_by_running_elements_then_name() {
+    let two = "b\na\n";
+    check(two, &[], &[("b", "u", 0), ("a", "u", 0)], &[1, 0]);
+    // Jobs without GPUs have no share; still the queue that runs fewer of them is next.
+    check(two, &[("a", "u", 0)], &[("a", "u", 0), ("b", "u", 0)], &[1, 0]);
+    check("b\na weight 2\n", &[("a", "u", 0), ("b", "u", 0)], &[("b", "u", 0), ("a", "u", 0)], &[1, 0]);
+}
+
+#[test]
+fn a_pass_follows_what_starts_and_skips_what_it_is_told() {
+    let mut policy = policy(tree("a\nb\n"), 8, 0);
+    let (a, b, model) = (leaf(&policy, "a"), leaf(&policy, "b"), h100(&policy));
+    let user = policy.intern_user(&"u".into());
+    for seq in 0..6 {
+        policy.enqueue(if seq < 3 { a } else { b }, user, 0, seq, Slot(seq as u32));
+    }
+    let mut pass = policy.begin_pass(Time(0));
+    let mut order = Vec::new();
+    while let Some(slot) = pass.next(&policy) {
+        order.push(slot.0);
+        let leaf = if slot.0 < 3 { a } else { b };
+        policy.try_hold(leaf, user, &[(model, 1000)]);
+        pass.started(&policy, leaf, user);
+        if slot.0 == 1 {
+            pass.skip_leaf(a);
+        }
+    }
+    assert_eq!(order, [0, 3, 1, 4, 5]);
+    assert_eq!(pass.next(&policy), None, "a pass that is over stays over");
+}
+
+#[test]
+fn more_entries_than_a_chunk_come_in_order() {
+    let mut policy = policy(tree("a\n"), 8, 0);
+    let a = leaf(&policy, "a");
+    let users = [policy.intern_user(&"u".into()), policy.intern_user(&"v".into())];
+    for seq in 0..1000u64 {
+        policy.enqueue(a, users[(seq % 3 == 0) as usize], 0, seq, Slot(seq as u32));
+    }
+    assert!(drain(&policy, Time(0)).iter().map(|slot| slot.0).eq(0..1000));
+    for seq in (0..1000).step_by(2) {
+        policy.dequeue(a, users[(seq % 3 == 0) as usize], 0, seq);
+    }
+    assert!(drain(&policy, Time(0)).iter().map(|slot| slot.0).eq((1..1000).step_by(2)));
+    assert_eq!(policy.queue_views(Time(0))[0].waiting, 500);
+    assert_eq!(policy.inconsistencies(), vec![]);
+}
+
+/// An entry as the oracle knows it.
+#[derive(Clone, Debug)]
+struct Entry {
+    held: Held,
+    priority: i32,
+    seq: u64,
+}
+
+/// The oracle: with all entries at hand, descend from the root to the child of lowest rank that has an entry left,
+/// and there take the first in a full sort.
+fn first_of(policy: &Policy, now: Time, left: &[Entry], skipped: &BTreeSet<LeafId>) -> Option<usize> {
+    let is_below = |node: usize, leaf: LeafId| {
+        let mut at = Some(policy.node_of(leaf));
+        while at.is_some_and(|at| at != node) {
+            at = policy.nodes[at?].parent;
+        }
+        at
+    };
+    let left: Vec<(usize, &Entry)> =
+        left.iter().enumerate().filter(|(_, entry)| !skipped.contains(&entry.held.leaf)).collect();
+    let mut node = ROOT;
+    while !policy.nodes[node].is_leaf() {
+        let mut children = policy.nodes[node].children.clone();
+        children.retain(|child| left.iter().any(|(_, entry)| is_below(*child, entry.held.leaf).is_some()));
+        children.sort_by_key(|child| policy.queue_rank(now, *child));
+        node = *children.first()?;
+    }
+    let mut here: Vec<_> =
+        left.into_iter().filter(|(_, entry)| policy.node_of(entry.held.leaf) == node).collect();
+    here.sort_by_key(|(_, entry)| {
+        let share = policy.user_share(now, entry.held.leaf, entry.held.user);
+        (std::cmp::Reverse(entry.priority), share, entry.seq)
+    });
+    here.first().map(|(index, _)| *index)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(250))]
+
+    /// `moves` decide what happens after each entry: start it, start and undo it, skip its leaf, or nothing.
+    #[test]
+    fn the_merge_equals_sorting_anew_for_every_entry(
+        tree in any_tree(),
+        past in any_steps(10),
+        waiting in any_steps(60),
+        moves in prop::collection::vec(0u8..12, 60),
+    ) {
+        let mut policy = policy(tree, 16, 8);
+        let leaves = leaves(&policy);
+        for step in &past {
+            let one = element(&mut policy, &leaves, step);
+            policy.hold(Time(step.wait_ms), one.leaf, one.user, &one.gpus);
+        }
+        let mut left = Vec::new();
+        for (seq, step) in waiting.iter().enumerate() {
+            let entry = Entry { held: element(&mut policy, &leaves, step), priority: (step.pick % 3) as i32 - 1, seq: (seq as u64) ^ 5 };
+            policy.enqueue(entry.held.leaf, entry.held.user, entry.priority, entry.seq, Slot(entry.seq as u32));
+            left.push(entry);
+        }
+        let now = Time(super::trees::WEEK_MS);
+        let (mut pass, mut skipped) = (policy.begin_pass(now), BTreeSet::new());
+        for choice in moves {
+            let expected = first_of(&policy, now, &left, &skipped);
+            let given = pass.next(&policy);
+            prop_assert_eq!(given, expected.map(|index| Slot(left[index].seq as u32)));
+            let Some(index) = expected else { break };
+            let Entry { held: Held { leaf, user, gpus }, .. } = left.swap_remove(index);
+            match choice {
+                0..=5 => {
+                    policy.try_hold(leaf, user, &gpus);
+                    pass.started(&policy, leaf, user);
+                }
+                6 => {
+                    policy.try_hold(leaf, user, &gpus);
+                    pass.started(&policy, leaf, user);
+                    policy.undo_hold(leaf, user, &gpus);
+                    pass.started(&policy, leaf, user);
+                }
+                7 => {
+                    // Something else starts than what was given.
+                    let (other, by) = (leaves[index % leaves.len()], UserId(user.0));
+                    policy.try_hold(other, by, &gpus);
+                    pass.started(&policy, other, by);
+                }
+                8 => {
+                    pass.skip_leaf(leaf);
+                    skipped.insert(leaf);
+                }
+                _ => {}
+            }
+        }
+    }
+}
