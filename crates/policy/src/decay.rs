@@ -13,8 +13,8 @@
 //! fractional bits. The first term left out is `y^18/19! < 2^-66`; with the rounding of each step,
 //! **the factor is within 2^-60 of exact**. So
 //!
-//! * [`remaining`] is within `v · 2^-60 + 1` of exact,
-//! * [`accrued`] is within `r · h · 2^-60 + 1` of exact.
+//! * what remains is within `v · 2^-60 + 1` of exact,
+//! * what accrued is within `r · h · 2^-60 + 1` of exact.
 
 /// One, with 64 fractional bits.
 const ONE: u128 = 1 << 64;
@@ -68,35 +68,40 @@ impl Factor {
     }
 }
 
-/// What is left of `value` after `elapsed_ms`, rounded to nearest. `half_life_ms` must not be 0.
-pub(crate) fn remaining(value: u64, elapsed_ms: u64, half_life_ms: u64) -> u64 {
-    if value == 0 || elapsed_ms == 0 {
+impl Factor {
+    /// What is left of `value`, rounded to nearest.
+    fn remaining(&self, value: u64) -> u64 {
+        if self.halvings >= 64 {
+            return 0;
+        }
+        let halves = (u128::from(value) * self.kept) >> (63 + self.halvings);
+        ((halves + 1) >> 1) as u64
+    }
+
+    /// What `rate` per millisecond has grown to, decay included, rounded to nearest; saturates.
+    fn accrued(&self, rate: u64, half_life_ms: u64) -> u64 {
+        let shift = self.halvings.min(127);
+        let whole = INVERSE_LN_2 - (INVERSE_LN_2 >> shift);
+        // At most 1/ln 2 < 2: 63 fractional bits keep the products below in range.
+        let integral = (whole + (self.gone >> shift)) >> 1;
+        let scale = u128::from(rate) * u128::from(half_life_ms);
+        let (high, low) = (scale >> 64, scale & (ONE - 1));
+        let total = high
+            .saturating_mul(integral)
+            .saturating_mul(2)
+            .saturating_add((low * integral + (1 << 62)) >> 63);
+        u64::try_from(total).unwrap_or(u64::MAX)
+    }
+}
+
+/// `value` after `elapsed_ms` in which it decayed and `rate` per millisecond was added: what remains of the one and
+/// what accrued of the other, each rounded to nearest; saturates. `half_life_ms` must not be 0.
+pub(crate) fn advanced(value: u64, rate: u64, elapsed_ms: u64, half_life_ms: u64) -> u64 {
+    if elapsed_ms == 0 || (value == 0 && rate == 0) {
         return value;
     }
     let factor = Factor::new(elapsed_ms, half_life_ms);
-    if factor.halvings >= 64 {
-        return 0;
-    }
-    let halves = (u128::from(value) * factor.kept) >> (63 + factor.halvings);
-    ((halves + 1) >> 1) as u64
-}
-
-/// What `rate` per millisecond has grown to after `elapsed_ms`, decay included, rounded to nearest; saturates.
-/// `half_life_ms` must not be 0.
-pub(crate) fn accrued(rate: u64, elapsed_ms: u64, half_life_ms: u64) -> u64 {
-    if rate == 0 || elapsed_ms == 0 {
-        return 0;
-    }
-    let factor = Factor::new(elapsed_ms, half_life_ms);
-    let shift = factor.halvings.min(127);
-    let whole = INVERSE_LN_2 - (INVERSE_LN_2 >> shift);
-    // At most 1/ln 2 < 2: 63 fractional bits keep the products below in range.
-    let integral = (whole + (factor.gone >> shift)) >> 1;
-    let scale = u128::from(rate) * u128::from(half_life_ms);
-    let (high, low) = (scale >> 64, scale & (ONE - 1));
-    let total =
-        high.saturating_mul(integral).saturating_mul(2).saturating_add((low * integral + (1 << 62)) >> 63);
-    u64::try_from(total).unwrap_or(u64::MAX)
+    factor.remaining(value).saturating_add(factor.accrued(rate, half_life_ms))
 }
 
 #[cfg(test)]
@@ -105,6 +110,14 @@ mod tests {
     use proptest::prelude::*;
 
     const WEEK_MS: u64 = 604_800_000;
+
+    fn remaining(value: u64, elapsed: u64, half_life: u64) -> u64 {
+        advanced(value, 0, elapsed, half_life)
+    }
+
+    fn accrued(rate: u64, elapsed: u64, half_life: u64) -> u64 {
+        advanced(0, rate, elapsed, half_life)
+    }
 
     /// Elapsed, half-life, and what is left of `u64::MAX`, computed with 80 decimal digits.
     const REMAINING: [(u64, u64, u64); 19] = [

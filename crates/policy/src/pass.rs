@@ -9,7 +9,8 @@
 //! small ordered sets per entry, and one descent of the tree whenever the leaf changes.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use muster_model::Time;
@@ -148,10 +149,14 @@ struct LeafCursor {
     leaf: LeafId,
     /// The priority being read.
     priority: Option<Reverse<i32>>,
-    /// Users with entries left in it: share, `seq` of their next entry.
-    order: BTreeSet<(u64, u64, UserId)>,
+    /// Lowest share first, then the lowest `seq` of the next entry. May hold keys that its user has left behind.
+    order: BinaryHeap<Reverse<UserKey>>,
+    /// Users with entries left in this priority.
     users: BTreeMap<UserId, UserCursor>,
 }
+
+/// What orders a user's next entry: share, `seq`, and whose it is.
+type UserKey = (u64, u64, UserId);
 
 /// How far one user's entries of one priority have been read.
 #[derive(Clone, Debug)]
@@ -166,30 +171,35 @@ struct UserCursor {
 impl LeafCursor {
     fn new(policy: &Policy, node: usize) -> Self {
         let leaf = policy.nodes[node].leaf.expect("a node without children is a leaf with an id");
-        Self { leaf, priority: None, order: BTreeSet::new(), users: BTreeMap::new() }
+        Self { leaf, priority: None, order: BinaryHeap::new(), users: BTreeMap::new() }
     }
 
     fn next(&mut self, policy: &Policy, now: Time) -> Option<Slot> {
-        while self.order.is_empty() {
-            self.open_next_priority(policy, now)?;
-        }
-        let (share, _, user) = self.order.pop_first()?;
-        let priority = self.priority?;
-        let cursor = self.users.get_mut(&user)?;
-        let (seq, slot) = cursor.head;
-        if cursor.chunk.is_empty() {
-            cursor.chunk = chunk_after(policy, self.leaf, priority, user, seq);
-        }
-        match cursor.chunk.pop() {
-            Some(head) => {
-                cursor.head = head;
-                self.order.insert((share, head.0, user));
+        loop {
+            while self.users.is_empty() {
+                self.open_next_priority(policy, now)?;
             }
-            None => {
+            let mut top = self.order.peek_mut()?;
+            let (share, seq, user) = top.0;
+            let cursor =
+                self.users.get_mut(&user).filter(|cursor| (cursor.share, cursor.head.0) == (share, seq));
+            let Some(cursor) = cursor else {
+                PeekMut::pop(top);
+                continue;
+            };
+            let slot = cursor.head.1;
+            if cursor.chunk.is_empty() {
+                copy_after(policy, self.leaf, self.priority?, user, seq, &mut cursor.chunk);
+            }
+            if let Some(head) = cursor.chunk.pop() {
+                cursor.head = head;
+                top.0.1 = head.0;
+            } else {
+                PeekMut::pop(top);
                 self.users.remove(&user);
             }
+            return Some(slot);
         }
-        Some(slot)
     }
 
     fn open_next_priority(&mut self, policy: &Policy, now: Time) -> Option<()> {
@@ -199,35 +209,49 @@ impl LeafCursor {
             Some(read) => levels.range((Excluded(read), Unbounded)).next()?,
         };
         self.priority = Some(*priority);
-        for (user, entries) in &level.users {
-            let Some((seq, slot)) = entries.first_key_value() else { continue };
-            let share = policy.user_share(now, self.leaf, *user);
-            self.order.insert((share, *seq, *user));
-            self.users.insert(*user, UserCursor { share, head: (*seq, *slot), chunk: Vec::new() });
-        }
+        self.users = level
+            .users
+            .iter()
+            .filter_map(|(user, entries)| {
+                let (seq, slot) = entries.first_key_value()?;
+                let share = policy.user_share(now, self.leaf, *user);
+                Some((*user, UserCursor { share, head: (*seq, *slot), chunk: Vec::new() }))
+            })
+            .collect();
+        self.order = self.users.iter().map(|(user, cursor)| Reverse(cursor.key(*user))).collect();
         Some(())
     }
 
     fn rank_again(&mut self, policy: &Policy, now: Time, user: UserId) {
-        let Some(cursor) = self.users.get_mut(&user) else { return };
-        self.order.remove(&(cursor.share, cursor.head.0, user));
-        cursor.share = policy.user_share(now, self.leaf, user);
-        self.order.insert((cursor.share, cursor.head.0, user));
+        if let Some(cursor) = self.users.get_mut(&user) {
+            let share = policy.user_share(now, self.leaf, user);
+            if share != cursor.share {
+                cursor.share = share;
+                self.order.push(Reverse(cursor.key(user)));
+            }
+        }
     }
 }
 
-/// The user's next entries of a priority after `seq`, youngest first.
-fn chunk_after(
+impl UserCursor {
+    fn key(&self, user: UserId) -> UserKey {
+        (self.share, self.head.0, user)
+    }
+}
+
+/// Copies the user's next entries of a priority after `seq`, youngest first.
+fn copy_after(
     policy: &Policy,
     leaf: LeafId,
     priority: Reverse<i32>,
     user: UserId,
     seq: u64,
-) -> Vec<(u64, Slot)> {
+    chunk: &mut Vec<(u64, Slot)>,
+) {
     let level = policy.leaf_state(leaf).levels.get(&priority);
-    let Some(entries) = level.and_then(|level| level.users.get(&user)) else { return Vec::new() };
-    let mut chunk: Vec<(u64, Slot)> =
-        entries.range((Excluded(seq), Unbounded)).take(CHUNK).map(|(seq, slot)| (*seq, *slot)).collect();
-    chunk.reverse();
-    chunk
+    if let Some(entries) = level.and_then(|level| level.users.get(&user)) {
+        let after = entries.range((Excluded(seq), Unbounded));
+        chunk.extend(after.take(CHUNK).map(|(seq, slot)| (*seq, *slot)));
+        chunk.reverse();
+    }
 }

@@ -23,12 +23,7 @@ pub(crate) struct Usage {
 impl Usage {
     /// Value at `now`. An instant before the last change reads as that change.
     pub(crate) fn at(&self, now: Time, half_life_ms: u64) -> u64 {
-        let elapsed = now.since(self.at).0;
-        decay::remaining(self.value, elapsed, half_life_ms).saturating_add(decay::accrued(
-            self.rate,
-            elapsed,
-            half_life_ms,
-        ))
+        decay::advanced(self.value, self.rate, now.since(self.at).0, half_life_ms)
     }
 
     /// From `now` on it grows by `milli` more.
