@@ -280,7 +280,7 @@ mod tests {
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it waits for has no time limit
         right is pending: capacity
-          needs      4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100
+          needs      for trainer, 4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100
           free now   40 of 64
                      2 of 8 nodes can take its tasks
           queue      1st of 1 in default; quota is not the limit

@@ -8,6 +8,9 @@ use crate::amount::{count, gpus, is_are, models, times};
 use crate::clock;
 use crate::style::Style;
 
+/// What the group of a job without roles is called.
+const ONLY_GROUP: &str = "main";
+
 /// A labelled sentence of an explanation, with the command that acts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -215,12 +218,12 @@ fn gap_lines(gap: &CapacityGap, label: &'static str, present: &str) -> Vec<Line>
     lines
 }
 
-/// `5 GPUs together (one gang), any model`.
+/// `5 GPUs together (one gang), any model`; of a job with several roles, for which.
 fn needs(gap: &CapacityGap) -> String {
     let each = gap.gpus_per_task;
     let all = times(each, gap.tasks_needed);
     let models = models(&gap.models);
-    match (gap.tasks_needed, each.0) {
+    let needs = match (gap.tasks_needed, each.0) {
         (1, 0) => "1 task without GPU".to_owned(),
         (n, 0) => format!("{n} tasks without GPU, together (one gang)"),
         (1, 1..1000) => format!("{each} of one GPU, {models}"),
@@ -228,6 +231,10 @@ fn needs(gap: &CapacityGap) -> String {
         (1, _) => format!("{} on one node, {models}", gpus(each)),
         (_, 1000) => format!("{} together (one gang), {models}", gpus(all)),
         (n, _) => format!("{n} tasks of {} each, {all} together (one gang), {models}", gpus(each)),
+    };
+    match gap.group.as_str() {
+        ONLY_GROUP => needs,
+        group => format!("for {group}, {needs}"),
     }
 }
 
@@ -368,7 +375,7 @@ mod tests {
         needs      4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100 []
         free now   40 of 64 []
                    40 GPUs are free, but so spread that 2 of 4 tasks fit []
-        needs      4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100 []
+        needs      for trainer, 4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100 []
         free now   40 of 64 []
                    2 of 8 nodes can take its tasks []
         needs      8 GPUs on one node, any model []

@@ -104,7 +104,11 @@ pub fn every_reason() -> Vec<Reason> {
         },
         Reason::Capacity(gap(Limiting::Gpus)),
         Reason::Capacity(wide.clone()),
-        Reason::Capacity(CapacityGap { limiting: Limiting::Nodes, ..wide.clone() }),
+        Reason::Capacity(CapacityGap {
+            group: "trainer".to_owned(),
+            limiting: Limiting::Nodes,
+            ..wide.clone()
+        }),
         Reason::Capacity(single(8000)),
         Reason::Capacity(single(1000)),
         Reason::Capacity(single(500)),
