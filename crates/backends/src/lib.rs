@@ -2,5 +2,16 @@
 //!
 //! A backend makes no scheduling choice and never sees the engine. What it must do is written once, in
 //! [`driver`], and tested once, in [`conform`], against every backend.
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+pub mod cgroup;
 pub mod driver;
+pub mod env;
+pub mod gpu;
+pub mod local;
+pub mod port;
+pub mod process;
+pub mod record;
+pub mod socket;
+pub mod supervise;
+pub mod wire;

@@ -1,0 +1,488 @@
+//! Control groups of a task: where they can be made, limits in them, and a kill that nothing escapes.
+//!
+//! Works with v2, with v1, and with the mixed layout (v1 controllers beside a v2 tree without any): whichever
+//! hierarchy offers a function is used for it, and none is needed. Paths are decided by the daemon and recorded in
+//! the order, so that whoever sweeps later finds them even if the supervisor died while making them.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use muster_model::{Bytes, CpuMilli};
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+
+use crate::process;
+
+/// Length of a CPU accounting period in microseconds: the kernel's default.
+const CPU_PERIOD_US: u64 = 100_000;
+
+/// Leaf that a daemon moves itself into, because in v2 a group with controllers for its children may hold no
+/// process of its own. A unit with `DelegateSubgroup=` of this name starts there.
+const DAEMON_LEAF: &str = "muster-daemon";
+
+/// What a directory is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A v2 group.
+    Unified,
+    /// v1 memory controller.
+    Memory,
+    /// v1 CPU controller.
+    Cpu,
+    /// v1 freezer.
+    Freezer,
+}
+
+/// Groups of one task, in the order in which they are made and joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupPlan {
+    /// The directories; empty where there is no writable hierarchy.
+    pub dirs: Vec<CgroupDir>,
+}
+
+/// One directory to make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupDir {
+    /// What it is for.
+    pub kind: Kind,
+    /// Where.
+    pub path: PathBuf,
+    /// Files to write in it before anything joins.
+    pub settings: Vec<Setting>,
+}
+
+/// A control file and its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// File name.
+    pub file: String,
+    /// What to write.
+    pub value: String,
+    /// False for files that not every kernel has.
+    pub required: bool,
+}
+
+impl Setting {
+    fn new(file: &str, value: impl ToString, required: bool) -> Self {
+        Self { file: file.to_owned(), value: value.to_string(), required }
+    }
+}
+
+/// Where groups can be made on this machine, by function.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hierarchies {
+    /// v2 directory under which groups can be made.
+    pub unified: Option<PathBuf>,
+    /// Controllers that groups made there will have.
+    pub unified_controllers: BTreeSet<String>,
+    /// v1 directories likewise.
+    pub memory: Option<PathBuf>,
+    /// See `memory`.
+    pub cpu: Option<PathBuf>,
+    /// See `memory`.
+    pub freezer: Option<PathBuf>,
+}
+
+impl Hierarchies {
+    /// No hierarchy at all: everything is a convention, and the environment tag finds what is left.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Finds the directories in which this process may make groups and move a child into them, by trying.
+    #[must_use]
+    pub fn detect(instance: &str) -> Self {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let mut found = candidates(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
+        if let Some(base) = found.unified.as_mut() {
+            if base.file_name().is_some_and(|name| name == DAEMON_LEAF) {
+                base.pop();
+            }
+            found.unified_controllers = enable_controllers(base);
+        }
+        let works = try_each(
+            &[&found.unified, &found.memory, &found.cpu, &found.freezer].map(Clone::clone),
+            instance,
+        );
+        for (dir, works) in
+            [&mut found.unified, &mut found.memory, &mut found.cpu, &mut found.freezer].into_iter().zip(works)
+        {
+            if !works {
+                *dir = None;
+            }
+        }
+        if found.unified.is_none() {
+            found.unified_controllers.clear();
+        }
+        found
+    }
+
+    /// What enforces memory limits.
+    #[must_use]
+    pub fn memory_enforced_by(&self) -> Option<&'static str> {
+        match (self.unified_controllers.contains("memory"), &self.memory) {
+            (true, _) => Some("cgroup v2"),
+            (false, Some(_)) => Some("cgroup v1"),
+            (false, None) => None,
+        }
+    }
+
+    /// What enforces CPU limits.
+    #[must_use]
+    pub fn cpu_enforced_by(&self) -> Option<&'static str> {
+        match (self.unified_controllers.contains("cpu"), &self.cpu) {
+            (true, _) => Some("cgroup v2"),
+            (false, Some(_)) => Some("cgroup v1"),
+            (false, None) => None,
+        }
+    }
+
+    /// What ends everything that a task started.
+    #[must_use]
+    pub fn kill_by(&self) -> &'static str {
+        match (&self.unified, &self.freezer) {
+            (Some(_), _) => "cgroup v2",
+            (None, Some(_)) => "cgroup v1",
+            (None, None) => "environment tag",
+        }
+    }
+
+    /// The groups of a task with this name: one to kill by, and one per limit that is asked for and possible.
+    #[must_use]
+    pub fn plan(&self, name: &str, cpus: CpuMilli, memory: Bytes) -> CgroupPlan {
+        let mut dirs = Vec::new();
+        let mut add = |kind, base: &Option<PathBuf>, settings| {
+            if let Some(base) = base {
+                dirs.push(CgroupDir { kind, path: base.join(name), settings });
+            }
+        };
+        let quota_us = (u64::from(cpus.0) * CPU_PERIOD_US / 1000).max(1000);
+        let (limit_memory, limit_cpu) = (memory.0 > 0, cpus.0 > 0);
+        let (memory_v2, cpu_v2) =
+            (self.unified_controllers.contains("memory"), self.unified_controllers.contains("cpu"));
+        let mut settings = Vec::new();
+        if limit_memory && memory_v2 {
+            settings.push(Setting::new("memory.max", memory.0, true));
+            settings.push(Setting::new("memory.swap.max", 0, false));
+            settings.push(Setting::new("memory.oom.group", 1, false));
+        }
+        if limit_cpu && cpu_v2 {
+            settings.push(Setting::new("cpu.max", format_args!("{quota_us} {CPU_PERIOD_US}"), true));
+        }
+        match &self.unified {
+            Some(_) => add(Kind::Unified, &self.unified, settings),
+            None => add(Kind::Freezer, &self.freezer, Vec::new()),
+        }
+        if limit_memory && !memory_v2 {
+            let settings = vec![
+                Setting::new("memory.limit_in_bytes", memory.0, true),
+                Setting::new("memory.memsw.limit_in_bytes", memory.0, false),
+            ];
+            add(Kind::Memory, &self.memory, settings);
+        }
+        if limit_cpu && !cpu_v2 {
+            let settings = vec![
+                Setting::new("cpu.cfs_period_us", CPU_PERIOD_US, true),
+                Setting::new("cpu.cfs_quota_us", quota_us, true),
+            ];
+            add(Kind::Cpu, &self.cpu, settings);
+        }
+        CgroupPlan { dirs }
+    }
+
+    /// Removes empty groups of this instance that nobody needs (left by a crash). Groups with processes in them
+    /// cannot be removed and stay.
+    pub fn tidy(&self, instance: &str, needed: &BTreeSet<String>) {
+        let prefix = name_prefix(instance);
+        for base in [&self.unified, &self.memory, &self.cpu, &self.freezer].into_iter().flatten() {
+            for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if name.starts_with(&prefix) && !needed.contains(&name) {
+                    let _ = std::fs::remove_dir(entry.path());
+                }
+            }
+        }
+    }
+}
+
+/// What the names of an instance's groups begin with.
+#[must_use]
+pub fn name_prefix(instance: &str) -> String {
+    format!("muster-{instance}-")
+}
+
+impl CgroupPlan {
+    /// True when there is a group to kill by.
+    #[must_use]
+    pub fn can_kill(&self) -> bool {
+        self.killer().is_some()
+    }
+
+    /// The directory that membership is read from and that kills.
+    fn killer(&self) -> Option<&CgroupDir> {
+        self.dirs.iter().find(|dir| matches!(dir.kind, Kind::Unified | Kind::Freezer))
+    }
+
+    /// Makes the groups and sets their limits. Groups that are there already (a crash) are used.
+    pub fn create(&self) -> Result<(), String> {
+        for dir in &self.dirs {
+            let failed = |what: &Path, error: io::Error| format!("{}: {error}", what.display());
+            match std::fs::create_dir(&dir.path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(failed(&dir.path, error));
+                }
+                _ => {}
+            }
+            for setting in &dir.settings {
+                let file = dir.path.join(&setting.file);
+                match std::fs::write(&file, &setting.value) {
+                    Err(error) if setting.required => return Err(failed(&file, error)),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the calling process into every group.
+    pub fn join(&self) -> Result<(), String> {
+        for dir in &self.dirs {
+            let file = dir.path.join("cgroup.procs");
+            std::fs::write(&file, "0").map_err(|error| format!("{}: {error}", file.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Processes in the group now.
+    #[must_use]
+    pub fn processes(&self) -> Vec<i32> {
+        let Some(dir) = self.killer() else { return Vec::new() };
+        let text = std::fs::read_to_string(dir.path.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| *pid > 0).collect()
+    }
+
+    /// One round of killing everything in the group. True when nothing was in it.
+    pub fn kill_round(&self) -> bool {
+        let Some(dir) = self.killer() else { return true };
+        if self.processes().is_empty() {
+            return true;
+        }
+        let (freeze, frozen, thawed) = match dir.kind {
+            Kind::Unified if std::fs::write(dir.path.join("cgroup.kill"), "1").is_ok() => return false,
+            Kind::Unified => ("cgroup.freeze", "1", "0"),
+            _ => ("freezer.state", "FROZEN", "THAWED"),
+        };
+        // Frozen, nothing can fork between reading the list and the last signal; a kill takes effect on thaw.
+        let _ = std::fs::write(dir.path.join(freeze), frozen);
+        for pid in self.processes() {
+            process::signal(pid, Signal::KILL);
+        }
+        let _ = std::fs::write(dir.path.join(freeze), thawed);
+        false
+    }
+
+    /// Kills everything in the group until it is empty. False when something does not die in `patience`.
+    #[must_use]
+    pub fn kill_all(&self, patience: Duration) -> bool {
+        process::until_empty(patience, || self.kill_round())
+    }
+
+    /// How often the kernel killed in the group for memory.
+    #[must_use]
+    pub fn oom_kills(&self) -> u64 {
+        let count = |dir: &CgroupDir| {
+            let file = match dir.kind {
+                Kind::Unified => "memory.events",
+                Kind::Memory => "memory.oom_control",
+                Kind::Cpu | Kind::Freezer => return 0,
+            };
+            let text = std::fs::read_to_string(dir.path.join(file)).unwrap_or_default();
+            let value = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+            value.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+        };
+        self.dirs.iter().map(count).sum()
+    }
+
+    /// Removes the groups. False when one is still there: something is in it.
+    #[must_use]
+    pub fn remove(&self) -> bool {
+        let gone = |path: &PathBuf| match std::fs::remove_dir(path) {
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+            Ok(()) => true,
+        };
+        // All are tried, also after one that is still in use.
+        self.dirs.iter().rev().filter(|dir| !gone(&dir.path)).count() == 0
+    }
+}
+
+/// Directories that are this process's own place in each hierarchy, from `/proc/self/mountinfo` and
+/// `/proc/self/cgroup`. Groups are made below it, so limits set on the daemon itself hold for its tasks too.
+fn candidates(mountinfo: &str, own: &str) -> Hierarchies {
+    let mut found = Hierarchies::default();
+    for line in mountinfo.lines() {
+        let Some((mount, source)) = line.split_once(" - ") else { continue };
+        let mount: Vec<&str> = mount.split(' ').collect();
+        let source: Vec<&str> = source.split(' ').collect();
+        let (Some(root), Some(point), Some(kind), options) =
+            (mount.get(3), mount.get(4), source.first(), source.get(2).copied().unwrap_or(""))
+        else {
+            continue;
+        };
+        let place = |wanted: &dyn Fn(&str, &str) -> bool| {
+            own.lines().find_map(|line| {
+                let mut parts = line.splitn(3, ':');
+                let (id, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+                wanted(id, controllers).then(|| below(point, root, path))
+            })
+        };
+        let has = |list: &str, name: &str| list.split(',').any(|item| item == name);
+        match *kind {
+            "cgroup2" => {
+                found.unified =
+                    found.unified.or_else(|| place(&|id, controllers| id == "0" && controllers.is_empty()));
+            }
+            "cgroup" => {
+                for (name, slot) in
+                    [("memory", &mut found.memory), ("cpu", &mut found.cpu), ("freezer", &mut found.freezer)]
+                {
+                    if slot.is_none() && has(options, name) {
+                        *slot = place(&|_, controllers| has(controllers, name));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The directory of group `path` where a hierarchy's `root` is mounted at `point`. In a container the path may
+/// be another namespace's: then the mount point is the nearest known place.
+fn below(point: &str, root: &str, path: &str) -> PathBuf {
+    let relative = match path.strip_prefix(root.trim_end_matches('/')) {
+        Some(rest) if !rest.contains("..") => rest.trim_start_matches('/'),
+        _ => "",
+    };
+    let dir = Path::new(point).join(relative);
+    if dir.is_dir() || !Path::new(point).is_dir() { dir } else { PathBuf::from(point) }
+}
+
+/// Gives the children of a v2 group its memory and CPU controllers, and says which they then have.
+fn enable_controllers(base: &Path) -> BTreeSet<String> {
+    let wanted = ["memory", "cpu"];
+    let list = |file: &str| -> BTreeSet<String> {
+        let text = std::fs::read_to_string(base.join(file)).unwrap_or_default();
+        text.split_ascii_whitespace().filter(|name| wanted.contains(name)).map(str::to_owned).collect()
+    };
+    let missing: Vec<String> = list("cgroup.controllers")
+        .difference(&list("cgroup.subtree_control"))
+        .map(|name| format!("+{name}"))
+        .collect();
+    if !missing.is_empty() {
+        let enable = || std::fs::write(base.join("cgroup.subtree_control"), missing.join(" "));
+        if enable().is_err() {
+            let leaf = base.join(DAEMON_LEAF);
+            let _ = std::fs::create_dir(&leaf);
+            let _ = std::fs::write(leaf.join("cgroup.procs"), "0");
+            let _ = enable();
+        }
+    }
+    list("cgroup.subtree_control")
+}
+
+/// For each directory, whether a child of this process can be moved into a group made there.
+fn try_each(dirs: &[Option<PathBuf>], instance: &str) -> Vec<bool> {
+    let name = format!("{}probe-{}", name_prefix(instance), std::process::id());
+    let probes: Vec<Option<PathBuf>> = dirs
+        .iter()
+        .map(|dir| {
+            let probe = dir.as_ref()?.join(&name);
+            std::fs::create_dir(&probe).ok().map(|()| probe)
+        })
+        .collect();
+    let joined = |probe: &Path| {
+        std::process::Command::new("/bin/sh")
+            .args(["-c", "echo 0 > \"$0\"/cgroup.procs"])
+            .arg(probe)
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    let works = probes.iter().map(|probe| probe.as_deref().is_some_and(joined)).collect();
+    for probe in probes.into_iter().flatten() {
+        let _ = process::until_empty(Duration::from_millis(200), || std::fs::remove_dir(&probe).is_ok());
+    }
+    works
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_found_in_v2_v1_mixed_and_container_layouts() {
+        let v2 = candidates(
+            "35 24 0:30 / /nowhere/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate",
+            "0::/user.slice/user-1000.slice/session-2.scope\n",
+        );
+        assert_eq!(
+            v2.unified.as_deref(),
+            Some(Path::new("/nowhere/cgroup/user.slice/user-1000.slice/session-2.scope"))
+        );
+        assert_eq!((v2.memory, v2.freezer), (None, None));
+
+        let mixed = candidates(
+            "32 31 0:29 / /nowhere/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+             35 31 0:32 / /nowhere/memory rw - cgroup cgroup rw,memory\n\
+             41 31 0:38 / /nowhere/unified rw - cgroup2 cgroup2 rw\n",
+            "4:memory:/api/1\n1:cpu,cpuacct:/\n0::/\n",
+        );
+        assert_eq!(mixed.unified.as_deref(), Some(Path::new("/nowhere/unified/")));
+        assert_eq!(mixed.memory.as_deref(), Some(Path::new("/nowhere/memory/api/1")));
+        assert_eq!(mixed.cpu.as_deref(), Some(Path::new("/nowhere/cpu/")));
+        assert_eq!(mixed.freezer, None);
+
+        let container = candidates(
+            "35 31 0:32 /docker/abc /nowhere/memory rw - cgroup cgroup rw,memory",
+            "4:memory:/docker/abc/inner\n",
+        );
+        assert_eq!(container.memory.as_deref(), Some(Path::new("/nowhere/memory/inner")));
+    }
+
+    #[test]
+    fn a_plan_makes_only_what_is_asked_for() {
+        let mixed = Hierarchies {
+            unified: Some("/u".into()),
+            memory: Some("/m".into()),
+            cpu: Some("/c".into()),
+            ..Hierarchies::none()
+        };
+        let kinds = |plan: CgroupPlan| plan.dirs.iter().map(|dir| dir.kind).collect::<Vec<_>>();
+        assert_eq!(kinds(mixed.plan("t", CpuMilli(0), Bytes(0))), [Kind::Unified]);
+        assert_eq!(
+            kinds(mixed.plan("t", CpuMilli(1500), Bytes(1))),
+            [Kind::Unified, Kind::Memory, Kind::Cpu]
+        );
+        assert!(Hierarchies::none().plan("t", CpuMilli(1), Bytes(1)).dirs.is_empty());
+
+        let v2 = Hierarchies {
+            unified: Some("/u".into()),
+            unified_controllers: ["memory", "cpu"].map(str::to_owned).into(),
+            ..mixed
+        };
+        let plan = v2.plan("t", CpuMilli(1500), Bytes(4096));
+        assert_eq!(plan.dirs.len(), 1);
+        let settings: Vec<String> =
+            plan.dirs[0].settings.iter().map(|s| format!("{}={}", s.file, s.value)).collect();
+        assert_eq!(
+            settings,
+            ["memory.max=4096", "memory.swap.max=0", "memory.oom.group=1", "cpu.max=150000 100000"]
+        );
+    }
+}

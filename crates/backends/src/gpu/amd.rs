@@ -1,0 +1,81 @@
+//! AMD GPUs as the kernel's `amdgpu` driver shows them in sysfs; no library is needed.
+
+use std::path::Path;
+
+use muster_model::Device;
+use muster_model::unit::Bytes;
+
+use super::model;
+
+/// AMD's PCI vendor id.
+const VENDOR: u32 = 0x1002;
+
+/// Devices below a `/sys/class/drm` directory, in order of card number. Only those with a unique id are
+/// listed: without it ROCm cannot be told to use just that one (integrated graphics have none).
+#[must_use]
+pub fn devices(drm: &Path) -> Vec<Device> {
+    let entries = std::fs::read_dir(drm).into_iter().flatten().flatten();
+    let mut cards: Vec<(u32, std::path::PathBuf)> = entries
+        .filter_map(|entry| {
+            let number = entry.file_name().to_str()?.strip_prefix("card")?.parse().ok()?;
+            Some((number, entry.path().join("device")))
+        })
+        .collect();
+    cards.sort_unstable();
+    cards.iter().filter_map(|(_, card)| device(card)).collect()
+}
+
+fn device(card: &Path) -> Option<Device> {
+    let read = |file: &str| std::fs::read_to_string(card.join(file)).ok();
+    let hex = |text: String| u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok();
+    if read("vendor").and_then(hex)? != VENDOR {
+        return None;
+    }
+    let unique_id = read("unique_id")?.trim().trim_start_matches("0x").to_lowercase();
+    let is_hex = !unique_id.is_empty() && unique_id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let memory = read("mem_info_vram_total")?.trim().parse().ok()?;
+    is_hex.then(|| Device {
+        model: model::amd(read("device").and_then(hex).unwrap_or(0)),
+        memory: Bytes(memory),
+        // As ROCr names it in ROCR_VISIBLE_DEVICES.
+        uuid: format!("GPU-{unique_id:0>16}").into(),
+        is_virtual: false,
+        slice_of: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_are_read_in_order_and_others_are_left_out() {
+        let temp = tempfile::tempdir().unwrap();
+        let card = |name: &str, files: &[(&str, &str)]| {
+            let dir = temp.path().join(name).join("device");
+            std::fs::create_dir_all(&dir).unwrap();
+            for (file, text) in files {
+                std::fs::write(dir.join(file), text).unwrap();
+            }
+        };
+        let amd = |id: &'static str| {
+            [
+                ("vendor", "0x1002\n"),
+                ("device", "0x74a1\n"),
+                ("mem_info_vram_total", "206141652992\n"),
+                ("unique_id", id),
+            ]
+        };
+        card("card10", &amd("aabb\n"));
+        card("card2", &amd("0123456789abcdef\n"));
+        card("card3", &[("vendor", "0x10de\n")]);
+        card("card4", &amd("0123456789abcdef\n")[..3]);
+        card("card2-DP-1", &[]);
+        let found = devices(temp.path());
+        let names: Vec<&str> = found.iter().map(|device| device.uuid.as_ref()).collect();
+        assert_eq!(names, ["GPU-0123456789abcdef", "GPU-000000000000aabb"]);
+        assert_eq!(found[0].model.as_str(), "mi300x");
+        assert_eq!(found[0].memory, Bytes(206_141_652_992));
+        assert!(devices(Path::new("/nowhere")).is_empty());
+    }
+}

@@ -1,0 +1,43 @@
+//! GPUs of this machine: found through NVIDIA's management library or AMD's sysfs, or declared as virtual.
+//!
+//! Finding none is a normal answer. Nothing here opens a device for work.
+
+pub mod amd;
+pub mod foreign;
+pub mod model;
+pub mod nvml;
+
+use muster_model::unit::Bytes;
+use muster_model::{Device, DeviceSet, GpuModel};
+
+/// The devices of this machine, by index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Devices, at most [`DeviceSet::MAX_DEVICES`].
+    pub devices: Vec<Device>,
+}
+
+impl Found {
+    /// Devices without hardware behind them.
+    #[must_use]
+    pub fn declared(count: u32, model: Option<&GpuModel>) -> Self {
+        let device = Device {
+            model: model.cloned().unwrap_or_else(|| GpuModel::from("virtual")),
+            memory: Bytes(0),
+            uuid: "".into(),
+            is_virtual: true,
+            slice_of: None,
+        };
+        let count = (count as usize).min(DeviceSet::MAX_DEVICES);
+        Self { devices: vec![device; count] }
+    }
+}
+
+/// Finds the GPUs of this machine, NVIDIA's first.
+#[must_use]
+pub fn discover() -> Found {
+    let mut devices = nvml::devices();
+    devices.extend(amd::devices(std::path::Path::new("/sys/class/drm")));
+    devices.truncate(DeviceSet::MAX_DEVICES);
+    Found { devices }
+}

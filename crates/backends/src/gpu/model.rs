@@ -1,0 +1,127 @@
+//! What users call a GPU, from what its vendor calls it. Pure and driven by tables.
+
+use muster_model::GpuModel;
+
+/// Words that name the vendor, the line, the form factor or the memory rather than the model. Models that differ
+/// only in these are one model to users; memory is shown beside it.
+const DROPPED: [&str; 25] = [
+    "nvidia",
+    "amd",
+    "tesla",
+    "geforce",
+    "quadro",
+    "instinct",
+    "radeon",
+    "pcie",
+    "nvl",
+    "oam",
+    "generation",
+    "blackwell",
+    "server",
+    "workstation",
+    "edition",
+    "max",
+    "q",
+    "gpu",
+    "graphics",
+    "accelerator",
+    "desktop",
+    "laptop",
+    "hbm",
+    "graphic",
+    "corporation",
+];
+
+/// AMD devices by PCI device id; the kernel gives no name. Ids are those of the `amdgpu` driver and the PCI id
+/// database.
+const AMD_IDS: [(u32, &str); 12] = [
+    (0x738c, "mi100"),
+    (0x7408, "mi250x"),
+    (0x740c, "mi250x"),
+    (0x740f, "mi210"),
+    (0x74a0, "mi300a"),
+    (0x74a1, "mi300x"),
+    (0x74a2, "mi308x"),
+    (0x74a5, "mi325x"),
+    (0x75a0, "mi350x"),
+    (0x75a3, "mi355x"),
+    (0x744c, "rx7900xtx"),
+    (0x73bf, "rx6900xt"),
+];
+
+/// `NVIDIA H100 80GB HBM3` → `h100`; `NVIDIA A100-SXM4-40GB MIG 1g.5gb` → `a100-1g.5gb`.
+#[must_use]
+pub fn normalise(vendor_name: &str) -> GpuModel {
+    let lower = vendor_name.to_lowercase();
+    let (device, slice) = match lower.split_once(" mig ") {
+        Some((device, slice)) => (device, Some(slice)),
+        None => (lower.as_str(), None),
+    };
+    let mut name: String = device
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '.')
+        .filter(|word| !word.is_empty() && !DROPPED.contains(word) && !is_memory_or_socket(word))
+        .collect();
+    if name.is_empty() {
+        name.push_str("gpu");
+    }
+    if let Some(slice) = slice {
+        name.push('-');
+        name.extend(slice.split_whitespace().next());
+    }
+    GpuModel::from(name.as_str())
+}
+
+/// Model of an AMD device by its PCI device id; `amd-<id>` where the table has no name for it.
+#[must_use]
+pub fn amd(device_id: u32) -> GpuModel {
+    match AMD_IDS.iter().find(|(id, _)| *id == device_id) {
+        Some((_, name)) => GpuModel::from(*name),
+        None => GpuModel::from(format!("amd-{device_id:04x}").as_str()),
+    }
+}
+
+/// `80gb`, `hbm3`, `hbm2e`, `sxm4`.
+fn is_memory_or_socket(word: &str) -> bool {
+    let number = |rest: &str| rest.bytes().next().is_some_and(|byte| byte.is_ascii_digit());
+    word.strip_suffix("gb").is_some_and(|size| size.bytes().all(|byte| byte.is_ascii_digit()))
+        || ["hbm", "sxm", "gddr"].iter().any(|prefix| word.strip_prefix(prefix).is_some_and(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vendor_names_become_what_users_say() {
+        for (vendor, expected) in [
+            ("NVIDIA H100 80GB HBM3", "h100"),
+            ("NVIDIA H100 PCIe", "h100"),
+            ("NVIDIA H100 NVL", "h100"),
+            ("NVIDIA H200", "h200"),
+            ("NVIDIA B200", "b200"),
+            ("NVIDIA GH200 480GB", "gh200"),
+            ("NVIDIA A100-SXM4-40GB", "a100"),
+            ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "a100-1g.5gb"),
+            ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", "h100-3g.40gb"),
+            ("NVIDIA RTX PRO 6000 Blackwell", "rtxpro6000"),
+            ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtxpro6000"),
+            ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "rtxpro6000"),
+            ("NVIDIA RTX 6000 Ada Generation", "rtx6000ada"),
+            ("NVIDIA GeForce RTX 4090", "rtx4090"),
+            ("NVIDIA GeForce RTX 3090 Ti", "rtx3090ti"),
+            ("NVIDIA L40S", "l40s"),
+            ("NVIDIA A10G", "a10g"),
+            ("Tesla V100-SXM2-16GB", "v100"),
+            ("Tesla T4", "t4"),
+            ("Quadro RTX 8000", "rtx8000"),
+            ("NVIDIA TITAN RTX", "titanrtx"),
+            ("AMD Instinct MI300X OAM", "mi300x"),
+            ("NVIDIA", "gpu"),
+            ("", "gpu"),
+        ] {
+            assert_eq!(normalise(vendor).as_str(), expected, "{vendor}");
+        }
+        assert_eq!(amd(0x74a1).as_str(), "mi300x");
+        assert_eq!(amd(0x1234).as_str(), "amd-1234");
+    }
+}

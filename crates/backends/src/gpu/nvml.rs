@@ -1,0 +1,169 @@
+//! NVIDIA GPUs through NVIDIA's management library, loaded at run time. No driver means no devices, not an error.
+//!
+//! The library is behind [`Probe`], so that what is made of its answers is tested with recorded ones.
+
+use muster_model::Device;
+use muster_model::unit::Bytes;
+use nvml_wrapper::Nvml;
+
+use super::model;
+
+/// A GPU as the library describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Described {
+    /// Product name.
+    pub name: String,
+    /// `GPU-…` or `MIG-…`.
+    pub uuid: String,
+    /// Memory in bytes; 0 when unknown.
+    pub memory_bytes: u64,
+    /// Multi-instance mode is on: work runs on slices only.
+    pub is_split: bool,
+    /// Its slices.
+    pub slices: Vec<Described>,
+    /// Processes that use it. Of a split GPU, those whose slice is unknown.
+    pub pids: Vec<u32>,
+}
+
+/// Where descriptions come from.
+pub trait Probe: Send {
+    /// All GPUs now, in the library's order.
+    fn describe(&self) -> Vec<Described>;
+}
+
+/// The real library.
+#[derive(Debug)]
+pub struct Library {
+    nvml: Nvml,
+}
+
+impl Library {
+    /// Loads the library; `None` where there is no driver.
+    #[must_use]
+    pub fn load() -> Option<Self> {
+        Nvml::init().ok().map(|nvml| Self { nvml })
+    }
+
+    fn describe_one(device: &nvml_wrapper::Device<'_>) -> Option<Described> {
+        let is_split = device.mig_mode().is_ok_and(|mode| mode.current != 0);
+        let slices = match is_split {
+            true => (0..device.mig_device_count().unwrap_or(0))
+                .filter_map(|index| Self::describe_one(&device.mig_device_by_index(index).ok()?))
+                .collect(),
+            false => Vec::new(),
+        };
+        let running = [device.running_compute_processes(), device.running_graphics_processes()];
+        let mut pids: Vec<u32> = running.into_iter().flatten().flatten().map(|process| process.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        Some(Described {
+            name: device.name().ok()?,
+            uuid: device.uuid().ok()?,
+            memory_bytes: device.memory_info().map_or(0, |memory| memory.total),
+            is_split,
+            slices,
+            pids,
+        })
+    }
+}
+
+impl Probe for Library {
+    fn describe(&self) -> Vec<Described> {
+        let count = self.nvml.device_count().unwrap_or(0);
+        (0..count).filter_map(|index| Self::describe_one(&self.nvml.device_by_index(index).ok()?)).collect()
+    }
+}
+
+/// NVIDIA devices of this machine.
+#[must_use]
+pub fn devices() -> Vec<Device> {
+    Library::load().map(|library| devices_of(&library.describe())).unwrap_or_default()
+}
+
+/// Devices that can be given away: whole GPUs, and the slices of split ones.
+#[must_use]
+pub fn devices_of(described: &[Described]) -> Vec<Device> {
+    let mut devices = Vec::new();
+    for gpu in described {
+        match gpu.is_split {
+            false => devices.push(device(gpu, None)),
+            true => devices.extend(gpu.slices.iter().map(|slice| device(slice, Some(&gpu.uuid)))),
+        }
+    }
+    devices
+}
+
+/// Which processes use which device, by UUID. A process on a split GPU whose slice is unknown counts for each.
+#[must_use]
+pub fn users_of(described: &[Described]) -> Vec<(&str, u32)> {
+    let mut users = Vec::new();
+    for gpu in described {
+        let places = if gpu.is_split { gpu.slices.as_slice() } else { std::slice::from_ref(gpu) };
+        for place in places {
+            let outer = gpu.is_split.then_some(&gpu.pids).into_iter().flatten();
+            // A driver that lists a slice's processes on the slice lists them on the whole too.
+            let known_elsewhere = |pid: &&u32| gpu.slices.iter().any(|slice| slice.pids.contains(pid));
+            let pids = place.pids.iter().chain(outer.filter(|pid| !known_elsewhere(pid)));
+            users.extend(pids.map(|pid| (place.uuid.as_str(), *pid)));
+        }
+    }
+    users
+}
+
+fn device(described: &Described, slice_of: Option<&str>) -> Device {
+    Device {
+        model: model::normalise(&described.name),
+        memory: Bytes(described.memory_bytes),
+        uuid: described.uuid.as_str().into(),
+        is_virtual: false,
+        slice_of: slice_of.map(Into::into),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpu(name: &str, uuid: &str, pids: &[u32]) -> Described {
+        Described {
+            name: name.into(),
+            uuid: uuid.into(),
+            memory_bytes: 80 << 30,
+            pids: pids.to_vec(),
+            ..Described::default()
+        }
+    }
+
+    #[test]
+    fn slices_stand_in_for_the_gpu_they_were_cut_from() {
+        let split = Described {
+            is_split: true,
+            slices: vec![
+                gpu("NVIDIA H100 80GB HBM3 MIG 3g.40gb", "MIG-a", &[7]),
+                gpu("NVIDIA H100 80GB HBM3 MIG 3g.40gb", "MIG-b", &[]),
+            ],
+            ..gpu("NVIDIA H100 80GB HBM3", "GPU-1", &[7, 9])
+        };
+        let empty = Described { is_split: true, ..gpu("NVIDIA H100 80GB HBM3", "GPU-2", &[]) };
+        let described = [gpu("NVIDIA H100 80GB HBM3", "GPU-0", &[5]), split, empty];
+        let devices = devices_of(&described);
+        let names: Vec<_> =
+            devices.iter().map(|d| (d.uuid.as_ref(), d.model.as_str(), d.slice_of.as_deref())).collect();
+        assert_eq!(
+            names,
+            [
+                ("GPU-0", "h100", None),
+                ("MIG-a", "h100-3g.40gb", Some("GPU-1")),
+                ("MIG-b", "h100-3g.40gb", Some("GPU-1"))
+            ]
+        );
+        assert_eq!(users_of(&described), [("GPU-0", 5), ("MIG-a", 7), ("MIG-a", 9), ("MIG-b", 9)]);
+    }
+
+    #[test]
+    fn no_driver_is_a_normal_answer() {
+        if Library::load().is_none() {
+            assert!(devices().is_empty());
+        }
+    }
+}

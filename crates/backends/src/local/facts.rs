@@ -1,0 +1,49 @@
+//! Facts of this machine: CPUs, memory, and the name it goes by.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use muster_model::unit::{Bytes, CpuMilli};
+use muster_model::{Device, NodeName, NodeSpec};
+
+/// This machine as a node. CPUs are those that this process may use; memory is what the kernel manages.
+pub(super) fn node(name: &NodeName, devices: Vec<Device>) -> io::Result<NodeSpec> {
+    let cpus = std::thread::available_parallelism()?.get() as u32;
+    let meminfo = std::fs::read_to_string("/proc/meminfo")?;
+    let memory = parse_memory_total(&meminfo)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no MemTotal in /proc/meminfo"))?;
+    Ok(NodeSpec {
+        name: name.clone(),
+        devices,
+        cpus: CpuMilli(cpus.saturating_mul(1000)),
+        memory,
+        extras: BTreeMap::new(),
+        labels: BTreeMap::new(),
+        domains: Vec::new(),
+    })
+}
+
+/// `MemTotal` of `/proc/meminfo`, whose `kB` are units of 1024 bytes.
+fn parse_memory_total(meminfo: &str) -> Option<Bytes> {
+    let value = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(Bytes(kib.saturating_mul(1024)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_in_kib() {
+        let meminfo = "MemTotal:       24684096 kB\nMemFree:        1 kB\n";
+        assert_eq!(parse_memory_total(meminfo), Some(Bytes(24_684_096 * 1024)));
+        assert_eq!(parse_memory_total("MemFree: 1 kB"), None);
+    }
+
+    #[test]
+    fn this_machine_has_a_cpu_and_memory() {
+        let node = node(&"here".into(), Vec::new()).unwrap();
+        assert!(node.cpus.0 >= 1000 && node.memory.0 > 0);
+    }
+}

@@ -1,0 +1,120 @@
+//! Starting a supervisor: its order on disk, its first connection, its process.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+use std::time::Duration;
+
+use muster_model::Rank;
+use muster_model::launch::{GangOrder, TaskOrder};
+
+use super::state::Shared;
+use crate::env::{self, Rendezvous};
+use crate::process;
+use crate::record::{OrderRecord, RecordError, TaskDir, VERSION};
+use crate::socket;
+use crate::wire::{self, Hello};
+
+/// Where the ranks of a gang on one machine meet.
+const MASTER_ADDR: &str = "127.0.0.1";
+/// How long to try to reach a supervisor that is alive.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What came of a launch.
+pub(super) enum Launched {
+    /// A supervisor was started; this is its first connection.
+    New(UnixStream),
+    /// The task has been claimed before: nothing was started.
+    Claimed,
+}
+
+/// Writes the order and starts a supervisor for one task. Blocking; within the runtime's context.
+pub(super) fn launch(
+    shared: &Shared,
+    order: &GangOrder,
+    task: &TaskOrder,
+    ports: &[u16],
+) -> Result<Launched, String> {
+    let text = |error: RecordError| format!("cannot record the order: {error}");
+    let dir = shared.dir(order.id, task.rank);
+    shared.live.add(order.id, task.rank).map_err(text)?;
+    dir.create().map_err(text)?;
+    if dir.claimed().map_err(text)?.is_some() {
+        return Ok(Launched::Claimed);
+    }
+    if !matches!(dir.order(), Ok(Some(_))) {
+        dir.write_order(&record(shared, order, task, ports)).map_err(text)?;
+    }
+    spawn(shared, &dir).map(Launched::New).map_err(|error| format!("cannot start a supervisor: {error}"))
+}
+
+/// Ports that an earlier, interrupted Prepare of the same attempt has given to some of its tasks.
+pub(super) fn earlier_ports(shared: &Shared, order: &GangOrder) -> Option<Vec<u16>> {
+    let ranks = crate::record::ranks(&shared.jobs, order.id);
+    ranks
+        .into_iter()
+        .find_map(|rank: Rank| shared.dir(order.id, rank).order().ok().flatten())
+        .map(|order| order.ports)
+}
+
+/// Connects to a supervisor that owns its task, waiting for it to listen while `is_alive`.
+pub(super) fn connect(shared: &Shared, dir: &TaskDir, socket: &std::path::Path) -> Option<UnixStream> {
+    let mut connected = None;
+    let _ = process::until_empty(CONNECT_PATIENCE, || {
+        if let Ok(stream) = socket::connect(socket)
+            && std::io::Write::write_all(&mut &stream, &wire::line(&Hello::Control)).is_ok()
+        {
+            connected = Some(stream);
+            return true;
+        }
+        // Over, or its supervisor is dead: the record tells.
+        let is_alive = matches!(dir.claimed(), Ok(Some(claim)) if claim.supervisor.is_alive());
+        !is_alive || matches!(dir.ended(), Ok(Some(_))) || shared.reports.is_closed()
+    });
+    connected
+}
+
+fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -> OrderRecord {
+    let (group, within) = env::place_in_group(order, task);
+    let tag = shared.tag(order.id, task.rank);
+    let meet = Rendezvous { address: MASTER_ADDR.to_owned(), ports: ports.to_vec() };
+    let name = shared.group_name(order.id, task.rank);
+    OrderRecord {
+        version: VERSION,
+        id: order.id,
+        rank: task.rank,
+        env: env::task_env(order, task, &meet, &tag),
+        tag,
+        command: task.command.clone(),
+        workdir: order.workdir.clone(),
+        umask: order.umask,
+        identity: order.identity.clone(),
+        switch_user: shared.config.system,
+        terminal: order.interactive && task.rank == Rank(0),
+        time_limit: order.time_limit,
+        grace: order.grace,
+        checkpoint: order.checkpoint,
+        ports: ports.to_vec(),
+        hold_port: (within == 0).then(|| ports.get(group).copied()).flatten(),
+        cgroup: shared.hierarchies.plan(&name, task.cpus, task.memory),
+        socket: shared.socket(order.id, task.rank),
+    }
+}
+
+/// Starts the supervisor with one end of a socket pair as its standard input.
+fn spawn(shared: &Shared, dir: &TaskDir) -> std::io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut words = shared.config.supervisor.iter();
+    let program = words.next().ok_or(std::io::ErrorKind::InvalidInput)?;
+    let mut child = tokio::process::Command::new(program)
+        .args(words)
+        .arg(dir.path())
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(false)
+        .spawn()?;
+    // Only reaps it; its end is seen on the connection.
+    shared.runtime.spawn(async move { child.wait().await });
+    Ok(ours)
+}

@@ -1,0 +1,193 @@
+//! The local backend: real processes on this machine, each task under a supervisor of its own.
+//!
+//! This half lives in the daemon and may die at any moment. Everything that must outlive it is in the
+//! supervisors and their records; on return they are found again by [`Backend::adopt`].
+
+mod adopt;
+mod facts;
+mod launch;
+pub mod session;
+mod state;
+mod task;
+
+use std::ffi::OsString;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use muster_model::{AttemptId, GpuModel, NodeName, NodeSpec, Rank};
+
+pub use crate::supervise;
+
+use crate::cgroup::Hierarchies;
+use crate::driver::{Backend, Capabilities, Command, Expected, Reports};
+use crate::gpu;
+use crate::record::{LiveList, RecordError, TaskDir, live_name};
+use state::Shared;
+
+/// GPUs that are declared rather than found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VirtualGpus {
+    /// How many.
+    pub count: u32,
+    /// Model; `virtual` when none is named.
+    pub model: Option<GpuModel>,
+}
+
+/// What a local backend needs to know.
+#[derive(Clone, Debug)]
+pub struct LocalConfig {
+    /// Durable state: records and logs go to `jobs` in it.
+    pub state_dir: PathBuf,
+    /// Sockets go to `tasks` in it. May be emptied by a reboot.
+    pub runtime_dir: PathBuf,
+    /// Argument vector prefix of the supervisor: `["/proc/self/exe", "__supervise"]`.
+    pub supervisor: Vec<OsString>,
+    /// Declared GPUs in place of those found.
+    pub virtual_gpus: Option<VirtualGpus>,
+    /// Name of this node.
+    pub node_name: NodeName,
+    /// The daemon is root and each job runs as its submitter; otherwise jobs run as whoever the daemon is.
+    pub system: bool,
+}
+
+/// Why the local backend cannot work.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// A directory cannot be made or is not safe.
+    #[error("{path}: {source}")]
+    Dir {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The list of live tasks cannot be opened.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// `/proc` is missing or unlike Linux's.
+    #[error("cannot read the facts of this machine: {0}")]
+    Facts(std::io::Error),
+    /// System mode without being root.
+    #[error("system mode needs root, to run each job as its submitter")]
+    NotRoot,
+    /// Not called from within a tokio runtime.
+    #[error("the local backend needs a running tokio runtime")]
+    NoRuntime,
+    /// The supervisor's argument vector is empty.
+    #[error("no supervisor program is configured")]
+    NoSupervisor,
+}
+
+/// Real processes on this machine.
+#[derive(Debug)]
+pub struct LocalBackend {
+    shared: Arc<Shared>,
+    nodes: Vec<NodeSpec>,
+}
+
+impl LocalBackend {
+    /// A backend for this machine, using what control groups it finds. Must be called within a tokio runtime.
+    pub fn new(config: LocalConfig, reports: Reports) -> Result<Self, LocalError> {
+        let hierarchies = Hierarchies::detect(&state::instance(&config.state_dir));
+        Self::with_hierarchies(config, reports, hierarchies)
+    }
+
+    /// As [`LocalBackend::new`], with control groups as given; [`Hierarchies::none`] works without any.
+    pub fn with_hierarchies(
+        config: LocalConfig,
+        reports: Reports,
+        hierarchies: Hierarchies,
+    ) -> Result<Self, LocalError> {
+        if config.system && !rustix::process::geteuid().is_root() {
+            return Err(LocalError::NotRoot);
+        }
+        if config.supervisor.is_empty() {
+            return Err(LocalError::NoSupervisor);
+        }
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| LocalError::NoRuntime)?;
+        let jobs = config.state_dir.join("jobs");
+        let sockets = config.runtime_dir.join("tasks");
+        private_dir(&jobs)?;
+        private_dir(&sockets)?;
+        let found = match &config.virtual_gpus {
+            Some(declared) => gpu::Found::declared(declared.count, declared.model.as_ref()),
+            None => gpu::discover(),
+        };
+        let node = facts::node(&config.node_name, found.devices.clone()).map_err(LocalError::Facts)?;
+        let live = LiveList::open(&jobs)?;
+        let needed = live
+            .all()
+            .into_iter()
+            .map(|(id, rank)| {
+                format!(
+                    "{}{}",
+                    crate::cgroup::name_prefix(&state::instance(&config.state_dir)),
+                    live_name(id, rank)
+                )
+            })
+            .collect();
+        hierarchies.tidy(&state::instance(&config.state_dir), &needed);
+        let shared = Arc::new(Shared::new(config, jobs, sockets, live, hierarchies, reports, runtime));
+        gpu::foreign::watch(
+            &shared.runtime,
+            found,
+            shared.ours(),
+            shared.config.node_name.clone(),
+            &shared.reports,
+        );
+        Ok(Self { shared, nodes: vec![node] })
+    }
+}
+
+impl Backend for LocalBackend {
+    fn capabilities(&self) -> Capabilities {
+        let groups = &self.shared.hierarchies;
+        Capabilities {
+            name: "local",
+            memory_enforced_by: groups.memory_enforced_by().map(str::to_owned),
+            cpu_enforced_by: groups.cpu_enforced_by().map(str::to_owned),
+            kill_by: groups.kill_by().to_owned(),
+            devices_enforced_by: None,
+        }
+    }
+
+    fn nodes(&self) -> Vec<NodeSpec> {
+        self.nodes.clone()
+    }
+
+    fn execute(&self, command: Command) {
+        match command {
+            Command::Prepare(order) => task::prepare(&self.shared, &order),
+            Command::Go(id) => task::send(&self.shared, id, &task::ToTask::Go),
+            Command::Stop(id, cause) => task::send(&self.shared, id, &task::ToTask::Stop(cause)),
+            Command::Forget(id) => task::forget(&self.shared, id),
+        }
+    }
+
+    fn adopt(&self, expected: Vec<Expected>) {
+        adopt::adopt(&self.shared, expected);
+    }
+
+    fn log_path(&self, id: AttemptId, rank: Rank) -> PathBuf {
+        TaskDir::of(&self.shared.jobs, id, rank).log()
+    }
+
+    fn attach_socket(&self, id: AttemptId, rank: Rank) -> Option<PathBuf> {
+        Some(self.shared.socket(id, rank))
+    }
+}
+
+/// Makes a directory closed to others, and refuses one that is another user's.
+fn private_dir(path: &Path) -> Result<(), LocalError> {
+    use std::os::unix::fs::MetadataExt;
+    let failed = |source| LocalError::Dir { path: path.to_owned(), source };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    let meta = std::fs::symlink_metadata(path).map_err(failed)?;
+    let is_ours = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw();
+    if !is_ours || meta.mode() & 0o022 != 0 {
+        let reason = "not a directory that only its owner, this user, can write to";
+        return Err(failed(std::io::Error::new(std::io::ErrorKind::PermissionDenied, reason)));
+    }
+    Ok(())
+}

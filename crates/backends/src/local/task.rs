@@ -1,0 +1,375 @@
+//! One actor per task: starts or finds its supervisor, forwards commands, reports what it says, and finds out
+//! what happened when it falls silent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_model::launch::GangOrder;
+use muster_model::{AttemptId, Observation, Rank, StopCause, TaskExit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::adopt::{Found, find_out};
+use super::launch::{self, Launched};
+use super::state::{Entry, Gang, Shared, is_final};
+use crate::env;
+use crate::port;
+use crate::record;
+use crate::wire::{FromSupervisor, Lines, ToSupervisor, line};
+
+/// A task that is expected but was never claimed gets this long for its Prepare to be repeated: the daemon may
+/// have died between deciding a start and carrying it out.
+const UNCLAIMED_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What an actor is told.
+#[derive(Clone, Debug)]
+pub(super) enum ToTask {
+    /// Prepare it, unless that has been done.
+    Launch(Arc<GangOrder>, Vec<u16>),
+    /// Run it.
+    Go,
+    /// End it.
+    Stop(StopCause),
+}
+
+/// Who wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// The daemon expects this task.
+    Daemon,
+    /// Nobody: it is ended and forgotten.
+    Nobody,
+}
+
+/// Prepares every task of a gang.
+pub(super) fn prepare(shared: &Arc<Shared>, order: &Arc<GangOrder>) {
+    let id = order.id;
+    let mut state = shared.state();
+    // 1. Never older than what was seen.
+    let newest = state.newest.get(&id.element).copied();
+    let newest = newest.max(record::newest_attempt(&shared.jobs, id.element));
+    if newest.is_some_and(|newest| newest > id.attempt) {
+        return;
+    }
+    state.newest.insert(id.element, id.attempt);
+
+    // 2. Ports: those of an interrupted earlier Prepare, else new ones.
+    let known = state.gangs.get(&id).map(|gang| gang.ports.clone()).filter(|ports| !ports.is_empty());
+    let ports = known.or_else(|| launch::earlier_ports(shared, order)).unwrap_or_else(|| {
+        let wanted = env::groups(order).len();
+        (0..wanted).map_while(|_| state.leases.take(|port| port::hold(port).is_ok())).collect()
+    });
+    for port in &ports {
+        state.leases.keep(*port);
+    }
+    state.gangs.entry(id).or_default().ports.clone_from(&ports);
+
+    // 3. An actor per task; one that exists repeats what it last said, or launches if it was waiting for this.
+    for task in &order.tasks {
+        let launch = ToTask::Launch(Arc::clone(order), ports.clone());
+        match state.gangs.get(&id).and_then(|gang| gang.tasks.get(&task.rank)) {
+            Some(Entry { last: Some(last), .. }) => shared.send(id, task.rank, last.clone()),
+            Some(Entry { to, last: None }) => drop(to.send(launch)),
+            None => {
+                let to = start(shared, id, task.rank, Begin::Wait, Audience::Daemon);
+                let _ = to.send(launch);
+                state.gangs.entry(id).or_default().tasks.insert(task.rank, Entry { to, last: None });
+            }
+        }
+    }
+}
+
+/// Passes a command to every task of an attempt. After a restart they are first found on disk.
+pub(super) fn send(shared: &Arc<Shared>, id: AttemptId, command: &ToTask) {
+    let mut state = shared.state();
+    if state.newest.get(&id.element).is_some_and(|newest| *newest > id.attempt) {
+        return;
+    }
+    let on_disk = match state.gangs.contains_key(&id) {
+        true => Vec::new(),
+        false => record::ranks(&shared.jobs, id),
+    };
+    if !on_disk.is_empty() {
+        state.newest.insert(id.element, id.attempt);
+    }
+    for rank in on_disk {
+        let to = start(shared, id, rank, Begin::Find, Audience::Daemon);
+        state.gangs.entry(id).or_default().tasks.insert(rank, Entry { to, last: None });
+    }
+    for (rank, entry) in state.gangs.get(&id).iter().flat_map(|gang| &gang.tasks) {
+        match &entry.last {
+            Some(last) if is_final(last) => shared.send(id, *rank, last.clone()),
+            _ => drop(entry.to.send(command.clone())),
+        }
+    }
+}
+
+/// Forgets an attempt whose tasks are all over.
+pub(super) fn forget(shared: &Arc<Shared>, id: AttemptId) {
+    let mut state = shared.state();
+    let is_over = |gang: &Gang| gang.tasks.values().all(|entry| entry.last.as_ref().is_some_and(is_final));
+    if state.gangs.get(&id).is_some_and(|gang| !is_over(gang)) {
+        tracing::warn!(attempt = %id, "asked to forget an attempt that has live tasks");
+        return;
+    }
+    for port in state.gangs.remove(&id).map(|gang| gang.ports).unwrap_or_default() {
+        state.leases.release(port);
+    }
+    if state.newest.get(&id.element) == Some(&id.attempt) {
+        state.newest.remove(&id.element);
+    }
+    drop(state);
+    let shared = Arc::clone(shared);
+    let runtime = shared.runtime.clone();
+    runtime.spawn_blocking(move || {
+        for rank in record::ranks(&shared.jobs, id) {
+            clear(&shared, id, rank);
+        }
+    });
+}
+
+/// Deletes what is kept of one task for re-adoption.
+fn clear(shared: &Shared, id: AttemptId, rank: Rank) {
+    let dir = shared.dir(id, rank);
+    if let Ok(Some(order)) = dir.order() {
+        let _ = order.cgroup.remove();
+    }
+    dir.forget();
+    let _ = std::fs::remove_file(shared.socket(id, rank));
+    shared.live.remove(id, rank);
+}
+
+/// How an actor begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// With the launch that is about to be sent.
+    Wait,
+    /// With what is on disk.
+    Find,
+}
+
+/// Starts the actor of a task.
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    id: AttemptId,
+    rank: Rank,
+    begin: Begin,
+    audience: Audience,
+) -> UnboundedSender<ToTask> {
+    let (to, inbox) = unbounded_channel();
+    let actor = Actor { shared: Arc::clone(shared), id, rank, audience, go: false, stop: None };
+    shared.runtime.spawn(actor.run(inbox, begin));
+    to
+}
+
+struct Actor {
+    shared: Arc<Shared>,
+    id: AttemptId,
+    rank: Rank,
+    audience: Audience,
+    /// Commands so far, repeated on a new connection.
+    go: bool,
+    stop: Option<StopCause>,
+}
+
+/// What to do next.
+enum Next {
+    /// Follow a supervisor.
+    Follow(UnixStream),
+    /// Find out what became of the task.
+    FindOut,
+    /// No supervisor has ever owned it: launch it when told.
+    AwaitLaunch,
+    /// It is over.
+    Over(Observation),
+}
+
+impl Actor {
+    async fn run(mut self, mut inbox: UnboundedReceiver<ToTask>, begin: Begin) {
+        let mut launched = false;
+        let mut next = match begin {
+            Begin::Wait => Next::AwaitLaunch,
+            Begin::Find => Next::FindOut,
+        };
+        loop {
+            next = match next {
+                Next::Follow(stream) => self.follow(stream, &mut inbox).await,
+                Next::FindOut => match self.find_out(launched).await {
+                    Found::Connected(stream) => self.connected(stream),
+                    Found::Over(what) => Next::Over(what),
+                    Found::Unclaimed => Next::AwaitLaunch,
+                },
+                Next::AwaitLaunch => {
+                    launched = true;
+                    self.await_launch(&mut inbox).await
+                }
+                Next::Over(what) => break self.over(what).await,
+            };
+        }
+    }
+
+    /// Waits for the launch of a task that no supervisor owns; without one it is over, and claimed so that a
+    /// straggling supervisor cannot start it later.
+    async fn await_launch(&mut self, inbox: &mut UnboundedReceiver<ToTask>) -> Next {
+        let told = tokio::time::timeout(UNCLAIMED_PATIENCE, inbox.recv());
+        let reason = match self.audience {
+            Audience::Nobody => "it was not expected",
+            Audience::Daemon => match told.await {
+                Ok(Some(ToTask::Launch(order, ports))) => return self.launch(order, ports).await,
+                Ok(Some(ToTask::Stop(_))) => {
+                    return self.never_ran(Observation::Exited(TaskExit::Stopped)).await;
+                }
+                Ok(Some(ToTask::Go) | None) | Err(_) => "nothing is known of it on this machine",
+            },
+        };
+        self.never_ran(Observation::Lost { reason: reason.into() }).await
+    }
+
+    async fn never_ran(&self, what: Observation) -> Next {
+        let dir = self.shared.dir(self.id, self.rank);
+        let claimed = blocking(move || {
+            if !dir.path().exists() {
+                return true;
+            }
+            let own = crate::process::ProcessKey::of(std::process::id() as i32);
+            own.is_ok_and(|own| dir.claim(own).is_ok())
+        });
+        match claimed.await {
+            true => Next::Over(what),
+            false => Next::FindOut,
+        }
+    }
+
+    async fn launch(&mut self, order: Arc<GangOrder>, ports: Vec<u16>) -> Next {
+        let refused = |reason: String| Next::Over(Observation::Refused { reason: reason.into() });
+        let Some(place) = order.tasks.iter().position(|task| task.rank == self.rank) else {
+            return refused("the order does not name this rank".to_owned());
+        };
+        if ports.len() < env::groups(&order).len() {
+            return refused("no rendezvous port is free".to_owned());
+        }
+        if order.tasks[place].node != self.shared.config.node_name {
+            return refused(format!("this machine is not {}", order.tasks[place].node));
+        }
+        // The semaphore is never closed.
+        let permit = self.shared.launches.acquire().await;
+        let shared = Arc::clone(&self.shared);
+        let outcome = blocking(move || launch::launch(&shared, &order, &order.tasks[place], &ports)).await;
+        drop(permit);
+        match outcome {
+            Ok(Launched::New(stream)) => self.connected(stream),
+            Ok(Launched::Claimed) => Next::FindOut,
+            Err(reason) => refused(reason),
+        }
+    }
+
+    fn connected(&self, stream: std::os::unix::net::UnixStream) -> Next {
+        match stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)) {
+            Ok(stream) => Next::Follow(stream),
+            Err(error) => {
+                let reason = format!("cannot talk to its supervisor: {error}");
+                Next::Over(Observation::Lost { reason: reason.into() })
+            }
+        }
+    }
+
+    /// Forwards in both directions until the task is over or the connection breaks.
+    async fn follow(&mut self, stream: UnixStream, inbox: &mut UnboundedReceiver<ToTask>) -> Next {
+        let (mut from, mut to) = stream.into_split();
+        let mut lines = Lines::default();
+        let mut buffer = [0; 1024];
+        if self.audience == Audience::Nobody {
+            self.stop.get_or_insert(StopCause::Cancelled);
+        }
+        let repeated =
+            [self.go.then_some(ToSupervisor::Go), self.stop.map(|cause| ToSupervisor::Stop { cause })];
+        for command in repeated.into_iter().flatten() {
+            let _ = to.write_all(&line(&command)).await;
+        }
+        loop {
+            tokio::select! {
+                read = from.read(&mut buffer) => match read {
+                    Ok(count) if count > 0 && lines.push(&buffer[..count]) => {}
+                    _ => return Next::FindOut,
+                },
+                Some(told) = inbox.recv() => {
+                    if let Some(command) = self.note(told) {
+                        // A broken connection is seen by the read.
+                        let _ = to.write_all(&line(&command)).await;
+                    }
+                }
+            }
+            while let Some(text) = lines.next_line() {
+                match serde_json::from_slice(&text) {
+                    Ok(FromSupervisor::Prepared) => self.report(Observation::Prepared),
+                    Ok(FromSupervisor::Started) => self.report(Observation::Started),
+                    Ok(FromSupervisor::Exited { exit }) => return Next::Over(Observation::Exited(exit)),
+                    Ok(FromSupervisor::Refused { reason }) => {
+                        return Next::Over(Observation::Refused { reason: reason.into() });
+                    }
+                    Ok(FromSupervisor::Claimed) => return Next::FindOut,
+                    // A newer supervisor says more than this daemon knows.
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, told: ToTask) -> Option<ToSupervisor> {
+        match told {
+            ToTask::Launch(..) => Some(ToSupervisor::Status),
+            ToTask::Go => {
+                self.go = true;
+                Some(ToSupervisor::Go)
+            }
+            ToTask::Stop(cause) => {
+                self.stop = Some(cause);
+                Some(ToSupervisor::Stop { cause })
+            }
+        }
+    }
+
+    async fn find_out(&self, launched: bool) -> Found {
+        let (shared, id, rank) = (Arc::clone(&self.shared), self.id, self.rank);
+        match blocking(move || find_out(&shared, id, rank)).await {
+            // Its supervisor died before it took the task: it will not come later, either.
+            Found::Unclaimed if launched => {
+                let reason = "its supervisor ended before it took the task".into();
+                match self.never_ran(Observation::Refused { reason }).await {
+                    Next::Over(what) => Found::Over(what),
+                    _ => {
+                        let (shared, id, rank) = (Arc::clone(&self.shared), self.id, self.rank);
+                        blocking(move || find_out(&shared, id, rank)).await
+                    }
+                }
+            }
+            found => found,
+        }
+    }
+
+    fn report(&self, what: Observation) {
+        if self.audience == Audience::Daemon {
+            self.shared.report(self.id, self.rank, what);
+        }
+    }
+
+    async fn over(&self, what: Observation) {
+        match self.audience {
+            Audience::Daemon => self.shared.report(self.id, self.rank, what),
+            Audience::Nobody => {
+                tracing::info!(attempt = %self.id, rank = %self.rank, "ended a task that was not expected");
+                let (shared, id, rank) = (Arc::clone(&self.shared), self.id, self.rank);
+                blocking(move || clear(&shared, id, rank)).await;
+            }
+        }
+    }
+}
+
+/// Runs file and process work off the async threads.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(value) => value,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}

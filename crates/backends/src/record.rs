@@ -1,0 +1,475 @@
+//! The on-disk record of one task of one attempt, and its durable writes.
+//!
+//! Every file is versioned JSON, written whole to a temporary name and renamed, so a reader never sees half of
+//! one. `claim.json` appears by hard link and therefore once: it is the lock by which a supervisor refuses to start
+//! the same attempt twice. The directory belongs to the daemon's user (root in system mode) with mode 0700, so no
+//! other user can plant a name in it. `order.json` holds the submitter's environment and is deleted on Forget.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use muster_model::payload::{Command, Identity};
+use muster_model::{Attempt, AttemptId, Checkpoint, ElementId, JobId, Rank, Span, TaskExit};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::cgroup::CgroupPlan;
+use crate::process::ProcessKey;
+
+/// Version of the records that this build writes. Older ones are read; newer ones are refused by name.
+pub const VERSION: u32 = 1;
+
+/// Why a record could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The file system said no.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// A newer Muster wrote it.
+    #[error(
+        "{path} has version {found}, this muster knows up to {VERSION}; hint: use the newer binary again"
+    )]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// It is not a record (a torn write before a power loss, or something else).
+    #[error("{path} is not readable as a record: {what}")]
+    Corrupt {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Somebody else has claimed the task.
+    #[error("this attempt was already started once")]
+    Claimed,
+}
+
+/// Everything a supervisor needs to run one task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderRecord {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Which attempt.
+    pub id: AttemptId,
+    /// Which task.
+    pub rank: Rank,
+    /// Value of [`crate::env::TAG_VARIABLE`] in every process of the task.
+    pub tag: String,
+    /// What to run.
+    pub command: Command,
+    /// Whole environment, rank variables included.
+    pub env: std::collections::BTreeMap<String, String>,
+    /// Working directory, entered as the user.
+    pub workdir: PathBuf,
+    /// File mode creation mask.
+    pub umask: u32,
+    /// As whom it runs.
+    pub identity: Identity,
+    /// Change to `identity` (system mode); otherwise run as whoever the daemon is.
+    pub switch_user: bool,
+    /// The task runs on a pseudo-terminal.
+    pub terminal: bool,
+    /// Walltime from the moment the user's process runs.
+    pub time_limit: Option<Span>,
+    /// Between SIGTERM and SIGKILL.
+    pub grace: Span,
+    /// Warning before the limit.
+    pub checkpoint: Option<Checkpoint>,
+    /// Rendezvous ports of the gang, one per task group.
+    pub ports: Vec<u16>,
+    /// The port that this task's supervisor keeps bound until the user's process runs.
+    pub hold_port: Option<u16>,
+    /// Control groups to make and join.
+    pub cgroup: CgroupPlan,
+    /// Socket on which the supervisor listens.
+    pub socket: PathBuf,
+}
+
+/// Which supervisor owns the task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The supervisor.
+    pub supervisor: ProcessKey,
+}
+
+/// The user's process was released.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The task's main process.
+    pub main: ProcessKey,
+    /// When, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+}
+
+/// How the task ended; written before anybody is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// [`VERSION`].
+    pub version: u32,
+    /// How.
+    pub end: End,
+    /// When, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+}
+
+/// How a task ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// It could not be made ready.
+    Refused(String),
+    /// It ran, or was stopped before it ran.
+    Exited(TaskExit),
+}
+
+/// Directory of one task of one attempt: `<jobs>/<job>/<index>/<attempt>/<rank>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskDir {
+    path: PathBuf,
+}
+
+impl TaskDir {
+    /// The directory of a task under the `jobs` directory.
+    #[must_use]
+    pub fn of(jobs: &Path, id: AttemptId, rank: Rank) -> Self {
+        Self { path: attempt_dir(jobs, id).join(rank.to_string()) }
+    }
+
+    /// The directory at `path`, as a supervisor is told it.
+    #[must_use]
+    pub fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the task's output goes.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.path.join("output.log")
+    }
+
+    /// Makes the directory and its parents, closed to others.
+    pub fn create(&self) -> Result<(), RecordError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.path)
+            .map_err(|source| RecordError::Io { path: self.path.clone(), source })
+    }
+
+    /// Writes the order. Not synced: it means nothing after a reboot.
+    pub fn write_order(&self, order: &OrderRecord) -> Result<(), RecordError> {
+        self.write("order.json", order, Sync::No)
+    }
+
+    /// The order, if there is one.
+    pub fn order(&self) -> Result<Option<OrderRecord>, RecordError> {
+        self.read("order.json")
+    }
+
+    /// Takes the task for the calling supervisor, once and for all.
+    pub fn claim(&self, supervisor: ProcessKey) -> Result<(), RecordError> {
+        let temporary = format!("claim.{}", supervisor.pid);
+        self.write(&temporary, &Claim { version: VERSION, supervisor }, Sync::No)?;
+        let (from, to) = (self.path.join(&temporary), self.path.join("claim.json"));
+        let linked = std::fs::hard_link(&from, &to);
+        let _ = std::fs::remove_file(&from);
+        linked.map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => RecordError::Claimed,
+            _ => RecordError::Io { path: to, source },
+        })
+    }
+
+    /// Who claimed it, if somebody did.
+    pub fn claimed(&self) -> Result<Option<Claim>, RecordError> {
+        self.read("claim.json")
+    }
+
+    /// Records durably that the user's process was released.
+    pub fn write_started(&self, main: ProcessKey) -> Result<(), RecordError> {
+        self.write("started.json", &Started { version: VERSION, main, at_ms: now_ms() }, Sync::Yes)
+    }
+
+    /// Whether the user's process was released.
+    pub fn started(&self) -> Result<Option<Started>, RecordError> {
+        self.read("started.json")
+    }
+
+    /// Records durably how it ended.
+    pub fn write_ended(&self, end: End) -> Result<(), RecordError> {
+        self.write("exit.json", &Ended { version: VERSION, end, at_ms: now_ms() }, Sync::Yes)
+    }
+
+    /// How it ended, if that is known.
+    pub fn ended(&self) -> Result<Option<Ended>, RecordError> {
+        self.read("exit.json")
+    }
+
+    /// Opens the log for the first time. Fails if anything is there already, a symbolic link above all.
+    pub fn create_log(&self) -> Result<File, RecordError> {
+        let path = self.log();
+        OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
+            .open(&path)
+            .map_err(|source| RecordError::Io { path, source })
+    }
+
+    /// Deletes what is kept for re-adoption, secrets above all. The log stays, and so do claim and exit, which
+    /// keep the same attempt from ever running again.
+    pub fn forget(&self) {
+        for name in ["order.json", "started.json"] {
+            let _ = std::fs::remove_file(self.path.join(name));
+        }
+    }
+
+    fn write<T: Serialize>(&self, name: &str, record: &T, sync: Sync) -> Result<(), RecordError> {
+        let path = self.path.join(name);
+        let temporary = self.path.join(format!(".{name}.{}", std::process::id()));
+        let bytes = serde_json::to_vec(record).expect("records are plain data and always serialise");
+        let written = (|| {
+            let mut file =
+                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+            file.write_all(&bytes)?;
+            if sync == Sync::Yes {
+                file.sync_data()?;
+            }
+            std::fs::rename(&temporary, &path)?;
+            match sync {
+                Sync::Yes => File::open(&self.path)?.sync_all(),
+                Sync::No => Ok(()),
+            }
+        })();
+        written.map_err(|source| RecordError::Io { path, source })
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RecordError> {
+        let path = self.path.join(name);
+        let mut bytes = Vec::new();
+        match File::open(&path).and_then(|mut file| file.read_to_end(&mut bytes)) {
+            Ok(_) => decode(&path, &bytes).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(RecordError::Io { path, source }),
+        }
+    }
+}
+
+/// Whether a write must survive a power loss.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sync {
+    Yes,
+    No,
+}
+
+/// Directory of all tasks of one attempt.
+#[must_use]
+pub fn attempt_dir(jobs: &Path, id: AttemptId) -> PathBuf {
+    element_dir(jobs, id.element).join(id.attempt.to_string())
+}
+
+/// The newest attempt of an element that has left anything on disk.
+#[must_use]
+pub fn newest_attempt(jobs: &Path, element: ElementId) -> Option<Attempt> {
+    numbers_in(&element_dir(jobs, element)).into_iter().max().map(Attempt)
+}
+
+/// Ranks of an attempt that have a directory.
+#[must_use]
+pub fn ranks(jobs: &Path, id: AttemptId) -> Vec<Rank> {
+    numbers_in(&attempt_dir(jobs, id)).into_iter().map(Rank).collect()
+}
+
+fn element_dir(jobs: &Path, element: ElementId) -> PathBuf {
+    jobs.join(element.job.to_string()).join(element.index.to_string())
+}
+
+fn numbers_in(dir: &Path) -> Vec<u32> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut numbers: Vec<u32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// The list of tasks that are not yet forgotten: an empty file each, so that a daemon finds after a restart
+/// what may still run without walking the directories of every job it ever had.
+#[derive(Clone, Debug)]
+pub struct LiveList {
+    dir: PathBuf,
+}
+
+impl LiveList {
+    /// The list under the `jobs` directory, made if it is not there.
+    pub fn open(jobs: &Path) -> Result<Self, RecordError> {
+        let dir = jobs.join(".live");
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir)
+            .map_err(|source| RecordError::Io { path: dir.clone(), source })?;
+        Ok(Self { dir })
+    }
+
+    /// Adds a task; adding twice changes nothing.
+    pub fn add(&self, id: AttemptId, rank: Rank) -> Result<(), RecordError> {
+        let path = self.dir.join(live_name(id, rank));
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)
+            .map(drop)
+            .map_err(|source| RecordError::Io { path, source })
+    }
+
+    /// Removes a task; removing twice changes nothing.
+    pub fn remove(&self, id: AttemptId, rank: Rank) {
+        let _ = std::fs::remove_file(self.dir.join(live_name(id, rank)));
+    }
+
+    /// All tasks in it, in order.
+    #[must_use]
+    pub fn all(&self) -> Vec<(AttemptId, Rank)> {
+        let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let mut tasks: Vec<_> =
+            entries.filter_map(|entry| parse_live_name(entry.file_name().to_str()?)).collect();
+        tasks.sort_unstable();
+        tasks
+    }
+}
+
+/// `<job>.<index>.<attempt>.<rank>`: short, and safe as a file or cgroup name.
+#[must_use]
+pub fn live_name(id: AttemptId, rank: Rank) -> String {
+    format!("{}.{}.{}.{rank}", id.element.job, id.element.index, id.attempt)
+}
+
+fn parse_live_name(name: &str) -> Option<(AttemptId, Rank)> {
+    let mut parts = name.split('.');
+    let job = JobId(parts.next()?.parse().ok()?);
+    let index = parts.next()?.parse().ok()?;
+    let attempt = Attempt(parts.next()?.parse().ok()?);
+    let rank = Rank(parts.next()?.parse().ok()?);
+    parts.next().is_none().then_some((AttemptId { element: ElementId { job, index }, attempt }, rank))
+}
+
+fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, RecordError> {
+    #[derive(Deserialize)]
+    struct Banner {
+        version: u32,
+    }
+    let corrupt =
+        |error: serde_json::Error| RecordError::Corrupt { path: path.to_owned(), what: error.to_string() };
+    let banner: Banner = serde_json::from_slice(bytes).map_err(corrupt)?;
+    if banner.version > VERSION {
+        return Err(RecordError::Newer { path: path.to_owned(), found: banner.version });
+    }
+    serde_json::from_slice(bytes).map_err(corrupt)
+}
+
+fn now_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id() -> AttemptId {
+        AttemptId { element: ElementId { job: JobId(12), index: 3 }, attempt: Attempt(1) }
+    }
+
+    fn key(pid: i32) -> ProcessKey {
+        ProcessKey { pid, start_ticks: 5, boot_id: "boot".into() }
+    }
+
+    #[test]
+    fn only_the_first_claim_holds() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = TaskDir::of(temp.path(), id(), Rank(0));
+        dir.create().unwrap();
+        dir.claim(key(1)).unwrap();
+        assert!(matches!(dir.claim(key(2)), Err(RecordError::Claimed)));
+        assert_eq!(dir.claimed().unwrap().unwrap().supervisor, key(1));
+        dir.forget();
+        assert!(matches!(dir.claim(key(3)), Err(RecordError::Claimed)), "not even after it is forgotten");
+    }
+
+    #[test]
+    fn newer_records_are_refused_and_torn_ones_are_named() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = TaskDir::of(temp.path(), id(), Rank(0));
+        dir.create().unwrap();
+        assert!(dir.ended().unwrap().is_none());
+        let path = dir.path().join("exit.json");
+        std::fs::write(&path, r#"{"version":2,"shape":"unknown"}"#).unwrap();
+        assert!(matches!(dir.ended(), Err(RecordError::Newer { found: 2, .. })));
+        std::fs::write(&path, "").unwrap();
+        assert!(matches!(dir.ended(), Err(RecordError::Corrupt { .. })));
+        dir.write_ended(End::Exited(TaskExit::Code { code: 3 })).unwrap();
+        assert_eq!(dir.ended().unwrap().unwrap().end, End::Exited(TaskExit::Code { code: 3 }));
+    }
+
+    #[test]
+    fn version_1_records_stay_readable() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = TaskDir::of(temp.path(), id(), Rank(0));
+        dir.create().unwrap();
+        let exit = r#"{"version":1,"end":{"exited":{"kind":"signal","signal":9}},"at_ms":5}"#;
+        std::fs::write(dir.path().join("exit.json"), exit).unwrap();
+        let claim =
+            r#"{"version":1,"supervisor":{"pid":7,"start_ticks":99,"boot_id":"b"},"later_field":true}"#;
+        std::fs::write(dir.path().join("claim.json"), claim).unwrap();
+        assert_eq!(dir.ended().unwrap().unwrap().end, End::Exited(TaskExit::Signal { signal: 9 }));
+        assert_eq!(dir.claimed().unwrap().unwrap().supervisor.start_ticks, 99);
+    }
+
+    #[test]
+    fn a_planted_link_is_not_followed() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = TaskDir::of(temp.path(), id(), Rank(0));
+        dir.create().unwrap();
+        let victim = temp.path().join("victim");
+        std::fs::write(&victim, "untouched").unwrap();
+        std::os::unix::fs::symlink(&victim, dir.log()).unwrap();
+        assert!(dir.create_log().is_err());
+        assert_eq!(std::fs::read_to_string(victim).unwrap(), "untouched");
+    }
+
+    #[test]
+    fn the_live_list_round_trips() {
+        let temp = tempfile::tempdir().unwrap();
+        let list = LiveList::open(temp.path()).unwrap();
+        list.add(id(), Rank(4)).unwrap();
+        list.add(id(), Rank(4)).unwrap();
+        std::fs::write(temp.path().join(".live/not.a.task"), "").unwrap();
+        assert_eq!(list.all(), [(id(), Rank(4))]);
+        list.remove(id(), Rank(4));
+        list.remove(id(), Rank(4));
+        assert!(list.all().is_empty());
+    }
+}

@@ -1,0 +1,151 @@
+//! What daemon and supervisor say to each other: one JSON object per line, over a Unix socket.
+//!
+//! Pure: types and their lines. Either side ignores an object that it does not know, so that a newer daemon can
+//! talk to an older supervisor and the other way round; a field is never given another meaning.
+
+use muster_model::{StopCause, TaskExit};
+use serde::{Deserialize, Serialize};
+
+/// Longest line that is read; the largest real one is a refusal with its reason.
+pub const MAX_LINE_BYTES: usize = 64 * 1024;
+
+/// First line on a connection to a supervisor's socket: what the connection is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "hello")]
+pub enum Hello {
+    /// A daemon that wants reports and gives commands. Answered at once by the present stage.
+    Control,
+    /// A person's terminal; frames of [`crate::local::session`] follow in both directions.
+    Terminal {
+        /// What to connect to.
+        target: Target,
+        /// Value of `TERM` for a new shell.
+        term: Option<String>,
+        /// Rows of the terminal.
+        rows: u16,
+        /// Columns of the terminal.
+        cols: u16,
+    },
+}
+
+/// What a terminal session connects to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// The task's own terminal when it has one, else a shell beside it.
+    Auto,
+    /// The task's own terminal.
+    Main,
+    /// A shell of the same user beside the task: same cgroup, devices and environment.
+    Shell,
+}
+
+/// Daemon to supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "do")]
+pub enum ToSupervisor {
+    /// Run the user's process. Once; repeating it changes nothing.
+    Go,
+    /// End the task.
+    Stop {
+        /// Why.
+        cause: StopCause,
+    },
+    /// Say the present stage again.
+    Status,
+}
+
+/// Supervisor to daemon. Each implies the ones before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+pub enum FromSupervisor {
+    /// Everything but the user's program is in place.
+    Prepared,
+    /// It cannot be made ready; nothing is left of it.
+    Refused {
+        /// Why, for people.
+        reason: String,
+    },
+    /// The user's program runs.
+    Started,
+    /// It is over, nothing is left of it, and the record of it is on disk.
+    Exited {
+        /// How.
+        exit: TaskExit,
+    },
+    /// Another supervisor owns this task; this one did nothing.
+    Claimed,
+}
+
+/// One line, with its end.
+#[must_use]
+pub fn line<T: Serialize>(message: &T) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(message).expect("plain enums of strings and numbers always serialise");
+    bytes.push(b'\n');
+    bytes
+}
+
+/// Collects bytes and gives whole lines.
+#[derive(Debug, Default)]
+pub struct Lines {
+    bytes: Vec<u8>,
+}
+
+impl Lines {
+    /// Takes what was read. False when the peer sends more than [`MAX_LINE_BYTES`] without a line end.
+    #[must_use]
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.len() <= MAX_LINE_BYTES || self.bytes.contains(&b'\n')
+    }
+
+    /// The next whole line without its end.
+    pub fn next_line(&mut self) -> Option<Vec<u8>> {
+        let end = self.bytes.iter().position(|byte| *byte == b'\n')?;
+        let rest = self.bytes.split_off(end + 1);
+        let mut line = std::mem::replace(&mut self.bytes, rest);
+        line.pop();
+        Some(line)
+    }
+
+    /// What was read after the last whole line.
+    #[must_use]
+    pub fn into_rest(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_out_whole_however_they_are_cut() {
+        let mut text = line(&ToSupervisor::Go);
+        text.extend(line(&ToSupervisor::Stop { cause: StopCause::Cancelled }));
+        for cut in 1..text.len() {
+            let mut lines = Lines::default();
+            let mut seen = Vec::new();
+            for part in [&text[..cut], &text[cut..]] {
+                assert!(lines.push(part));
+                while let Some(line) = lines.next_line() {
+                    seen.push(serde_json::from_slice::<ToSupervisor>(&line).unwrap());
+                }
+            }
+            assert_eq!(seen, [ToSupervisor::Go, ToSupervisor::Stop { cause: StopCause::Cancelled }]);
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let mut lines = Lines::default();
+        assert!(!lines.push(&vec![b'x'; MAX_LINE_BYTES + 1]));
+    }
+
+    #[test]
+    fn the_wire_form_is_stable() {
+        let said = FromSupervisor::Exited { exit: TaskExit::Signal { signal: 9 } };
+        assert_eq!(line(&said), b"{\"is\":\"exited\",\"exit\":{\"kind\":\"signal\",\"signal\":9}}\n");
+        assert_eq!(line(&Hello::Control), b"{\"hello\":\"control\"}\n");
+    }
+}
