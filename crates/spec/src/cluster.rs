@@ -9,7 +9,7 @@ use muster_model::unit::{Bytes, CpuMilli};
 use muster_model::{DeviceSet, GpuModel, NodeSpec};
 
 use crate::diagnostic::{Diagnostics, Problem, Problems, show};
-use crate::field::{Field, Item, Located, Many, Named, Text, Whole, document};
+use crate::field::{Field, Item, Located, Many, Named, ROOT, Text, Whole, document};
 use crate::job::fields::{Cpus, JobName, Model, NodeNames, Size, duplicates, used_twice};
 use crate::names::{MAX_NODES, check_name};
 use crate::source::{Place, Sources};
@@ -73,7 +73,7 @@ pub fn parse_cluster(source: &str, file: Option<&str>) -> Result<Cluster, Diagno
     let sources = Arc::new(Sources::new(source, file));
     let mut problems = Problems::default();
     let cluster = yaml::read_one(source, "cluster", &mut problems)
-        .and_then(|node| ClusterDocument::read(&node, "cluster", &mut problems))
+        .and_then(|node| ClusterDocument::read(&node, ROOT, &mut problems))
         .and_then(|document| cluster(&document, &mut problems));
     match cluster {
         Some(cluster) => problems.finish(cluster, &sources),

@@ -122,10 +122,14 @@ impl Problem {
     }
 
     fn draw(&self, sources: &Sources, renderer: &Renderer) -> String {
+        // 1. What to point at. A job given by options alone has an empty file: there is nothing to show of it.
         let mut marks: Vec<(Place, &str, AnnotationKind)> = Vec::new();
         marks.extend(self.at.iter().map(|(at, label)| (*at, label.as_str(), AnnotationKind::Primary)));
         marks.extend(self.also.iter().map(|(at, label)| (*at, label.as_str(), AnnotationKind::Context)));
+        marks.retain(|(place, ..)| !sources.text(place.source).trim().is_empty());
+        // 2. One snippet per source.
         let mut group = Group::with_title(Level::ERROR.primary_title(self.message.as_str()));
+        let alone = marks.is_empty();
         while let Some((first, ..)) = marks.first() {
             let source = first.source;
             let (here, elsewhere): (Vec<_>, Vec<_>) =
@@ -133,9 +137,14 @@ impl Problem {
             group = group.element(snippet(sources, source, &here));
             marks = elsewhere;
         }
+        // 3. The hint. Without a snippet the renderer would still draw a gutter before it, so it goes separately.
         let hint = self.hint.as_deref();
         let hint = hint.map(|hint| Group::with_title(Level::HELP.with_name("hint").secondary_title(hint)));
-        renderer.render(&std::iter::once(group).chain(hint).collect::<Vec<_>>())
+        let text = match (hint, alone) {
+            (Some(hint), true) => format!("{}\n{}", renderer.render(&[group]), renderer.render(&[hint])),
+            (hint, _) => renderer.render(&std::iter::once(group).chain(hint).collect::<Vec<_>>()),
+        };
+        text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -207,7 +216,9 @@ impl Problems {
 }
 
 fn public(problem: Problem, sources: &Sources) -> Diagnostic {
-    let in_file = problem.at.as_ref().filter(|(place, _)| place.source == Sources::FILE);
+    let is_shown =
+        |place: &Place| place.source == Sources::FILE && !sources.text(Sources::FILE).trim().is_empty();
+    let in_file = problem.at.as_ref().filter(|(place, _)| is_shown(place));
     let position = in_file.map(|(place, _)| sources.position(*place));
     Diagnostic {
         message: problem.message.clone(),

@@ -35,18 +35,23 @@ impl<T: Field> Located<T> {
     }
 }
 
+/// The name of a document as a whole, which is no field.
+pub(crate) const ROOT: &str = "";
+
 /// What a mapping of fields is made of; implemented by `document!`.
 pub(crate) trait Document {
     /// Allowed field names, in the order of documentation.
     const KEYS: &'static [&'static str];
     /// Names that people coming from other systems try, and the field that they mean.
-    const FOREIGN: &'static [(&'static str, &'static str)] = &[];
+    const FOREIGN: &'static [(&'static str, &'static str)];
+    /// Names that a later version will know, and why this one does not.
+    const LATER: &'static [(&'static str, &'static str)] = &[];
 }
 
 /// Declares a mapping with fields: a struct of optional located values, its reader and its schema. Every field
 /// must have a documentation comment; it becomes the schema's description.
 macro_rules! document {
-    ($(#[doc = $doc:literal])+ $name:ident ($title:literal) requires [$($required:literal),*] foreign $foreign:expr => {
+    ($(#[doc = $doc:literal])+ $name:ident ($title:literal) requires [$($required:literal),*] foreign $foreign:expr $(, later $later:expr)? => {
         $($(#[doc = $field_doc:literal])+ $key:literal $field:ident : $type:ty,)+
     }) => {
         $(#[doc = $doc])+
@@ -58,6 +63,7 @@ macro_rules! document {
         impl $crate::field::Document for $name {
             const KEYS: &'static [&'static str] = &[$($key),+];
             const FOREIGN: &'static [(&'static str, &'static str)] = $foreign;
+            $(const LATER: &'static [(&'static str, &'static str)] = $later;)?
         }
 
         impl $crate::field::Field for $name {
@@ -77,7 +83,8 @@ macro_rules! document {
                 }
                 let required: &[&str] = &[$($required),*];
                 for required in required {
-                    if !entries.iter().any(|entry| entry.key == *required) {
+                    // Beside another complaint this one would mostly be its echo: a misspelt field is missing too.
+                    if problems.len() == before && !entries.iter().any(|entry| entry.key == *required) {
                         problems.add($crate::field::missing(node.place, name, required));
                     }
                 }
@@ -169,12 +176,16 @@ pub(crate) fn wrong_kind(node: &Node, name: &str, expected: &str) -> Problem {
         Value::List(_) => "a list".to_owned(),
         Value::Map(_) => "a mapping".to_owned(),
     };
-    Problem::new(format!("`{name}` is not {expected}")).at(node.place, format!("this is {found}"))
+    let name = if name == ROOT { "the document".to_owned() } else { format!("`{name}`") };
+    Problem::new(format!("{name} is not {expected}")).at(node.place, format!("this is {found}"))
 }
 
 /// Complains about a field that does not exist: which one is nearest, and which there are.
 pub(crate) fn unknown<D: Document>(entry: &Entry) -> Problem {
     let plain = entry.key.to_lowercase().replace('_', "-");
+    if let Some((name, reason)) = D::LATER.iter().find(|(name, _)| *name == plain) {
+        return Problem::new(format!("`{name}` is not supported yet")).at(entry.key_place, *reason);
+    }
     let meant = D::FOREIGN.iter().find(|(foreign, _)| *foreign == plain).map(|(_, ours)| *ours);
     let meant = meant.or_else(|| nearest(&entry.key, D::KEYS.iter().copied()));
     let label = match meant {
@@ -188,7 +199,8 @@ pub(crate) fn unknown<D: Document>(entry: &Entry) -> Problem {
 
 /// Complains about a required field that is not there.
 pub(crate) fn missing(place: Place, name: &str, required: &str) -> Problem {
-    Problem::new(format!("`{required}` is missing")).at(place, format!("every entry of `{name}` needs it"))
+    let name = if name == ROOT { "the document".to_owned() } else { format!("`{name}`") };
+    Problem::new(format!("`{required}` is missing")).at(place, format!("{name} needs it"))
 }
 
 /// Schema of a mapping with known fields.

@@ -9,7 +9,7 @@ use muster_model::{GpuModel, QueueName, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::diagnostic::{Diagnostics, Problem, Problems, show};
-use crate::field::{Field, Item, Located, Many, Named, Text, Whole, document, inline_schema, parsed};
+use crate::field::{Field, Item, Located, Many, Named, ROOT, Text, Whole, document, inline_schema, parsed};
 use crate::job::fields::{JobName, Length, LengthOrNone, duplicates, used_twice};
 use crate::quantity::{Malformed, parse_whole};
 use crate::site::join;
@@ -169,7 +169,7 @@ pub fn parse_queues(source: &str, file: Option<&str>) -> Result<QueueTree, Diagn
     let sources = Arc::new(Sources::new(source, file));
     let mut problems = Problems::default();
     let tree = yaml::read_one(source, "queues", &mut problems)
-        .and_then(|node| QueuesDocument::read(&node, "queues", &mut problems))
+        .and_then(|node| QueuesDocument::read(&node, ROOT, &mut problems))
         .and_then(|document| tree(&document, &mut problems));
     match tree {
         Some(tree) => problems.finish(tree, &sources),

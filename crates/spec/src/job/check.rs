@@ -93,17 +93,6 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
 }
 
 fn refuse_unsupported(job: &JobDocument, problems: &mut Problems) {
-    let later = [
-        ("image", &job.image, "containers come in a later version"),
-        ("topology", &job.topology, "placement by network topology comes in a later version"),
-        ("replicas", &job.replicas, "it belongs to services, which come in a later version"),
-        ("port", &job.port, "it belongs to services, which come in a later version"),
-    ];
-    for (name, field, label) in later {
-        if let Some(field) = field {
-            problems.add(Problem::new(format!("`{name}` is not supported yet")).at(field.key, label));
-        }
-    }
     if let Some(kind) = &job.kind
         && kind.value.0 != "task"
     {

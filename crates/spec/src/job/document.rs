@@ -4,7 +4,7 @@
 use crate::field::{Flag, Many, Named, OneOrMany, Text, Whole, document};
 use crate::job::fields::{
     After, ArrayRange, BeginTime, Cpus, Gpus, JobName, Length, LengthOrNone, Model, NodeNames, Program,
-    RestartRule, SignalName, Size, TaskRange, Unsupported,
+    RestartRule, SignalName, Size, TaskRange,
 };
 
 /// Tasks of one job at most, over all groups.
@@ -12,7 +12,7 @@ pub(crate) const MAX_TASKS: i64 = 10_000;
 
 document! {
     /// A job for Muster. `name` and `run` with `gpus` is all that a small one needs.
-    JobDocument ("job") requires [] foreign FOREIGN => {
+    JobDocument ("job") requires [] foreign FOREIGN, later LATER => {
         /// Name for people: at most 64 letters, digits, `.`, `_` or `-`. By default the name of the file, or of the program.
         "name" name: JobName,
         /// What kind of workload it is. Only `task` (runs to its end) is supported so far.
@@ -69,14 +69,6 @@ document! {
         "exclude" exclude: OneOrMany<NodeNames>,
         /// Several roles in one gang, each with tasks and a program of its own. Then `nodes`, `tasks` and resources stand in the groups.
         "groups" groups: Many<GroupDocument>,
-        /// Not supported yet: containers.
-        "image" image: Unsupported,
-        /// Not supported yet: placement by network topology.
-        "topology" topology: Unsupported,
-        /// Not supported yet: belongs to services.
-        "replicas" replicas: Unsupported,
-        /// Not supported yet: belongs to services.
-        "port" port: Unsupported,
     }
 }
 
@@ -130,6 +122,15 @@ document! {
     }
 }
 
+/// Fields that are planned. Saying so is better than `did you mean`, and ignoring them would be worst.
+const LATER: &[(&str, &str)] = &[
+    ("image", "containers come in a later version"),
+    ("container", "containers come in a later version"),
+    ("topology", "placement by network topology comes in a later version"),
+    ("replicas", "it belongs to services, which come in a later version"),
+    ("port", "it belongs to services, which come in a later version"),
+];
+
 /// What Slurm, Kubernetes and others call our fields.
 const FOREIGN: &[(&str, &str)] = &[
     ("command", "run"),
@@ -167,5 +168,4 @@ const FOREIGN: &[(&str, &str)] = &[
     ("retries", "restart"),
     ("constraint", "labels"),
     ("node-selector", "labels"),
-    ("container", "image"),
 ];

@@ -285,30 +285,6 @@ impl RestartRule {
     }
 }
 
-/// A field that a later version will support: any value is read, and the check refuses it.
-#[derive(Clone, Debug)]
-pub(crate) struct Unsupported;
-
-impl JsonSchema for Unsupported {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "unsupported".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schemars::json_schema!({ "not": {} })
-    }
-}
-
-impl Field for Unsupported {
-    fn read(_: &Node, _: &str, _: &mut Problems) -> Option<Self> {
-        Some(Self)
-    }
-}
-
 /// Pairs of items with the same name: the first, and each that repeats it.
 pub(crate) fn duplicates<'a, T>(
     items: &'a [Item<T>],

@@ -51,7 +51,7 @@ impl<'a> Ground<'a> {
         let written = job.labels.as_ref().map(|labels| labels.key);
         let written = written.or(job.exclude.as_ref().map(|exclude| exclude.key)).unwrap_or(place);
         if eligible.is_empty() && problems.len() == before {
-            let label = format!("none of {} nodes", site.nodes.len());
+            let label = format!("none of {} nodes is left", site.nodes.len());
             problems.add(Problem::new("no node satisfies labels and exclusions").at(written, label));
         }
         (problems.len() == before).then_some(Self { site, eligible })
@@ -192,15 +192,16 @@ impl<'a> Ground<'a> {
                 .at(place, format!("{fitting} of {all} nodes have what it needs")),
         };
         let tasks = group.min_tasks;
-        Some(problem.hint(match each.0 {
+        let hint = match each.0 {
             0 => format!("tasks that may share a node: `tasks: {tasks}`"),
             _ => format!("tasks that may share a node: `tasks: {tasks}` with `gpus-per-task: {each}`"),
-        }))
+        };
+        Some(problem.hint((u64::from(tasks) <= self.hosted(&group.task.gpu)).then_some(hint)))
     }
 
     /// All tasks against all nodes.
     fn too_many_tasks(&self, shape: &Shape<'_>, group: &TaskGroup, gpu: &GpuRequest) -> Option<Problem> {
-        let fit = self.eligible.iter().fold(0u64, |sum, node| sum.saturating_add(hosts(node, gpu)));
+        let fit = self.hosted(gpu);
         if u64::from(group.min_tasks) <= fit {
             return None;
         }
@@ -208,6 +209,11 @@ impl<'a> Ground<'a> {
         let label = format!("{asked} GPUs in all; {} has {} that it may use", self.word(), self.devices(gpu));
         let hint = (fit > 0 && shape.tasks.is_some()).then(|| format!("`tasks: {fit}` would fit"));
         Some(Problem::new("the job needs more GPUs than there are").at(shape.count_place(), label).hint(hint))
+    }
+
+    /// Tasks that all eligible nodes together host as far as GPUs go.
+    fn hosted(&self, gpu: &GpuRequest) -> u64 {
+        self.eligible.iter().fold(0, |sum: u64, node| sum.saturating_add(hosts(node, gpu)))
     }
 
     /// Devices of acceptable models on eligible nodes.

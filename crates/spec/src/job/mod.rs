@@ -20,7 +20,7 @@ use muster_model::payload::Command;
 use serde_json::{Map, Value};
 
 use crate::diagnostic::{Diagnostics, Problem, Problems};
-use crate::field::Field;
+use crate::field::{Field, ROOT};
 use crate::quantity::Begin;
 use crate::site::Site;
 use crate::source::{Place, Sources};
@@ -95,7 +95,7 @@ pub fn parse(
     let mut documents = Vec::with_capacity(count);
     for (index, mut node) in nodes.into_iter().enumerate() {
         overrides::merge(&mut node, &options);
-        if let Some(fields) = JobDocument::read(&node, "job", &mut problems) {
+        if let Some(fields) = JobDocument::read(&node, ROOT, &mut problems) {
             let (place, sources) = (node.place, Arc::clone(&sources));
             documents.push(Document { fields, place, sources, position: (index + 1, count) });
         }

@@ -9,7 +9,8 @@ use super::{Malformed, decimal, split_unit};
 const SMALLEST_BARE: u128 = 1 << 20;
 
 /// A size in bytes. `80GB` is 80 × 10⁹, `80GiB` and `80G` are 80 × 2³⁰, a bare number of at least 1048576 is
-/// bytes. Letters may be of either case; a fraction is allowed if it comes to whole bytes.
+/// bytes. Letters may be of either case; a fraction is cut to whole bytes, so that `4.1TiB`, as views print sizes,
+/// can be given back.
 ///
 /// # Errors
 /// Anything else, and what does not fit 64 bits.
@@ -24,7 +25,7 @@ pub fn parse_bytes(text: &str) -> Result<Bytes, Malformed> {
     let unit = unit.to_ascii_lowercase();
     let scaled = value.checked_mul(factor(&unit).ok_or_else(expected)?).ok_or_else(too_large)?;
     let divisor = 10u128.pow(scale);
-    if scaled % divisor != 0 {
+    if matches!(unit.as_str(), "" | "b") && scaled % divisor != 0 {
         return Err(Malformed::new("this is not a whole number of bytes"));
     }
     let bytes = scaled / divisor;

@@ -1,7 +1,7 @@
 //! Quantities as people write them: `12h`, `80GB`, `0-199%32`, `USR1`. Text in, exact integers out.
 //!
-//! One file per kind. Every parser takes any text, never panics, never rounds silently and answers what it
-//! expected; which field the text came from, and what range that field allows, is its caller's business.
+//! One file per kind. Every parser takes any text, never panics, and answers what it expected; nothing is rounded
+//! but fractions of a byte and of a millisecond of an instant, which are cut; which field the text came from, and what range that field allows, is its caller's business.
 
 mod array;
 mod bytes;

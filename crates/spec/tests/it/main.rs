@@ -3,5 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod hostile;
+mod meaning;
 mod mistakes;
+mod properties;
+mod quantities;
+mod schemas;
 mod support;

@@ -1,11 +1,13 @@
 //! Diagnostics as people see them: one row per mistake, with the text that is printed.
 
-use crate::support::complaint;
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::support::{cluster_complaint, complaint, complaint_on, node, queues_complaint};
 
 #[test]
 fn a_model_that_no_node_has() {
-    let source = "name: fsdp\nnodes: 2\ngpus: 8\ngpu: h1000\ntime: 12h\nrun: torchrun train.py\n";
-    insta::assert_snapshot!(complaint(source), @r"
+    assert_snapshot!(complaint("name: fsdp\nnodes: 2\ngpus: 8\ngpu: h1000\ntime: 12h\nrun: torchrun train.py\n"), @r"
     error: `gpu` names a model that no node has
      --> train.yaml:4:6
       |
@@ -13,5 +15,1045 @@ fn a_model_that_no_node_has() {
       |      ^^^^^ this cluster has h100 (16) and a100 (8)
       |
     hint: did you mean `h100`? `muster nodes` lists them
+    ");
+    assert_snapshot!(complaint("gpus: 1\ngpu: [h100, tpu]\nrun: a"), @r"
+    error: `gpu` names a model that no node has
+     --> train.yaml:2:13
+      |
+    2 | gpu: [h100, tpu]
+      |             ^^^ this cluster has h100 (16) and a100 (8)
+      |
+    hint: `muster nodes` lists them
+    ");
+    assert_snapshot!(complaint_on("gpus: 1\ngpu: h100\nrun: a", &[node("n1", &[])], &json!({})), @r"
+    error: `gpu` names a model that no node has
+     --> train.yaml:2:6
+      |
+    2 | gpu: h100
+      |      ^^^^ this machine has no GPU
+      |
+    hint: `muster nodes` lists them
+    ");
+    assert_snapshot!(complaint("gpu: h100\nrun: a"), @r"
+    error: `gpu` names a model, but no GPU is asked for
+     --> train.yaml:1:1
+      |
+    1 | gpu: h100
+      | ^^^ how many of it?
+      |
+    hint: add `gpus: 1`
+    ");
+    assert_snapshot!(complaint("gpus: h100:2\nrun: a"), @r"
+    error: `gpus` is not a number of GPUs
+     --> train.yaml:1:7
+      |
+    1 | gpus: h100:2
+      |       ^^^^^^ the model has a field of its own
+      |
+    hint: write `gpu: h100` and `gpus: 2`
+    ");
+    assert_snapshot!(complaint("gpus: 1\ngpu: [h100, H100]\nrun: a"), @r"
+    error: two models are named `h100`
+     --> train.yaml:2:13
+      |
+    2 | gpu: [h100, H100]
+      |       ----  ^^^^ again here
+      |       |
+      |       first here
+    ");
+}
+
+#[test]
+fn fields_that_do_not_exist_or_come_twice() {
+    assert_snapshot!(complaint("gpsu: 2\nrun: a"), @r"
+    error: there is no field `gpsu`
+     --> train.yaml:1:1
+      |
+    1 | gpsu: 2
+      | ^^^^ did you mean `gpus`?
+      |
+    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, groups
+    ");
+    assert_snapshot!(complaint("gpus_per_task: 2\nrun: a"), @r"
+    error: there is no field `gpus_per_task`
+     --> train.yaml:1:1
+      |
+    1 | gpus_per_task: 2
+      | ^^^^^^^^^^^^^ did you mean `gpus-per-task`?
+      |
+    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, groups
+    ");
+    assert_snapshot!(complaint("walltime: 2h\nrun: a"), @r"
+    error: there is no field `walltime`
+     --> train.yaml:1:1
+      |
+    1 | walltime: 2h
+      | ^^^^^^^^ did you mean `time`?
+      |
+    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, groups
+    ");
+    assert_snapshot!(complaint("colour: red\nrun: a"), @r"
+    error: there is no field `colour`
+     --> train.yaml:1:1
+      |
+    1 | colour: red
+      | ^^^^^^ not a field of this mapping
+      |
+    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, groups
+    ");
+    assert_snapshot!(complaint("gpus: 2\nrun: a\ngpus: 4"), @r"
+    error: `gpus` is written twice
+     --> train.yaml:3:1
+      |
+    1 | gpus: 2
+      | ---- first here
+    2 | run: a
+    3 | gpus: 4
+      | ^^^^ again here
+    ");
+    assert_snapshot!(complaint("checkpoint: {signal: USR1, before: 60s}\ntime: 1h\nrun: a"), @r"
+    error: there is no field `before`
+     --> train.yaml:1:28
+      |
+    1 | checkpoint: {signal: USR1, before: 60s}
+      |                            ^^^^^^ did you mean `grace`?
+      |
+    hint: the fields are signal, grace
+    ");
+}
+
+#[test]
+fn yaml_that_is_none() {
+    assert_snapshot!(complaint("gpus: [1\nrun: a"), @r"
+    error: this is not valid YAML
+     --> train.yaml:2:4
+      |
+    2 | run: a
+      |    ^ illegal placement of ':' indicator
+    ");
+    assert_snapshot!(complaint("- run: a"), @r"
+    error: the document is not a mapping (`field: value`)
+     --> train.yaml:1:1
+      |
+    1 | - run: a
+      | ^^^^^^^^ this is a list
+    ");
+    assert_snapshot!(complaint(""), @r"
+    error: train.yaml holds no job
+    hint: the smallest job is one line: `run: nvidia-smi`; without a file: `muster run -- nvidia-smi`
+    ");
+    assert_snapshot!(complaint("run: !!str a"), @r"
+    error: YAML tags (`!…`) are not supported
+     --> train.yaml:1:12
+      |
+    1 | run: !!str a
+      |            ^ remove the tag before this value
+      |
+    hint: quote a value to keep it text; its meaning comes from its field
+    ");
+    assert_snapshot!(complaint("a: &x {run: a}\n<<: *x"), @r"
+    error: merge keys (`<<`) are not supported
+     --> train.yaml:2:1
+      |
+    2 | <<: *x
+      | ^^ write the fields out, or use an alias for a whole value
+    ");
+    assert_snapshot!(complaint("? [a, b]\n: c"), @r"
+    error: a field name must be a word
+     --> train.yaml:1:3
+      |
+    1 | ? [a, b]
+      |   ^^^^^^ this is not one
+    ");
+    assert_snapshot!(complaint("run: *nothing"), @r"
+    error: this is not valid YAML
+     --> train.yaml:1:6
+      |
+    1 | run: *nothing
+      |      ^ while parsing node, found unknown anchor
+    ");
+    assert_snapshot!(complaint("run: a\nqueue:\ntime: 1h"), @r"
+    error: `queue` has no value
+     --> train.yaml:2:6
+      |
+    2 | queue:
+      |      ^ expected text
+      |
+    hint: to leave a field at its default, remove the line
+    ");
+    assert_snapshot!(complaint("run: {program: a}"), @r"
+    error: `run` is not text, or a list of text
+     --> train.yaml:1:6
+      |
+    1 | run: {program: a}
+      |      ^^^^^^^^^^^^ this is a mapping
+    ");
+}
+
+#[test]
+fn quantities_that_are_none() {
+    assert_snapshot!(complaint("time: 90\nrun: a"), @r"
+    error: `time` is not a length of time
+     --> train.yaml:1:7
+      |
+    1 | time: 90
+      |       ^^ which unit?
+      |
+    hint: write `90s` for seconds or `90m` for minutes (Slurm would read minutes)
+    ");
+    assert_snapshot!(complaint("time: 2 fortnights\nrun: a"), @r"
+    error: `time` is not a length of time
+     --> train.yaml:1:7
+      |
+    1 | time: 2 fortnights
+      |       ^^^^^^^^^^^^ expected a unit: ms, s, m, h, d or w, as in `1h30m`
+    ");
+    assert_snapshot!(complaint("time: 1-30:00\nrun: a"), @r"
+    error: `time` is not a length of time
+     --> train.yaml:1:7
+      |
+    1 | time: 1-30:00
+      |       ^^^^^^^ 30 hours: at most 23 here
+    ");
+    assert_snapshot!(complaint("time: 0s\nrun: a"), @r"
+    error: `time` is 0
+     --> train.yaml:1:7
+      |
+    1 | time: 0s
+      |       ^^ the smallest is 1ms
+      |
+    hint: for no limit write `time: none`
+    ");
+    assert_snapshot!(complaint("memory: 80\nrun: a"), @r"
+    error: `memory` is not a size
+     --> train.yaml:1:9
+      |
+    1 | memory: 80
+      |         ^^ which unit?
+      |
+    hint: write `80GB` or `80M`; a bare number is bytes, from 1048576 on
+    ");
+    assert_snapshot!(complaint("memory: lots\nrun: a"), @r"
+    error: `memory` is not a size
+     --> train.yaml:1:9
+      |
+    1 | memory: lots
+      |         ^^^^ expected a size such as `80GB`, `64GiB` or `512M`
+    ");
+    assert_snapshot!(complaint("memory: 10KB\nrun: a"), @r"
+    error: `memory` is too small for a process
+     --> train.yaml:1:9
+      |
+    1 | memory: 10KB
+      |         ^^^^ the smallest is 1MiB
+    ");
+    assert_snapshot!(complaint("gpus: -1\nrun: a"), @r"
+    error: `gpus` is not a number of GPUs
+     --> train.yaml:1:7
+      |
+    1 | gpus: -1
+      |       ^^ expected 0 to 128 GPUs, or a share of one such as `0.5`
+    ");
+    assert_snapshot!(complaint("gpus: 1.5\nrun: a"), @r"
+    error: `gpus` is not a number of GPUs
+     --> train.yaml:1:7
+      |
+    1 | gpus: 1.5
+      |       ^^^ expected whole GPUs, or a share below 1 of a single one
+    ");
+    assert_snapshot!(complaint("gpus: 129\nrun: a"), @r"
+    error: `gpus` is not a number of GPUs
+     --> train.yaml:1:7
+      |
+    1 | gpus: 129
+      |       ^^^ expected 0 to 128 GPUs, or a share of one such as `0.5`
+    ");
+    assert_snapshot!(complaint("cpus: 0\nrun: a"), @r"
+    error: `cpus` is 0
+     --> train.yaml:1:7
+      |
+    1 | cpus: 0
+      |       ^ the smallest is 0.001
+      |
+    hint: to set no CPUs aside, remove the line
+    ");
+    assert_snapshot!(complaint("nodes: 0\nrun: a"), @r"
+    error: `nodes` is not a whole number from 1 to 10000
+     --> train.yaml:1:8
+      |
+    1 | nodes: 0
+      |        ^ the smallest is 1
+    ");
+    assert_snapshot!(complaint("nodes: 99999999999999999999\nrun: a"), @r"
+    error: `nodes` is not a whole number from 1 to 10000
+     --> train.yaml:1:8
+      |
+    1 | nodes: 99999999999999999999
+      |        ^^^^^^^^^^^^^^^^^^^^ this number is far too large
+    ");
+    assert_snapshot!(complaint("tasks: 2.5\nrun: a"), @r"
+    error: `tasks` is not a number of tasks
+     --> train.yaml:1:8
+      |
+    1 | tasks: 2.5
+      |        ^^^ expected a whole number, not a fraction
+    ");
+    assert_snapshot!(complaint("tasks: 2..16\nrun: a"), @r"
+    error: elastic jobs are not supported yet
+     --> train.yaml:1:8
+      |
+    1 | tasks: 2..16
+      |        ^^^^^ a range of counts; expected one
+      |
+    hint: write `tasks: 2`; growing and shrinking comes in a later version
+    ");
+    assert_snapshot!(complaint("priority: high\nrun: a"), @r"
+    error: `priority` is not a whole number from -1000000 to 1000000
+     --> train.yaml:1:11
+      |
+    1 | priority: high
+      |           ^^^^ expected a whole number
+    ");
+    assert_snapshot!(complaint("hold: yes\nrun: a"), @r"
+    error: `hold` is not true or false
+     --> train.yaml:1:7
+      |
+    1 | hold: yes
+      |       ^^^ write `true` or `false`
+    ");
+    assert_snapshot!(complaint("begin: 2h\nrun: a"), @r"
+    error: `begin` is not a begin time
+     --> train.yaml:1:8
+      |
+    1 | begin: 2h
+      |        ^^ from when on?
+      |
+    hint: write `+2h` to count from submission
+    ");
+    assert_snapshot!(complaint("begin: 2026-08-01T06:00\nrun: a"), @r"
+    error: `begin` is not a begin time
+     --> train.yaml:1:8
+      |
+    1 | begin: 2026-08-01T06:00
+      |        ^^^^^^^^^^^^^^^^ in which time zone?
+      |
+    hint: end it with `Z` for UTC, or with an offset such as `+02:00`
+    ");
+    assert_snapshot!(complaint("checkpoint: {signal: USR3, grace: 1m}\ntime: 1h\nrun: a"), @r"
+    error: `signal` is not a signal
+     --> train.yaml:1:22
+      |
+    1 | checkpoint: {signal: USR3, grace: 1m}
+      |                      ^^^^ expected a signal such as `USR1`, `SIGTERM` or `10`
+      |
+    hint: did you mean `USR1`?
+    ");
+}
+
+#[test]
+fn arrays_and_dependencies() {
+    assert_snapshot!(complaint("array: 0-999999\nrun: a"), @r"
+    error: `array` is not an array range
+     --> train.yaml:1:8
+      |
+    1 | array: 0-999999
+      |        ^^^^^^^^ 1000000 elements; at most 100000
+      |
+    hint: let each element handle several indices
+    ");
+    assert_snapshot!(complaint("array: 9-0\nrun: a"), @r"
+    error: `array` is not an array range
+     --> train.yaml:1:8
+      |
+    1 | array: 9-0
+      |        ^^^ this range runs backwards; write `0-9`
+    ");
+    assert_snapshot!(complaint("array: 0-9%0\nrun: a"), @r"
+    error: `array` is not an array range
+     --> train.yaml:1:8
+      |
+    1 | array: 0-9%0
+      |        ^^^^^ `%0` would let nothing run; the smallest is `%1`
+    ");
+    assert_snapshot!(complaint("array: 1,3,5\nrun: a"), @r"
+    error: `array` is not an array range
+     --> train.yaml:1:8
+      |
+    1 | array: 1,3,5
+      |        ^^^^^ lists of indices are not supported
+      |
+    hint: write a range such as `0-199`
+    ");
+    assert_snapshot!(complaint("after: [afterokay:12]\nrun: a"), @r"
+    error: `after` is not a dependency
+     --> train.yaml:1:9
+      |
+    1 | after: [afterokay:12]
+      |         ^^^^^^^^^^^^ expected afterok, afternotok, afterany or after before the `:`
+      |
+    hint: did you mean `afterok`?
+    ");
+    assert_snapshot!(complaint("name: train\nrun: a\nafter: prepare\n---\nname: prepare\nrun: b\nafter: train"), @r"
+    error: `prepare` is not an earlier document of this file
+     --> train.yaml:3:8
+      |
+    3 | after: prepare
+      |        ^^^^^^^ this one comes later
+      |
+    hint: move `prepare` above this document; if it waits for this one, that would be a cycle
+    ");
+    assert_snapshot!(complaint("name: prepare\nrun: a\n---\nname: train\nrun: b\nafter: afterok:prepar"), @r"
+    error: `prepar` is not an earlier document of this file
+     --> train.yaml:6:8
+      |
+    6 | after: afterok:prepar
+      |        ^^^^^^^^^^^^^^ no document has this name
+      |
+    hint: did you mean `prepare`?
+    ");
+    assert_snapshot!(complaint("name: train\nrun: a\nafter: train"), @r"
+    error: `train` is not an earlier document of this file
+     --> train.yaml:3:8
+      |
+    3 | after: train
+      |        ^^^^^ a job cannot wait for itself
+    ");
+}
+
+#[test]
+fn contradictions_name_both_places() {
+    assert_snapshot!(complaint("nodes: 2\ntasks: 8\nrun: a"), @r"
+    error: `nodes` and `tasks` contradict each other
+     --> train.yaml:1:1
+      |
+    1 | nodes: 2
+      | ^^^^^ this
+    2 | tasks: 8
+      | ----- and this
+      |
+    hint: `nodes` with `tasks-per-node` fixes how many run on each; `tasks` alone packs them
+    ");
+    assert_snapshot!(complaint("gpus: 8\ngpus-per-task: 1\nrun: a"), @r"
+    error: `gpus` and `gpus-per-task` contradict each other
+     --> train.yaml:1:1
+      |
+    1 | gpus: 8
+      | ^^^^ this
+    2 | gpus-per-task: 1
+      | ------------- and this
+      |
+    hint: `gpus` counts per node, `gpus-per-task` per task: keep one
+    ");
+    assert_snapshot!(complaint("tasks: 4\ngpus: 4\nrun: a"), @r"
+    error: `gpus` and `tasks` contradict each other
+     --> train.yaml:2:1
+      |
+    1 | tasks: 4
+      | ----- and this
+    2 | gpus: 4
+      | ^^^^ this
+      |
+    hint: `gpus` counts per node; with `tasks` write `gpus-per-task`
+    ");
+    assert_snapshot!(complaint("nodes: 2\ntasks-per-node: 3\ngpus: 8\nrun: a"), @r"
+    error: the GPUs of a node do not divide among its tasks
+     --> train.yaml:3:7
+      |
+    2 | tasks-per-node: 3
+      |                 - 3 tasks on each node
+    3 | gpus: 8
+      |       ^ per node
+      |
+    hint: for one GPU each write `gpus: 3`; to share GPUs, `gpus-per-task: 0.5`
+    ");
+    assert_snapshot!(complaint("tasks: 10\ntasks-per-node: 4\nrun: a"), @r"
+    error: `tasks` does not divide into nodes of `tasks-per-node` each
+     --> train.yaml:1:8
+      |
+    1 | tasks: 10
+      |        ^^ 10 leaves 2 over
+    2 | tasks-per-node: 4
+      |                 - 4 on each node
+      |
+    hint: write `tasks: 12`
+    ");
+    assert_snapshot!(complaint("gpus: 8\nrun: a\ngroups:\n- {name: trainer, tasks: 2}"), @r"
+    error: `gpus` and `groups` contradict each other
+     --> train.yaml:1:1
+      |
+    1 | gpus: 8
+      | ^^^^ this
+    2 | run: a
+    3 | groups:
+      | ------ and this
+      |
+    hint: with `groups`, write `gpus` in the group that it is meant for
+    ");
+    assert_snapshot!(complaint("groups:\n- {name: a, run: x}\n- {name: a, run: y}"), @r"
+    error: two groups are named `a`
+     --> train.yaml:3:3
+      |
+    2 | - {name: a, run: x}
+      |   ----------------- first here
+    3 | - {name: a, run: y}
+      |   ^^^^^^^^^^^^^^^^^ again here
+    ");
+    assert_snapshot!(complaint("groups:\n- {name: a, tasks: 2}"), @r"
+    error: `run` is missing
+     --> train.yaml:2:3
+      |
+    2 | - {name: a, tasks: 2}
+      |   ^^^^^^^^^^^^^^^^^^^ this group has no program
+      |
+    hint: add `run` to the group, or to the job for all groups
+    ");
+    assert_snapshot!(complaint("groups:\n- {tasks: 2, run: x}"), @r"
+    error: `name` is missing
+     --> train.yaml:2:3
+      |
+    2 | - {tasks: 2, run: x}
+      |   ^^^^^^^^^^^^^^^^^^ `groups` needs it
+    ");
+    assert_snapshot!(complaint("nodes: 4\nmin-nodes: 2\nrun: a"), @r"
+    error: 4 nodes are asked for, and there are 3
+     --> train.yaml:1:8
+      |
+    1 | nodes: 4
+      |        ^ this cluster has 3 nodes that it may use
+      |
+    hint: tasks that may share a node: `tasks: 4`
+
+    error: elastic jobs are not supported yet
+     --> train.yaml:2:12
+      |
+    1 | nodes: 4
+      |        - all of these start together
+    2 | min-nodes: 2
+      |            ^ must equal `nodes`, 4
+      |
+    hint: remove `min-nodes`; growing and shrinking comes in a later version
+    ");
+    assert_snapshot!(complaint("time: 1m\ncheckpoint: {grace: 2m}\nrun: a"), @r"
+    error: `checkpoint` would come before the start
+     --> train.yaml:2:21
+      |
+    1 | time: 1m
+      |       -- the limit is 1m
+    2 | checkpoint: {grace: 2m}
+      |                     ^^ this long before the limit
+    ");
+    assert_snapshot!(complaint("checkpoint: {grace: 2m}\nrun: a"), @r"
+    error: `checkpoint` needs a time limit
+     --> train.yaml:1:1
+      |
+    1 | checkpoint: {grace: 2m}
+      | ^^^^^^^^^^ before which limit?
+      |
+    hint: add `time: 12h`
+    ");
+}
+
+#[test]
+fn jobs_that_no_idle_site_could_host() {
+    let one = [node("laptop", &[("virtual", 8)])];
+    assert_snapshot!(complaint_on("nodes: 2\ngpus: 4\nrun: a", &one, &json!({})), @r"
+    error: 2 nodes are asked for, and there is one
+     --> train.yaml:1:8
+      |
+    1 | nodes: 2
+      |        ^ this machine is one node
+      |
+    hint: tasks that may share a node: `tasks: 2` with `gpus-per-task: 4`
+    ");
+    assert_snapshot!(complaint_on("tasks: 10\ngpus-per-task: 1\nrun: a", &one, &json!({})), @r"
+    error: the job needs more GPUs than there are
+     --> train.yaml:1:8
+      |
+    1 | tasks: 10
+      |        ^^ 10 GPUs in all; this machine has 8 that it may use
+      |
+    hint: `tasks: 8` would fit
+    ");
+    assert_snapshot!(complaint("gpus: 16\nrun: a"), @r"
+    error: no node has that many GPUs
+     --> train.yaml:1:7
+      |
+    1 | gpus: 16
+      |       ^^ 16 on one node; the most of one model on a node is 8
+      |
+    hint: over several nodes: `nodes: 2` and `gpus: 8`
+    ");
+    assert_snapshot!(complaint("nodes: 3\ngpus: 8\ngpu: h100\nrun: a"), @r"
+    error: 3 nodes are asked for, and 2 can host it
+     --> train.yaml:1:8
+      |
+    1 | nodes: 3
+      |        ^ 2 of 3 nodes have what it needs
+    ");
+    assert_snapshot!(complaint("nodes: 5\nrun: a"), @r"
+    error: 5 nodes are asked for, and there are 3
+     --> train.yaml:1:8
+      |
+    1 | nodes: 5
+      |        ^ this cluster has 3 nodes that it may use
+      |
+    hint: tasks that may share a node: `tasks: 5`
+    ");
+    assert_snapshot!(complaint("groups:\n- {name: t, tasks: 16, gpus-per-task: 1, run: x}\n- {name: r, tasks: 9, gpus-per-task: 1, run: y}"), @r"
+    error: the groups together need more GPUs than there are
+     --> train.yaml:1:1
+      |
+    1 | groups:
+      | ^^^^^^ 25 GPUs in all; this cluster has 24
+    ");
+    assert_snapshot!(complaint("cpus: 65\nrun: a"), @r"
+    error: no node has that many CPUs
+     --> train.yaml:1:7
+      |
+    1 | cpus: 65
+      |       ^^ the largest node has 64
+    ");
+    assert_snapshot!(complaint("memory: 1TiB\nrun: a"), @r"
+    error: no node has that much memory
+     --> train.yaml:1:9
+      |
+    1 | memory: 1TiB
+      |         ^^^^ the largest node has 512GiB
+    ");
+    assert_snapshot!(complaint("labels: {pol: train}\nrun: a"), @r"
+    error: `labels` names a label that no node has
+     --> train.yaml:1:10
+      |
+    1 | labels: {pol: train}
+      |          ^^^ no node carries it
+      |
+    hint: did you mean `pool`?
+    ");
+    assert_snapshot!(complaint("labels: {pool: trian}\nrun: a"), @r"
+    error: no node has that value of the label `pool`
+     --> train.yaml:1:16
+      |
+    1 | labels: {pool: trian}
+      |                ^^^^^ no node carries it
+      |
+    hint: did you mean `train`?
+    ");
+    assert_snapshot!(complaint("exclude: n[1-3]\nrun: a"), @r"
+    error: no node satisfies labels and exclusions
+     --> train.yaml:1:1
+      |
+    1 | exclude: n[1-3]
+      | ^^^^^^^ none of 3 nodes is left
+    ");
+    assert_snapshot!(complaint("extras: {license: 1}\nrun: a"), @r"
+    error: `extras` names what no node has
+     --> train.yaml:1:10
+      |
+    1 | extras: {license: 1}
+      |          ^^^^^^^ this cluster has none
+      |
+    hint: did you mean `licence`?
+    ");
+    assert_snapshot!(complaint("extras: {licence: 5}\nrun: a"), @r"
+    error: no node has that much of `licence`
+     --> train.yaml:1:19
+      |
+    1 | extras: {licence: 5}
+      |                   ^ the most on one node is 4
+    ");
+}
+
+#[test]
+fn names_and_queues() {
+    assert_snapshot!(complaint("name: ../../etc\nrun: a"), @r"
+    error: `name` is not a name
+     --> train.yaml:1:7
+      |
+    1 | name: ../../etc
+      |       ^^^^^^^^^ a name holds no path separators
+    ");
+    assert_snapshot!(complaint("name: -rf\nrun: a"), @r"
+    error: `name` is not a name
+     --> train.yaml:1:7
+      |
+    1 | name: -rf
+      |       ^^^ a name starts with a letter, a digit or `_`
+    ");
+    assert_snapshot!(complaint("name: \"a\\0b\"\nrun: a"), @r#"
+    error: a value holds a NUL byte
+     --> train.yaml:1:7
+      |
+    1 | name: "a\0b"
+      |       ^^^^^^ `\0` is not allowed
+    "#);
+    assert_snapshot!(complaint("name: \"a\\x1b[31mb\"\nrun: a"), @r#"
+    error: `name` is not a name
+     --> train.yaml:1:7
+      |
+    1 | name: "a\x1b[31mb"
+      |       ^^^^^^^^^^^^ `\u{1b}` is not allowed; letters, digits, `.`, `_` and `-` are
+    "#);
+    assert_snapshot!(complaint("queue: visoin\nrun: a"), @r"
+    error: there is no queue `visoin`
+     --> train.yaml:1:8
+      |
+    1 | queue: visoin
+      |        ^^^^^^ there is `default`, `research/vision`, `research/language`
+      |
+    hint: did you mean `vision`? `muster queues` lists them
+    ");
+    assert_snapshot!(complaint("queue: research\nrun: a"), @r"
+    error: jobs cannot wait in `research`: it has queues below it
+     --> train.yaml:1:8
+      |
+    1 | queue: research
+      |        ^^^^^^^^ below it are `research/vision`, `research/language`
+    ");
+    assert_snapshot!(complaint("workdir: ~/x\nrun: a"), @r"
+    error: `workdir` is not a directory's path
+     --> train.yaml:1:10
+      |
+    1 | workdir: ~/x
+      |          ^^^ `~` is not expanded here; write the whole path
+    ");
+    assert_snapshot!(complaint("env: {A=B: c}\nrun: a"), @r"
+    error: `A=B` cannot name an environment variable
+     --> train.yaml:1:7
+      |
+    1 | env: {A=B: c}
+      |       ^^^ expected a name without `=`
+    ");
+}
+
+#[test]
+fn what_this_version_cannot_do() {
+    assert_snapshot!(complaint("image: ubuntu:24.04\ntopology: {required: leaf}\nrun: a"), @r"
+    error: `image` is not supported yet
+     --> train.yaml:1:1
+      |
+    1 | image: ubuntu:24.04
+      | ^^^^^ containers come in a later version
+
+    error: `topology` is not supported yet
+     --> train.yaml:2:1
+      |
+    2 | topology: {required: leaf}
+      | ^^^^^^^^ placement by network topology comes in a later version
+    ");
+    assert_snapshot!(complaint("kind: service\nrun: a"), @r"
+    error: jobs of kind `service` are not supported yet
+     --> train.yaml:1:7
+      |
+    1 | kind: service
+      |       ^^^^^^^ only `task` is, so far
+      |
+    hint: leave `kind` out for a job that runs to its end
+    ");
+    assert_snapshot!(complaint("kind: cron\nrun: a"), @r"
+    error: there is no kind `cron`
+     --> train.yaml:1:7
+      |
+    1 | kind: cron
+      |       ^^^^ only `task` is, so far
+      |
+    hint: leave `kind` out for a job that runs to its end
+    ");
+    assert_snapshot!(complaint("restart: always\nrun: a"), @r"
+    error: `restart` is not a restart rule
+     --> train.yaml:1:10
+      |
+    1 | restart: always
+      |          ^^^^^^ expected `never`, `on-failure` or `{max: 3, backoff: 10s}`
+    ");
+}
+
+#[test]
+fn a_mistake_in_an_option_shows_the_option() {
+    let one = [node("laptop", &[("virtual", 8)])];
+    assert_snapshot!(complaint_on("run: a\n---\nrun: b", &one, &json!({"gpus": "two"})), @r"
+    error: `gpus` is not a number of GPUs
+     |
+     | --gpus two
+     |        ^^^ expected 0 to 128 GPUs, or a share of one such as `0.5`
+    ");
+    assert_snapshot!(complaint_on("nodes: 1\nrun: a", &one, &json!({"tasks": 4})), @r"
+    error: `nodes` and `tasks` contradict each other
+     --> train.yaml:1:1
+      |
+    1 | nodes: 1
+      | ^^^^^ this
+      |
+     :::
+      | --tasks 4
+      | ------- and this
+      |
+    hint: `nodes` with `tasks-per-node` fixes how many run on each; `tasks` alone packs them
+    ");
+    assert_snapshot!(complaint_on("", &one, &json!({"gpus": 1})), @r"
+    error: `run` is missing
+    hint: add `run: python train.py`
+    ");
+    assert_snapshot!(complaint_on("", &one, &json!({"run": [""]})), @r"
+    error: `run` is empty
+     |
+     | --
+     |    ^ expected a program to run
+    ");
+    assert_snapshot!(complaint_on("", &one, &json!({"run": ["python", "train.py"], "gpus": 9})), @r"
+    error: no node has that many GPUs
+     |
+     | --gpus 9
+     |        ^ 9 on one node; the most of one model on a node is 8
+    ");
+    assert_snapshot!(complaint_on("run: a", &one, &json!({"qeue": "x"})), @r"
+    error: there is no field `qeue`
+     |
+     | --qeue x
+     | ^^^^^^ did you mean `queue`?
+     |
+    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, groups
+    ");
+}
+
+#[test]
+fn many_mistakes_are_told_at_once() {
+    assert_snapshot!(complaint("gpsu: 2\ntime: 90\nrun: []\nname: a b\n"), @r"
+    error: there is no field `gpsu`
+     --> train.yaml:1:1
+      |
+    1 | gpsu: 2
+      | ^^^^ did you mean `gpus`?
+      |
+    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, groups
+
+    error: `time` is not a length of time
+     --> train.yaml:2:7
+      |
+    2 | time: 90
+      |       ^^ which unit?
+      |
+    hint: write `90s` for seconds or `90m` for minutes (Slurm would read minutes)
+
+    error: `run` is empty
+     --> train.yaml:3:6
+      |
+    3 | run: []
+      |      ^^ expected a program to run
+
+    error: `name` is not a name
+     --> train.yaml:4:7
+      |
+    4 | name: a b
+      |       ^^^ ` ` is not allowed; letters, digits, `.`, `_` and `-` are
+    ");
+    assert_snapshot!(complaint("gpus: 99\ngpu: v100\nqueue: nowhere\ntime: 0s\n"), @r"
+    error: `run` is missing
+     --> train.yaml:1:1
+      |
+    1 | gpus: 99
+      | ^^^^^^^^ this job has no program
+      |
+    hint: add `run: python train.py`
+
+    error: `gpu` names a model that no node has
+     --> train.yaml:2:6
+      |
+    2 | gpu: v100
+      |      ^^^^ this cluster has h100 (16) and a100 (8)
+      |
+    hint: did you mean `a100`? `muster nodes` lists them
+
+    error: there is no queue `nowhere`
+     --> train.yaml:3:8
+      |
+    3 | queue: nowhere
+      |        ^^^^^^^ there is `default`, `research/vision`, `research/language`
+      |
+    hint: `muster queues` lists them; without `queue` it is the default one
+
+    error: `time` is 0
+     --> train.yaml:4:7
+      |
+    4 | time: 0s
+      |       ^^ the smallest is 1ms
+      |
+    hint: for no limit write `time: none`
+    ");
+}
+
+#[test]
+fn queue_files() {
+    assert_snapshot!(queues_complaint("queues: [{name: a}, {name: a}]"), @r"
+    error: two queues are named `a`
+     --> queues.yaml:1:21
+      |
+    1 | queues: [{name: a}, {name: a}]
+      |          ---------  ^^^^^^^^^ again here
+      |          |
+      |          first here
+    ");
+    assert_snapshot!(queues_complaint("queues: [{name: a, borrow: 8}]"), @r"
+    error: `borrow` needs `quota`
+     --> queues.yaml:1:20
+      |
+    1 | queues: [{name: a, borrow: 8}]
+      |                    ^^^^^^ beyond or of which quota?
+      |
+    hint: add `quota: {h100: 8}`, or remove it: without quota nothing is limited
+    ");
+    assert_snapshot!(queues_complaint("queues: [{name: a, quota: {h100: 8}, lend: 16}]"), @r"
+    error: `lend` is more than the quota
+     --> queues.yaml:1:44
+      |
+    1 | queues: [{name: a, quota: {h100: 8}, lend: 16}]
+      |                           ---------        ^^ the largest quota here is 8
+      |                           |
+      |                           of this
+      |
+    hint: to lend all, remove `lend`
+    ");
+    assert_snapshot!(queues_complaint("queues: [{name: a, weight: 0}]"), @r"
+    error: `weight` is not a whole number from 1 to 1000000
+     --> queues.yaml:1:28
+      |
+    1 | queues: [{name: a, weight: 0}]
+      |                            ^ the smallest is 1
+    ");
+    assert_snapshot!(queues_complaint("default-queue: b\nqueues: [{name: a, queues: [{name: b}]}]"), @r"
+    error: `default-queue` is not a leaf of this tree
+     --> queues.yaml:1:16
+      |
+    1 | default-queue: b
+      |                ^ no leaf has this path
+      |
+    hint: write its whole path, such as `a/b`
+    ");
+    assert_snapshot!(queues_complaint("queues: []"), @r"
+    error: `queues` is empty
+     --> queues.yaml:1:9
+      |
+    1 | queues: []
+      |         ^^ expected at least one entry
+    ");
+    assert_snapshot!(queues_complaint("half-life: 7\nqueues: [{name: a/b}]"), @r"
+    error: `half-life` is not a length of time
+     --> queues.yaml:1:12
+      |
+    1 | half-life: 7
+      |            ^ which unit?
+      |
+    hint: write `7s` for seconds or `7m` for minutes (Slurm would read minutes)
+
+    error: `name` is not a name
+     --> queues.yaml:2:17
+      |
+    2 | queues: [{name: a/b}]
+      |                 ^^^ a name holds no path separators
+    ");
+    assert_snapshot!(queues_complaint("backfill: eager\nqueues: [{name: a}]"), @r"
+    error: `backfill` is not a kind of backfill
+     --> queues.yaml:1:11
+      |
+    1 | backfill: eager
+      |           ^^^^^ expected `none`, `easy` or `conservative`
+    ");
+    assert_snapshot!(queues_complaint("queues: [{name: a, priority: [9, 1], limits: {gpus: 4}}]"), @r"
+    error: `priority` admits nothing
+     --> queues.yaml:1:30
+      |
+    1 | queues: [{name: a, priority: [9, 1], limits: {gpus: 4}}]
+      |                              ^^^^^^ this range runs backwards; write `[1, 9]`
+
+    error: there is no field `gpus`
+     --> queues.yaml:1:47
+      |
+    1 | queues: [{name: a, priority: [9, 1], limits: {gpus: 4}}]
+      |                                               ^^^^ did you mean `gpus-per-user`?
+      |
+    hint: the fields are running-jobs, gpus-per-user, time
+    ");
+    assert_snapshot!(queues_complaint("queues: [{name: a}]\n---\nqueues: []"), @r"
+    error: more than one document of queues
+     --> queues.yaml:3:1
+      |
+    3 | queues: []
+      | ^^^^^^^^^^ the second
+    ");
+    assert_snapshot!(queues_complaint(""), @"error: the text holds no queues");
+}
+
+#[test]
+fn cluster_files() {
+    assert_snapshot!(cluster_complaint("nodes: [{name: \"n[1-3]\"}, {name: n2}]"), @r#"
+    error: two nodes are named `n2`
+     --> cluster.yaml:1:34
+      |
+    1 | nodes: [{name: "n[1-3]"}, {name: n2}]
+      |                --------          ^^ again here
+      |                |
+      |                first here
+    "#);
+    assert_snapshot!(cluster_complaint("nodes: [{name: n1, gpus: 8}]"), @r"
+    error: `gpus` without `gpu`
+     --> cluster.yaml:1:20
+      |
+    1 | nodes: [{name: n1, gpus: 8}]
+      |                    ^^^^ of which model?
+      |
+    hint: add `gpu: h100`
+    ");
+    assert_snapshot!(cluster_complaint("nodes: [{name: n1, gpu: h100}]"), @r"
+    error: `gpu` without `gpus`
+     --> cluster.yaml:1:20
+      |
+    1 | nodes: [{name: n1, gpu: h100}]
+      |                    ^^^ how many of it?
+      |
+    hint: add `gpus: 8`
+    ");
+    assert_snapshot!(cluster_complaint("nodes: [{name: \"n[4-1]\"}]"), @r#"
+    error: `name` is not a node name
+     --> cluster.yaml:1:16
+      |
+    1 | nodes: [{name: "n[4-1]"}]
+      |                ^^^^^^^^ this range runs backwards; write `1-4`
+    "#);
+    assert_snapshot!(cluster_complaint("nodes: [{name: \"n[0-999999]\"}]"), @r#"
+    error: `name` is not a node name
+     --> cluster.yaml:1:16
+      |
+    1 | nodes: [{name: "n[0-999999]"}]
+      |                ^^^^^^^^^^^^^ more than 100000 nodes
+    "#);
+    assert_snapshot!(cluster_complaint("levels: [block, leaf]\nnodes: [{name: n1, domain: {block: b, laef: l}}]"), @r"
+    error: `domain` leaves out the level `leaf`
+     --> cluster.yaml:2:28
+      |
+    2 | nodes: [{name: n1, domain: {block: b, laef: l}}]
+      |                            ^^^^^^^^^^^^^^^^^^^ a node stands in one domain of every level
+
+    error: `laef` is not a level of this cluster
+     --> cluster.yaml:2:39
+      |
+    2 | nodes: [{name: n1, domain: {block: b, laef: l}}]
+      |                                       ^^^^ not declared
+      |
+    hint: did you mean `leaf`?
+    ");
+    assert_snapshot!(cluster_complaint("levels: [block, leaf]\nnodes:\n- {name: n1, domain: {block: b1, leaf: l}}\n- {name: n2, domain: {block: b2, leaf: l}}"), @r"
+    error: leaf `l` lies in two domains
+     --> cluster.yaml:4:22
+      |
+    3 | - {name: n1, domain: {block: b1, leaf: l}}
+      |                      -------------------- in block `b1` here
+    4 | - {name: n2, domain: {block: b2, leaf: l}}
+      |                      ^^^^^^^^^^^^^^^^^^^^ in block `b2` here
+    ");
+    assert_snapshot!(cluster_complaint("nodes: [{gpus: 1, gpu: a}]"), @r"
+    error: `name` is missing
+     --> cluster.yaml:1:9
+      |
+    1 | nodes: [{gpus: 1, gpu: a}]
+      |         ^^^^^^^^^^^^^^^^^ `nodes` needs it
     ");
 }

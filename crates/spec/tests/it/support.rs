@@ -62,3 +62,13 @@ pub fn complaint(source: &str) -> String {
 pub fn complaint_on(source: &str, nodes: &[NodeSpec], overrides: &Value) -> String {
     check_on(source, nodes, overrides).unwrap_err().render(Colour::Never)
 }
+
+/// What a user sees of a queue file that is refused.
+pub fn queues_complaint(source: &str) -> String {
+    muster_spec::parse_queues(source, Some("queues.yaml")).unwrap_err().render(Colour::Never)
+}
+
+/// What a user sees of a cluster file that is refused.
+pub fn cluster_complaint(source: &str) -> String {
+    muster_spec::parse_cluster(source, Some("cluster.yaml")).unwrap_err().render(Colour::Never)
+}
