@@ -1,0 +1,17 @@
+//! The judge: is a plan right, is the state sound? This is the one definition of the invariants, used by tests,
+//! simulation and debug assertions.
+//!
+//! It reads the state and shares no code with `plan`: what is free, what a gang is, and whether a reservation is kept
+//! are worked out here again, in the plainest way, from the records of jobs and nodes.
+
+mod ledger;
+mod plan;
+mod quota;
+mod reserved;
+mod state;
+mod violation;
+
+pub use violation::Violation;
+
+pub(crate) use plan::{check, starts_have_effects};
+pub(crate) use state::sanity_check;

@@ -1,0 +1,203 @@
+//! Judges a plan: may each element start, is its gang whole and right, does everything fit, are limits, quotas and
+//! reservations kept?
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use muster_model::job::{Resources, TaskGroup};
+use muster_model::{AttemptId, Decision, Effect, ElementId, NodeId, Plan, TaskPlacement, Time};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::ledger::{Sum, Sums};
+use super::{Violation, quota, reserved};
+use crate::state::State;
+use crate::state::job::{Job, Phase};
+
+/// Everything that is wrong with a plan.
+pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Violation>> {
+    let mut found = Vec::new();
+    let mut sums = Sums::default();
+    let mut seen = FxHashSet::default();
+    let mut started_of: FxHashMap<_, u32> = FxHashMap::default();
+    for decision in &plan.decisions {
+        let Decision::Start { id, placement, .. } = decision;
+        let element = id.element;
+        let Some(job) = state.jobs.get(&element.job) else {
+            found.push(Violation::Unknown(element));
+            continue;
+        };
+        // 1. May it start, and is it a new attempt?
+        if !seen.insert(element) {
+            found.push(Violation::StartedTwice(element));
+        }
+        let active = started_of.entry(element.job).or_default();
+        *active += 1;
+        check_startable(job, now, *id, *active, &mut found);
+        // 2. Is the gang whole, and each task right?
+        check_gang(job, element, placement, &mut found);
+        // 3. Does each task go where it may?
+        check_tasks(state, job, element, placement, &mut found);
+        add(state, job, placement, &mut sums);
+    }
+    // 4. Is there enough of everything?
+    let mut nodes: Vec<&NodeId> = sums.keys().collect();
+    nodes.sort_unstable();
+    for node in nodes {
+        found.extend(sums[node].excess(*node, &state.pool, true));
+    }
+    // 5. Limits, quotas, reservations.
+    quota::check(state, plan, &mut found);
+    reserved::check(state, now, plan, &mut found);
+    if found.is_empty() { Ok(()) } else { Err(found) }
+}
+
+/// Every start of a plan must have left as an effect.
+pub(crate) fn starts_have_effects(plan: &Plan, effects: &[Effect]) -> Vec<Violation> {
+    let prepared: BTreeSet<AttemptId> =
+        effects.iter().filter(|effect| matches!(effect, Effect::Prepare { .. })).map(Effect::id).collect();
+    plan.decisions
+        .iter()
+        .map(|Decision::Start { id, .. }| *id)
+        .filter(|id| !prepared.contains(id))
+        .map(Violation::NoEffect)
+        .collect()
+}
+
+fn check_startable(job: &Job, now: Time, id: AttemptId, active: u32, found: &mut Vec<Violation>) {
+    let record = &job.record;
+    let element = id.element;
+    let Some(ordinal) = record.ordinal_of(element.index) else {
+        found.push(Violation::Unknown(element));
+        return;
+    };
+    let known = record.elements.get(&ordinal);
+    let refused = match known.map(|known| &known.phase) {
+        Some(Phase::Active) => Some("it is active"),
+        Some(Phase::Ended { .. }) => Some("it has ended"),
+        Some(Phase::Waiting { held: true, .. }) => Some("it is on hold"),
+        Some(Phase::Waiting { not_before, .. }) if *not_before > now => Some("its back-off is not over"),
+        None if record.rest.as_ref().is_some_and(|rest| ordinal >= rest.from) => Some("it has ended"),
+        None if record.held => Some("it is on hold"),
+        _ if record.spec.begin.is_some_and(|begin| begin > now) => Some("its time has not come"),
+        _ if !record.waits_for.is_empty() => Some("it waits for another job"),
+        _ => None,
+    };
+    found.extend(refused.map(|why| Violation::NotStartable(element, why)));
+    let expected = known.map_or(0, |known| known.attempt) + 1;
+    if id.attempt.0 != expected {
+        found.push(Violation::WrongAttempt { id, expected });
+    }
+    let cap = record.spec.array.as_ref().and_then(|array| array.max_running);
+    if cap.is_some_and(|cap| record.active + active > cap) {
+        found.push(Violation::ArrayCap(element.job));
+    }
+}
+
+fn check_gang(job: &Job, element: ElementId, placement: &[TaskPlacement], found: &mut Vec<Violation>) {
+    if let Some(rank) = placement.windows(2).position(|pair| pair[0].group > pair[1].group) {
+        found.push(Violation::WrongTask { element, rank: rank as u32 + 1, what: "groups are out of order" });
+    }
+    for (index, group) in job.record.spec.groups.iter().enumerate() {
+        let tasks = placement.iter().filter(|task| usize::from(task.group) == index);
+        let count = tasks.clone().count() as u32;
+        let (min, max) = (group.min_tasks, group.max_tasks);
+        if count < min || count > max {
+            found.push(Violation::PartialGang { element, group: index as u16, tasks: count, min, max });
+        }
+        let Some(block) = group.tasks_per_node else { continue };
+        let mut per_node: FxHashMap<NodeId, u32> = FxHashMap::default();
+        tasks.for_each(|task| *per_node.entry(task.node).or_default() += 1);
+        if let Some(node) = per_node.iter().filter(|(_, count)| **count != block).map(|(node, _)| *node).min()
+        {
+            found.push(Violation::WrongNode { element, node, what: "it has not the tasks of one block" });
+        }
+    }
+}
+
+fn check_tasks(
+    state: &State,
+    job: &Job,
+    element: ElementId,
+    placement: &[TaskPlacement],
+    found: &mut Vec<Violation>,
+) {
+    let spec = &job.record.spec;
+    for (rank, task) in placement.iter().enumerate() {
+        let rank = rank as u32;
+        let Some(group) = spec.groups.get(usize::from(task.group)) else {
+            found.push(Violation::WrongTask { element, rank, what: "no such group" });
+            continue;
+        };
+        let Some(node) = state.pool.get(task.node) else {
+            found.push(Violation::WrongNode { element, node: task.node, what: "no such node" });
+            continue;
+        };
+        let labels = &spec.constraint.labels;
+        let refused = match () {
+            () if !node.up => Some("it is lost"),
+            () if node.drained.is_some() => Some("it is drained"),
+            () if spec.constraint.exclude.contains(&node.spec.name) => Some("the job excludes it"),
+            () if labels.iter().any(|(key, value)| node.spec.labels.get(key) != Some(value)) => {
+                Some("its labels do not match")
+            }
+            () => None,
+        };
+        found.extend(refused.map(|what| Violation::WrongNode { element, node: task.node, what }));
+        if let Some(what) = wrong_devices(state, group, task) {
+            found.push(Violation::WrongTask { element, rank, what });
+        }
+    }
+}
+
+/// What is wrong with a task's devices.
+fn wrong_devices(state: &State, group: &TaskGroup, task: &TaskPlacement) -> Option<&'static str> {
+    let request = &group.task.gpu;
+    let (count, share) = match (request.devices, request.share.0) {
+        (0, 0) => (0, 0),
+        (0, share) => (1, share),
+        (devices, _) => (devices, 1000),
+    };
+    if task.devices.len() != count {
+        return Some("it has not the number of devices that it asks for");
+    }
+    if task.share.0 != share {
+        return Some("it has not the share that it asks for");
+    }
+    let node = state.pool.node(task.node);
+    let mut models =
+        task.devices.iter().map(|device| node.spec.devices.get(device).map(|device| &device.model));
+    let Some(first) = models.next() else { return None };
+    let Some(model) = first else { return Some("the node has no such device") };
+    if !request.models.is_empty() && !request.models.contains(model) {
+        return Some("the model is not among those that it accepts");
+    }
+    models.any(|other| other != Some(model)).then_some("its devices are not of one model")
+}
+
+/// Adds what a start holds to what its nodes hold already.
+fn add(state: &State, job: &Job, placement: &Arc<[TaskPlacement]>, sums: &mut Sums) {
+    for task in placement.iter() {
+        let Some(node) = state.pool.get(task.node) else { continue };
+        let Some(needs) = needs_of(job, task) else { continue };
+        let sum = sums.entry(task.node).or_insert_with(|| Sum {
+            cpus: node.used.cpus,
+            memory: node.used.memory,
+            extras: node
+                .used
+                .extras
+                .iter()
+                .filter_map(|(id, count)| Some((Arc::clone(state.pool.extra_name(*id)?), *count)))
+                .collect(),
+            ..Sum::default()
+        });
+        for device in task.devices.iter() {
+            sum.devices.entry(device).or_insert_with(|| u64::from(node.held_of(device)));
+        }
+        sum.add(task, needs);
+    }
+}
+
+/// What one task asks for.
+pub(super) fn needs_of<'j>(job: &'j Job, task: &TaskPlacement) -> Option<&'j Resources> {
+    job.record.spec.groups.get(usize::from(task.group)).map(|group| &group.task)
+}

@@ -1,0 +1,198 @@
+//! Are limits and quotas kept? Worked out from the configured tree by the definition in `policy`, for the sum of a whole
+//! plan, not start by start.
+
+use std::collections::BTreeMap;
+
+use muster_model::reason::Reason;
+use muster_model::view::QueueView;
+use muster_model::{Decision, GpuMilli, GpuModel, Plan, QueueName, QueueSpec, Time, UserName};
+
+use super::Violation;
+use crate::state::State;
+
+/// What a plan adds to one leaf.
+#[derive(Default)]
+struct Added {
+    elements: u32,
+    by_model: BTreeMap<GpuModel, u64>,
+    by_user: BTreeMap<UserName, u64>,
+}
+
+/// Use of a subtree before and after the plan, as its parent sees it.
+#[derive(Clone, Copy, Default)]
+struct Claim {
+    before: u64,
+    after: u64,
+}
+
+struct Judge<'a> {
+    state: &'a State,
+    views: BTreeMap<QueueName, QueueView>,
+    added: BTreeMap<QueueName, Added>,
+    found: &'a mut Vec<Violation>,
+}
+
+pub(super) fn check(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
+    let queues = &state.policy.tree().queues;
+    if plan.decisions.is_empty() || !queues.iter().any(has_terms) {
+        return;
+    }
+    let views = state.policy.queue_views(Time(0)).into_iter().map(|view| (view.name.clone(), view)).collect();
+    let mut judge = Judge { state, views, added: added(state, plan), found };
+    for model in state.policy.models().ids().map(|id| state.policy.models().name(id).clone()) {
+        let (mut nominal, mut claim) = (0, Claim::default());
+        let mut is_bounded = false;
+        for queue in queues {
+            let (own, sum) = judge.quota(queue, &QueueName::from(&*queue.name), &model, false);
+            is_bounded |= has_quota(queue, &model);
+            nominal += own;
+            claim = Claim { before: claim.before + sum.before, after: claim.after + sum.after };
+        }
+        if is_bounded && claim.after > claim.before && claim.after > nominal {
+            judge.report_quota("", &model, claim, nominal);
+        }
+    }
+    for queue in queues {
+        judge.limits(queue, &QueueName::from(&*queue.name));
+    }
+}
+
+fn has_terms(queue: &QueueSpec) -> bool {
+    !queue.quota.is_empty()
+        || queue.limits.running_jobs.is_some()
+        || queue.limits.gpus_per_user.is_some()
+        || queue.queues.iter().any(has_terms)
+}
+
+fn has_quota(queue: &QueueSpec, model: &GpuModel) -> bool {
+    queue.quota.contains_key(model) || queue.queues.iter().any(|child| has_quota(child, model))
+}
+
+/// What the plan adds, by leaf.
+fn added(state: &State, plan: &Plan) -> BTreeMap<QueueName, Added> {
+    let mut added: BTreeMap<QueueName, Added> = BTreeMap::new();
+    for Decision::Start { id, placement, .. } in &plan.decisions {
+        let Some(job) = state.jobs.get(&id.element.job) else { continue };
+        let entry = added.entry(state.policy.leaf_name(job.record.leaf).clone()).or_default();
+        entry.elements += 1;
+        for task in placement.iter() {
+            let Some(node) = state.pool.get(task.node) else { continue };
+            for device in task.devices.iter().filter_map(|device| node.spec.devices.get(device)) {
+                *entry.by_model.entry(device.model.clone()).or_default() += u64::from(task.share.0);
+                *entry.by_user.entry(job.record.spec.user.clone()).or_default() += u64::from(task.share.0);
+            }
+        }
+    }
+    added
+}
+
+impl Judge<'_> {
+    /// Nominal quota of a queue and what its parent sees of its use.
+    fn quota(
+        &mut self,
+        queue: &QueueSpec,
+        path: &QueueName,
+        model: &GpuModel,
+        bounded: bool,
+    ) -> (u64, Claim) {
+        let bounded = bounded || queue.quota.contains_key(model);
+        let own = queue.quota.get(model).map(|gpus| gpus.saturating_mul(1000));
+        // 1. Use: of a leaf its own; of a parent the sum over its bounded children.
+        let (mut nominal, mut taken) = (0, Claim::default());
+        if queue.queues.is_empty() && bounded {
+            let used = |view: &QueueView| {
+                view.gpus.iter().find(|row| row.model == *model).map_or(0, |row| u64::from(row.used.0))
+            };
+            let before = self.views.get(path).map_or(0, used);
+            let more = self.added.get(path).and_then(|added| added.by_model.get(model)).copied().unwrap_or(0);
+            taken = Claim { before, after: before + more };
+        }
+        for child in &queue.queues {
+            let (below, claim) = self.quota(child, &join(path, child), model, bounded);
+            nominal += below;
+            taken = Claim { before: taken.before + claim.before, after: taken.after + claim.after };
+        }
+        let nominal = own.unwrap_or(nominal);
+        // 2. Its ceiling, where it has one.
+        let ceiling = own.and(queue.borrow).map(|borrow| nominal.saturating_add(borrow.saturating_mul(1000)));
+        if taken.after > taken.before && ceiling.is_some_and(|ceiling| taken.after > ceiling) {
+            self.report_quota(path.as_str(), model, taken, nominal);
+        }
+        // 3. What it never lends counts as used.
+        let kept = match (own, queue.lend) {
+            (Some(own), Some(lend)) => own - lend.saturating_mul(1000).min(own),
+            _ => 0,
+        };
+        (nominal, Claim { before: taken.before.max(kept), after: taken.after.max(kept) })
+    }
+
+    fn report_quota(&mut self, queue: &str, model: &GpuModel, claim: Claim, nominal: u64) {
+        let milli = |value: u64| GpuMilli(u32::try_from(value).unwrap_or(u32::MAX));
+        self.found.push(Violation::Limit(Box::new(Reason::Quota {
+            queue: queue.into(),
+            model: model.clone(),
+            asked: milli(claim.after - claim.before),
+            used: milli(claim.before),
+            nominal: milli(nominal),
+            borrowable: GpuMilli(0),
+            lent: GpuMilli(0),
+        })));
+    }
+
+    /// Running elements and GPUs per user, in every queue of a subtree.
+    fn limits(&mut self, queue: &QueueSpec, path: &QueueName) {
+        let below: Vec<&Added> =
+            self.added.iter().filter(|(leaf, _)| is_within(leaf, path)).map(|(_, added)| added).collect();
+        let elements: u32 = below.iter().map(|added| added.elements).sum();
+        let running = self.views.get(path).map_or(0, |view| view.running);
+        if let Some(limit) = queue.limits.running_jobs
+            && elements > 0
+            && running + elements > limit
+        {
+            let reason = Reason::RunningJobs { queue: path.clone(), running: running + elements, limit };
+            self.found.push(Violation::Limit(Box::new(reason)));
+        }
+        if let Some(limit) = queue.limits.gpus_per_user {
+            let mut by_user: BTreeMap<UserName, u64> = BTreeMap::new();
+            for (user, milli) in below.iter().flat_map(|added| &added.by_user) {
+                *by_user.entry(user.clone()).or_default() += milli;
+            }
+            for (user, more) in by_user {
+                self.user_limit(path, &user, more, limit);
+            }
+        }
+        for child in &queue.queues {
+            self.limits(child, &join(path, child));
+        }
+    }
+
+    fn user_limit(&mut self, path: &QueueName, user: &UserName, more: u64, limit: u64) {
+        let mut used = 0u64;
+        for holding in self.state.pool.holdings() {
+            let Some(job) = self.state.jobs.get(&holding.element.job) else { continue };
+            let leaf = self.state.policy.leaf_name(job.record.leaf);
+            if job.record.spec.user == *user && is_within(leaf, path) {
+                let milli = |task: &muster_model::TaskPlacement| u64::from(task.devices.len() * task.share.0);
+                used += holding.placement.iter().map(milli).sum::<u64>();
+            }
+        }
+        if used + more > limit.saturating_mul(1000) {
+            let milli = |value: u64| GpuMilli(u32::try_from(value).unwrap_or(u32::MAX));
+            self.found.push(Violation::Limit(Box::new(Reason::GpusPerUser {
+                queue: path.clone(),
+                user: user.clone(),
+                asked: milli(more),
+                used: milli(used),
+                limit: milli(limit.saturating_mul(1000)),
+            })));
+        }
+    }
+}
+
+fn join(path: &QueueName, child: &QueueSpec) -> QueueName {
+    format!("{path}/{}", child.name).into()
+}
+
+fn is_within(leaf: &QueueName, queue: &QueueName) -> bool {
+    leaf.as_str().strip_prefix(queue.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

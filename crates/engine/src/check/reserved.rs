@@ -1,0 +1,94 @@
+//! Are reservations kept? On every node with a reservation, and at every instant at which one begins there, what is held
+//! by then, what the plan starts and what is reserved must fit together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use muster_model::{Decision, ElementId, NodeId, Plan, TaskPlacement, Time};
+
+use super::Violation;
+use super::ledger::Sum;
+use super::plan::needs_of;
+use crate::state::State;
+use crate::state::job::Job;
+
+/// Something on a node over a stretch of time.
+struct Stay<'a> {
+    element: ElementId,
+    start: Time,
+    end: Time,
+    job: &'a Job,
+    task: &'a TaskPlacement,
+    is_reservation: bool,
+}
+
+pub(super) fn check(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
+    if plan.reservations.is_empty() {
+        return;
+    }
+    for (node, stays) in stays_by_node(state, now, plan) {
+        let starts: BTreeSet<Time> =
+            stays.iter().filter(|stay| stay.is_reservation).map(|stay| stay.start).collect();
+        let broken = starts.into_iter().find(|at| {
+            let mut sum = Sum::default();
+            for stay in stays.iter().filter(|stay| stay.start <= *at && *at < stay.end) {
+                if let Some(needs) = needs_of(stay.job, stay.task) {
+                    sum.add(stay.task, needs);
+                }
+            }
+            !sum.excess(node, &state.pool, false).is_empty()
+        });
+        let whose = |at| stays.iter().find(|stay| stay.is_reservation && stay.start == at);
+        if let Some(stay) = broken.and_then(whose) {
+            found.push(Violation::Reservation { element: stay.element, node });
+        }
+    }
+}
+
+/// Everything that is or will be on the nodes that have a reservation.
+fn stays_by_node<'a>(state: &'a State, now: Time, plan: &'a Plan) -> BTreeMap<NodeId, Vec<Stay<'a>>> {
+    let mut by_node: BTreeMap<NodeId, Vec<Stay<'a>>> = BTreeMap::new();
+    // 1. What is reserved: this says which nodes matter.
+    for one in &plan.reservations {
+        let Some(job) = state.jobs.get(&one.element.job) else { continue };
+        for task in one.placement.iter() {
+            by_node.entry(task.node).or_default().push(Stay {
+                element: one.element,
+                start: one.start,
+                end: one.end,
+                job,
+                task,
+                is_reservation: true,
+            });
+        }
+    }
+    // 2. What is held there.
+    let keys: BTreeSet<_> =
+        by_node.keys().flat_map(|node| state.pool.node(*node).holds.iter().map(|hold| hold.key)).collect();
+    for holding in keys.into_iter().map(|key| state.pool.holding(key)) {
+        let Some(job) = state.jobs.get(&holding.element.job) else { continue };
+        push(&mut by_node, job, holding.element, (now, holding.end.at(now)), &holding.placement);
+    }
+    // 3. What the plan starts there.
+    for Decision::Start { id, placement, .. } in &plan.decisions {
+        let Some(job) = state.jobs.get(&id.element.job) else { continue };
+        let spec = &job.record.spec;
+        let end = spec.time_limit.map_or(Time::NEVER, |limit| now + limit + spec.grace);
+        push(&mut by_node, job, id.element, (now, end), placement);
+    }
+    by_node
+}
+
+fn push<'a>(
+    by_node: &mut BTreeMap<NodeId, Vec<Stay<'a>>>,
+    job: &'a Job,
+    element: ElementId,
+    (start, end): (Time, Time),
+    placement: &'a Arc<[TaskPlacement]>,
+) {
+    for task in placement.iter() {
+        if let Some(stays) = by_node.get_mut(&task.node) {
+            stays.push(Stay { element, start, end, job, task, is_reservation: false });
+        }
+    }
+}

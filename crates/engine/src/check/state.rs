@@ -1,0 +1,193 @@
+//! Is the state sound? Everything derived is worked out again from the records of jobs and compared.
+
+use std::collections::BTreeMap;
+
+use muster_model::view::TaskStage;
+use muster_model::{ElementId, JobId, NodeId};
+
+use super::Violation;
+use super::ledger::Sum;
+use super::plan::needs_of;
+use crate::state::State;
+use crate::state::entries::{MAX_TICKETS, Owner, Standing};
+use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunStage};
+
+/// Walks all invariants of a state.
+pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut sums: BTreeMap<NodeId, Sum> = BTreeMap::new();
+    let mut active = 0;
+    for (id, job) in &state.jobs {
+        check_job(*id, &job.record, &mut found);
+        check_entries(state, *id, job, &mut found);
+        for (ordinal, element) in &job.record.elements {
+            let element_id = ElementId { job: *id, index: job.record.index_of(*ordinal) };
+            check_element(&job.record, element_id, element, &mut found);
+            let Some(run) = element.run.as_ref().filter(|_| element.phase == Phase::Active) else { continue };
+            active += 1;
+            if state.pool.holding(run.key).element != element_id {
+                found.push(Violation::State(format!("{element_id} has somebody else's holding")));
+            }
+            for task in run.placement.iter() {
+                if let Some(needs) = needs_of(job, task) {
+                    sums.entry(task.node).or_default().add(task, needs);
+                }
+            }
+        }
+    }
+    if active != state.pool.holdings().count() {
+        found.push(Violation::State(format!("{active} elements are active, but not as many hold something")));
+    }
+    check_nodes(state, &sums, &mut found);
+    check_index(state, &mut found);
+    found
+}
+
+fn check_job(id: JobId, record: &JobRecord, found: &mut Vec<Violation>) {
+    let mut wrong = |what: &str| found.push(Violation::State(format!("job {id}: {what}")));
+    let count = |phase: fn(&Phase) -> bool| {
+        record.elements.values().filter(|element| phase(&element.phase)).count() as u32
+    };
+    let ended = count(|phase| matches!(phase, Phase::Ended { .. }));
+    let rest = record.rest.as_ref().map_or(0, |rest| rest.count);
+    if record.active != count(|phase| *phase == Phase::Active) {
+        wrong("its count of active elements is wrong");
+    }
+    if record.succeeded + record.failed != ended + rest {
+        wrong("its count of ended elements is wrong");
+    }
+    let waiting = count(|phase| matches!(phase, Phase::Waiting { .. }));
+    if waiting + record.fresh() + record.active + ended + rest != record.total {
+        wrong("its elements do not add up");
+    }
+    if record.is_over() {
+        wrong("it is over but still in memory");
+    }
+    if record.elements.contains_key(&record.next) {
+        wrong("its first fresh element has a record");
+    }
+    let begun = record.elements.values().filter(|element| element.begun).count() as u32;
+    if record.begun != begun + rest {
+        wrong("its count of begun elements is wrong");
+    }
+    let cap = record.spec.array.as_ref().and_then(|array| array.max_running);
+    if cap.is_some_and(|cap| record.active > cap) {
+        found.push(Violation::ArrayCap(id));
+    }
+}
+
+fn check_entries(state: &State, id: JobId, job: &Job, found: &mut Vec<Violation>) {
+    let record = &job.record;
+    let mut wrong = |what: &str| found.push(Violation::State(format!("job {id}: {what}")));
+    let fresh = state.entries.standing(Owner { job: id, ordinal: None });
+    let may_wait = record.waits_for.is_empty() && !record.held && record.fresh() > 0 && record.cap_room() > 0;
+    match fresh {
+        Standing::Out if may_wait => wrong("its fresh elements are forgotten"),
+        Standing::Queued(tickets) if !may_wait || tickets > record.fresh().min(MAX_TICKETS) => {
+            wrong("its fresh elements may not be in the order");
+        }
+        Standing::Out | Standing::Queued(_) | Standing::Sleeping(_) => {}
+    }
+    for (ordinal, element) in &record.elements {
+        let is_out = state.entries.standing(Owner { job: id, ordinal: Some(*ordinal) }) == Standing::Out;
+        let waits =
+            matches!(element.phase, Phase::Waiting { held: false, .. }) && record.waits_for.is_empty();
+        if is_out == waits {
+            wrong("an element with a record does not stand as it should");
+        }
+    }
+}
+
+fn check_element(record: &JobRecord, id: ElementId, element: &Element, found: &mut Vec<Violation>) {
+    match (&element.phase, &element.run) {
+        (Phase::Active, None) => found.push(Violation::State(format!("{id} is active without an attempt"))),
+        (Phase::Active, Some(run)) => check_run(record, id, run, found),
+        (Phase::Waiting { .. } | Phase::Ended { .. }, Some(run)) if run.ended.is_none() => {
+            found.push(Violation::State(format!("{id} is not active, but its attempt has not ended")));
+        }
+        (Phase::Waiting { .. } | Phase::Ended { .. }, _) => {}
+    }
+}
+
+/// A gang is whole from its start to its end, and no user process runs before all tasks are ready.
+fn check_run(record: &JobRecord, id: ElementId, run: &Run, found: &mut Vec<Violation>) {
+    for (index, group) in record.spec.groups.iter().enumerate() {
+        let tasks = run.placement.iter().filter(|task| usize::from(task.group) == index).count() as u32;
+        let (min, max) = (group.min_tasks, group.max_tasks);
+        if tasks < min || tasks > max {
+            found.push(Violation::PartialGang { element: id, group: index as u16, tasks, min, max });
+        }
+    }
+    let over = run.tasks.iter().filter(|task| task.stage == TaskStage::Ended).count();
+    if run.tasks.len() != run.placement.len() || over != run.over as usize {
+        found.push(Violation::State(format!("{id}: its tasks are counted wrongly")));
+    }
+    if over == run.tasks.len() {
+        found.push(Violation::State(format!("{id}: all tasks are over, but the attempt is not")));
+    }
+    let is_going = matches!(run.stage, RunStage::Going | RunStage::Running);
+    if is_going && run.tasks.iter().any(|task| task.stage == TaskStage::Ordered) {
+        found.push(Violation::State(format!("{id}: told to run before every task was ready")));
+    }
+}
+
+fn check_nodes(state: &State, sums: &BTreeMap<NodeId, Sum>, found: &mut Vec<Violation>) {
+    for (index, node) in state.pool.nodes().iter().enumerate() {
+        let id = NodeId(index as u32);
+        let empty = Sum::default();
+        let sum = sums.get(&id).unwrap_or(&empty);
+        for device in 0..node.held.len().max(node.spec.devices.len()) {
+            let milli = sum.devices.get(&device).copied().unwrap_or(0);
+            if milli > 1000 {
+                found.push(Violation::Device { node: id, device, milli });
+            }
+            if milli != u64::from(node.held_of(device)) || node.touched.contains(device) != (milli > 0) {
+                found.push(Violation::State(format!("node {id} device {device}: held is counted wrongly")));
+            }
+        }
+        let extras: BTreeMap<_, _> = node
+            .used
+            .extras
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .filter_map(|(id, count)| Some((state.pool.extra_name(*id)?.clone(), *count)))
+            .collect();
+        if node.used.cpus != sum.cpus || node.used.memory != sum.memory || extras != sum.extras {
+            found.push(Violation::State(format!("node {id}: quantities are counted wrongly")));
+        }
+        if !node.bookings.is_empty() || !node.booked.is_empty() {
+            found.push(Violation::State(format!("node {id}: a booking outlived its pass")));
+        }
+    }
+}
+
+/// The index must say of every node what a plain count says.
+fn check_index(state: &State, found: &mut Vec<Violation>) {
+    let mut plain = 0;
+    for (index, node) in state.pool.nodes().iter().enumerate() {
+        if !node.hosts() {
+            continue;
+        }
+        plain += 1;
+        for (model, devices) in &node.models {
+            let free = devices
+                .iter()
+                .filter(|device| {
+                    node.held_of(*device) == 0
+                        && !node.foreign.devices.contains(*device)
+                        && !node.foreign.drained.contains(*device)
+                })
+                .count() as u16;
+            let listed =
+                state.pool.index.model(*model).and_then(|model| model.clear.ascending(free, node.rank));
+            if listed != Some((free, node.rank)) {
+                found.push(Violation::State(format!(
+                    "node {index}: the index does not list {free} free devices"
+                )));
+            }
+        }
+    }
+    if state.pool.index.plain.len() != plain {
+        found.push(Violation::State("the index of hosts has not every host".to_owned()));
+    }
+}

@@ -1,0 +1,218 @@
+//! The engine's face: apply events, plan, check, commit, and read.
+
+use std::sync::Arc;
+
+use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView};
+use muster_model::{
+    AttemptId, Effect, ElementId, Event, JobId, JobSpec, NodeId, NodeName, NodeSpec, Plan, QueueName,
+    QueueTree, Rank, Reservation, TaskPlacement, Time, UserName,
+};
+use muster_policy::TreeError;
+
+use crate::check::{self, Violation};
+use crate::fact::{Counts, Fact};
+use crate::refusal::{Refusal, RestoreError};
+use crate::state::State;
+use crate::state::attempt::attempt_id;
+use crate::state::job::Phase;
+pub use crate::state::snapshot::Snapshot;
+use crate::{explain, plan};
+
+/// The scheduling engine: a value that is told what happened and asked what to do. It reads no clock; time is an
+/// argument, and never runs backwards.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    state: State,
+}
+
+impl Engine {
+    /// An engine without nodes and jobs.
+    ///
+    /// # Errors
+    /// What is wrong with the tree.
+    pub fn new(tree: QueueTree) -> Result<Self, TreeError> {
+        Ok(Self { state: State::new(tree)? })
+    }
+
+    // ---- write ----
+
+    /// Would [`Engine::apply`] accept the event?
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn judge(&self, event: &Event) -> Result<(), Refusal> {
+        self.state.judge(event)
+    }
+
+    /// Applies an event that was accepted (or journalled). Reports on stale attempts and repeated observations change
+    /// nothing.
+    pub fn apply(&mut self, now: Time, event: &Event) {
+        self.state.apply(now, event);
+    }
+
+    /// One planning pass, on scratch: the state stays as it was. Only [`Engine::reservations`] follows the pass.
+    pub fn plan(&mut self, now: Time) -> Plan {
+        plan::plan(&mut self.state, now)
+    }
+
+    /// Judges a plan against the state, independently of how it was made.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn check(&self, now: Time, plan: &Plan) -> Result<(), Vec<Violation>> {
+        check::check(&self.state, now, plan)
+    }
+
+    /// Decisions enter the state, at planning and on replay alike.
+    pub fn commit(&mut self, now: Time, plan: &Plan) {
+        debug_assert_eq!(self.check(now, plan), Ok(()), "only plans that pass the judge are committed");
+        let before = self.state.effects.len();
+        self.state.commit(now, plan);
+        debug_assert_eq!(check::starts_have_effects(plan, &self.state.effects[before..]), []);
+    }
+
+    /// Effects since the last call.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.state.effects)
+    }
+
+    /// Facts since the last call.
+    pub fn take_facts(&mut self) -> Vec<Fact> {
+        std::mem::take(&mut self.state.facts)
+    }
+
+    // ---- recovery ----
+
+    /// Every effect that the present state still stands for; all may be repeated.
+    #[must_use]
+    pub fn outstanding(&self) -> Vec<Effect> {
+        self.state.outstanding()
+    }
+
+    /// Tasks that exist or may exist: all that are not over, of every active attempt.
+    #[must_use]
+    pub fn expected_tasks(&self) -> Vec<(AttemptId, Rank, NodeName)> {
+        let mut expected = Vec::new();
+        for (id, job) in &self.state.jobs {
+            for (ordinal, element) in &job.record.elements {
+                let Some(run) = element.run.as_ref().filter(|_| element.phase == Phase::Active) else {
+                    continue;
+                };
+                let id = attempt_id(*id, job.record.index_of(*ordinal), element.attempt);
+                for (rank, (place, task)) in run.placement.iter().zip(&run.tasks).enumerate() {
+                    if task.stage != muster_model::view::TaskStage::Ended {
+                        let node = self.state.pool.node(place.node).spec.name.clone();
+                        expected.push((id, Rank(rank as u32), node));
+                    }
+                }
+            }
+        }
+        expected
+    }
+
+    /// The durable state as one value.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.state.snapshot()
+    }
+
+    /// An engine from a snapshot; it plans as the one that made it.
+    ///
+    /// # Errors
+    /// The snapshot contradicts itself.
+    pub fn restore(snapshot: Snapshot) -> Result<Self, RestoreError> {
+        Ok(Self { state: State::restore(snapshot)? })
+    }
+
+    // ---- read ----
+
+    /// When [`Engine::plan`] should run though no event comes: begin times and back-offs.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Time> {
+        self.state.entries.next_wake()
+    }
+
+    /// Walks all invariants of the state; empty when all hold. Costs as much as the state is large.
+    #[must_use]
+    pub fn sanity_check(&self) -> Vec<Violation> {
+        check::sanity_check(&self.state)
+    }
+
+    /// All jobs in memory, by number.
+    #[must_use]
+    pub fn jobs(&self, now: Time) -> Vec<JobView> {
+        self.state.job_views(now)
+    }
+
+    /// One job in memory.
+    #[must_use]
+    pub fn job(&self, now: Time, job: JobId) -> Option<JobView> {
+        self.state.job_view(now, job)
+    }
+
+    /// One element of a job in memory.
+    #[must_use]
+    pub fn element(&self, now: Time, element: ElementId) -> Option<ElementView> {
+        self.state.element_view(now, element)
+    }
+
+    /// What a job in memory asks for.
+    #[must_use]
+    pub fn job_spec(&self, job: JobId) -> Option<Arc<JobSpec>> {
+        self.state.jobs.get(&job).map(|job| Arc::clone(&job.record.spec))
+    }
+
+    /// The current or last attempt of an element, and where its tasks are.
+    #[must_use]
+    pub fn placement(&self, element: ElementId) -> Option<(AttemptId, Arc<[TaskPlacement]>)> {
+        let known = self.state.element(element)?;
+        let run = known.run.as_ref()?;
+        Some((attempt_id(element.job, element.index, known.attempt), Arc::clone(&run.placement)))
+    }
+
+    /// All nodes, by name.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeView> {
+        self.state.node_views()
+    }
+
+    /// What a node offers.
+    #[must_use]
+    pub fn node_spec(&self, node: NodeId) -> Option<&NodeSpec> {
+        self.state.pool.get(node).map(|node| &node.spec)
+    }
+
+    /// All queues, parents before children.
+    #[must_use]
+    pub fn queues(&self, now: Time) -> Vec<QueueView> {
+        self.state.queue_views(now)
+    }
+
+    /// Decayed GPU-seconds per user and leaf.
+    #[must_use]
+    pub fn usage_decayed(&self, now: Time) -> Vec<(UserName, QueueName, u64)> {
+        self.state.policy.usage_rows(now)
+    }
+
+    /// Planned future starts of the last pass.
+    #[must_use]
+    pub fn reservations(&self) -> &[Reservation] {
+        &self.state.reservations
+    }
+
+    /// Why an element waits, when it starts, and what would start it now. Tries on scratch; changes nothing.
+    pub fn explain(&mut self, now: Time, element: ElementId) -> Option<Explanation> {
+        explain::explain(&mut self.state, now, element)
+    }
+
+    /// What would become of a job if it were submitted now. Changes nothing.
+    pub fn explain_submission(&mut self, now: Time, spec: &JobSpec) -> Explanation {
+        explain::explain_submission(&mut self.state, now, spec)
+    }
+
+    /// How much there is.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.state.counts()
+    }
+}

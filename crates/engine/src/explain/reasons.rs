@@ -1,0 +1,96 @@
+//! Why an element waits, in the order of the engine's checks: its own terms first (held, time, dependency, cap), then
+//! its queue's, then capacity. Works on the state as it stands after the last pass, without planning.
+
+use muster_model::queue::Backfill;
+use muster_model::reason::CapacityGap;
+use muster_model::{ElementId, JobId, Reason, Time};
+use rustc_hash::FxHashMap;
+
+use super::gap;
+use crate::plan::ask::picks;
+use crate::state::State;
+use crate::state::job::{Job, Phase};
+use crate::state::shape::ClassId;
+
+/// What is missing by class: worked out once per reading of many jobs.
+pub(crate) type Gaps = FxHashMap<ClassId, CapacityGap>;
+
+impl State {
+    /// What lies in the element's own terms.
+    pub(crate) fn own_reasons(&self, now: Time, _id: JobId, job: &Job, ordinal: u32) -> Vec<Reason> {
+        let record = &job.record;
+        let mut reasons = Vec::new();
+        let begin = record.spec.begin.unwrap_or(Time(0));
+        let (held, not_before, restarts) = match record.elements.get(&ordinal) {
+            None => (record.held, Time(0), 0),
+            Some(element) => match element.phase {
+                Phase::Waiting { held, not_before } => (held, not_before, element.restarts),
+                Phase::Active | Phase::Ended { .. } => return reasons,
+            },
+        };
+        if held {
+            reasons.push(Reason::Held);
+        }
+        if begin > now {
+            reasons.push(Reason::NotBefore { until: begin, restarts: 0 });
+        }
+        if not_before > now {
+            reasons.push(Reason::NotBefore { until: not_before, restarts });
+        }
+        for dependency in &record.waits_for {
+            reasons.push(Reason::Dependency { on: dependency.job, kind: dependency.kind });
+        }
+        if record.cap_room() == 0 {
+            let cap = record.spec.array.as_ref().and_then(|array| array.max_running).unwrap_or(0);
+            reasons.push(Reason::ArrayCap { running: record.active, cap });
+        }
+        reasons
+    }
+
+    /// What lies outside the element: limits and quota, then capacity, then what others have reserved.
+    pub(crate) fn outer_reason(&self, id: JobId, job: &Job, ordinal: u32, gaps: &mut Gaps) -> Option<Reason> {
+        let shape = self.classes.shape(job.class);
+        if let Some(reason) = self.quota_reason(job) {
+            return Some(reason);
+        }
+        let gap = gaps.entry(job.class).or_insert_with(|| {
+            gap::now(&self.pool, self.policy.models(), shape, &shape.eligible(&self.pool))
+        });
+        if gap::is_short(gap) {
+            return Some(Reason::Capacity(gap.clone()));
+        }
+        let element = ElementId { job: id, index: job.record.index_of(ordinal) };
+        let other = self.reservations.iter().find(|one| one.element != element);
+        match other {
+            _ if self.reservations.iter().any(|one| one.element == element) => {
+                Some(Reason::Capacity(gap.clone()))
+            }
+            Some(other) if self.policy.tree().backfill == Backfill::None => {
+                Some(Reason::Behind { element: other.element })
+            }
+            Some(other) => Some(Reason::Reserved {
+                element: other.element,
+                start: other.start,
+                fits_if_shorter_than: None,
+            }),
+            // Everything is there; the next pass starts it, unless its groups get in each other's way.
+            None => None,
+        }
+    }
+
+    /// The first refusal of its queue's limits and quota, when no model gets by.
+    fn quota_reason(&self, job: &Job) -> Option<Reason> {
+        let shape = self.classes.shape(job.class);
+        let mut refused = None;
+        for pick in picks(shape, self.pool.index.models()) {
+            let gpus = pick.exact.as_deref().unwrap_or(&[]);
+            match self.policy.judge_start(job.record.leaf, job.user, gpus) {
+                Ok(()) => return None,
+                Err(reason) => {
+                    refused.get_or_insert(reason);
+                }
+            }
+        }
+        refused
+    }
+}

@@ -1,0 +1,105 @@
+//! One request for places: what is needed, when, and which nodes and models may be used.
+
+use muster_model::{DeviceSet, NodeId};
+use muster_policy::ModelId;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::state::node::{Node, Window};
+use crate::state::shape::{Eligible, GroupNeed, Shape};
+
+/// Models that each group may use in one try, in order of preference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pick {
+    /// By group; empty where the group holds no GPU.
+    pub(crate) models: SmallVec<[SmallVec<[ModelId; 2]>; 1]>,
+    /// Thousandths by model that the gang will hold, when every group has just one model to use.
+    pub(crate) exact: Option<SmallVec<[(ModelId, u64); 1]>>,
+}
+
+/// What has come free before a future start, by node in the order in which it did. The latest is used first, so that
+/// what is free already stays free for backfill.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Freed {
+    /// Nodes in order of their latest release; may repeat.
+    pub(crate) order: Vec<NodeId>,
+    pub(crate) devices: FxHashMap<NodeId, Vec<DeviceSet>>,
+}
+
+/// A request for places.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask<'a> {
+    pub(crate) shape: &'a Shape,
+    pub(crate) pick: &'a Pick,
+    pub(crate) eligible: &'a Eligible,
+    pub(crate) avoid: &'a [NodeId],
+    pub(crate) window: Window,
+    /// Set for a future start.
+    pub(crate) freed: Option<&'a Freed>,
+}
+
+impl Ask<'_> {
+    /// True when the node may be used at all.
+    pub(crate) fn admits(&self, id: NodeId, node: &Node) -> bool {
+        node.hosts()
+            && self.eligible.as_ref().is_none_or(|eligible| eligible[id.0 as usize])
+            && !self.avoid.contains(&id)
+    }
+}
+
+/// The tries for a shape, in order: the whole gang on one model, for each model in order of preference; then each task
+/// on whichever model it accepts.
+pub(crate) fn picks(shape: &Shape, models: usize) -> SmallVec<[Pick; 1]> {
+    let all = || (0..models as u16).map(ModelId).collect::<SmallVec<[ModelId; 2]>>();
+    let accepted: SmallVec<[SmallVec<[ModelId; 2]>; 1]> = shape
+        .groups
+        .iter()
+        .map(|group| match &group.models {
+            _ if !group.wants_gpu() => SmallVec::new(),
+            None => all(),
+            Some(models) => models.clone(),
+        })
+        .collect();
+    let mut candidates: SmallVec<[ModelId; 2]> = SmallVec::new();
+    for model in accepted.iter().flatten() {
+        if !candidates.contains(model) {
+            candidates.push(*model);
+        }
+    }
+    let mut picks = SmallVec::new();
+    for model in &candidates {
+        let narrowed = accepted.iter().map(|models| match models.contains(model) {
+            true => SmallVec::from_slice(&[*model]),
+            false => models.clone(),
+        });
+        push_pick(&mut picks, shape, narrowed.collect());
+    }
+    push_pick(&mut picks, shape, accepted);
+    picks
+}
+
+fn push_pick(picks: &mut SmallVec<[Pick; 1]>, shape: &Shape, models: SmallVec<[SmallVec<[ModelId; 2]>; 1]>) {
+    if picks.iter().any(|pick| pick.models == models) {
+        return;
+    }
+    let exact = exact_gpus(&shape.groups, &models);
+    picks.push(Pick { models, exact });
+}
+
+/// What the gang holds by model, when that is certain before it is placed.
+fn exact_gpus(
+    groups: &[GroupNeed],
+    models: &[SmallVec<[ModelId; 2]>],
+) -> Option<SmallVec<[(ModelId, u64); 1]>> {
+    let mut sums: SmallVec<[(ModelId, u64); 1]> = SmallVec::new();
+    for (group, models) in groups.iter().zip(models).filter(|(group, _)| group.wants_gpu()) {
+        let [model] = models[..] else { return None };
+        let milli = u64::from(group.tasks) * group.milli();
+        match sums.iter_mut().find(|(known, _)| *known == model) {
+            Some((_, sum)) => *sum += milli,
+            None => sums.push((model, milli)),
+        }
+    }
+    sums.sort_unstable();
+    Some(sums)
+}

@@ -1,0 +1,107 @@
+//! Places a whole gang on scratch, or nothing. Groups go one after the other, the hardest first.
+//!
+//! A single group is placed whenever it can be placed on the models of the try (whole devices, shares or none): every
+//! node is offered and takes as many tasks as it can. Across groups the order is greedy: a gang of several groups that
+//! compete for different resources of the same nodes may be missed although it would fit.
+
+use std::sync::Arc;
+
+use muster_model::{DeviceSet, ElementId, GpuMilli, NodeId, TaskPlacement};
+use smallvec::SmallVec;
+
+use super::ask::Ask;
+use super::{plain, share, whole};
+use crate::state::ends::End;
+use crate::state::pool::{Checkpoint, HoldKey, Pool};
+use crate::state::shape::{GroupNeed, Shape};
+
+/// A gang being placed: grants go to the pool at once, so that later tasks see them.
+pub(crate) struct Gang<'a> {
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) ask: Ask<'a>,
+    pub(crate) key: HoldKey,
+    tasks: Vec<TaskPlacement>,
+}
+
+/// Places a gang. On success the pool holds it under the key and the placement is by rank; otherwise nothing changed.
+pub(crate) fn place(
+    pool: &mut Pool,
+    ask: Ask<'_>,
+    element: ElementId,
+    end: End,
+    shape: &Arc<Shape>,
+) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
+    let checkpoint = pool.checkpoint();
+    let key = pool.open(element, end, Arc::clone(shape));
+    let mut gang = Gang { pool, ask, key, tasks: Vec::new() };
+    for group in &shape.order {
+        if !gang.place_group(*group) {
+            gang.pool.rollback(checkpoint);
+            return None;
+        }
+    }
+    let placement = gang.by_rank();
+    pool.close(key, Arc::clone(&placement));
+    Some((key, placement))
+}
+
+impl Gang<'_> {
+    fn place_group(&mut self, group: u16) -> bool {
+        let need = &self.ask.shape.groups[usize::from(group)];
+        if need.tasks == 0 {
+            return true;
+        }
+        match (need.devices, need.share) {
+            (0, 0) => plain::place(self, group, need),
+            (0, _) => share::place(self, group, need),
+            _ => whole::place(self, group, need),
+        }
+    }
+
+    /// Holds one task's part.
+    pub(crate) fn grant(&mut self, group: u16, node: NodeId, devices: DeviceSet, share: u16) {
+        let task = TaskPlacement { group, node, devices, share: GpuMilli(u32::from(share)) };
+        self.pool.grant(self.key, &task);
+        self.tasks.push(task);
+    }
+
+    /// A place to come back to within the gang.
+    pub(crate) fn mark(&self) -> (Checkpoint, usize) {
+        (self.pool.checkpoint(), self.tasks.len())
+    }
+
+    /// Undoes all grants since the mark.
+    pub(crate) fn reset(&mut self, (checkpoint, tasks): (Checkpoint, usize)) {
+        self.pool.rollback(checkpoint);
+        self.tasks.truncate(tasks);
+    }
+
+    /// How many tasks of a group the quantities of a node allow.
+    pub(crate) fn scalar_room(&self, node: NodeId, need: &GroupNeed) -> u32 {
+        let room = self.pool.node(node).scalar_fits(&need.scalars, self.ask.window);
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
+
+    /// True when the request may use the node at all.
+    pub(crate) fn admits(&self, node: NodeId) -> bool {
+        self.ask.admits(node, self.pool.node(node))
+    }
+
+    /// Nodes on which something comes free before a future start, the latest first, each once.
+    pub(crate) fn freed_nodes(&self) -> Vec<NodeId> {
+        let Some(freed) = self.ask.freed else { return Vec::new() };
+        let mut seen: SmallVec<[bool; 64]> = SmallVec::from_elem(false, self.pool.nodes().len());
+        let latest_first = freed.order.iter().rev().copied();
+        latest_first.filter(|node| !std::mem::replace(&mut seen[node.0 as usize], true)).collect()
+    }
+
+    /// Ranks run over the groups in order, within a group over nodes by name, on a node over devices.
+    fn by_rank(&mut self) -> Arc<[TaskPlacement]> {
+        let mut tasks = std::mem::take(&mut self.tasks);
+        let pool = &*self.pool;
+        tasks.sort_by_key(|task| {
+            (task.group, pool.node(task.node).rank, task.devices.0.trailing_zeros(), task.devices)
+        });
+        tasks.into()
+    }
+}

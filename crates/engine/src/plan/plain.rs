@@ -1,0 +1,57 @@
+//! Tasks without a GPU: on nodes with the fewest free GPUs first.
+
+use muster_model::{DeviceSet, NodeId};
+use rustc_hash::FxHashSet;
+
+use super::gang::Gang;
+use super::walk::PlainWalk;
+use crate::state::shape::GroupNeed;
+
+/// Places all tasks of a group.
+pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
+    let block = need.per_node.unwrap_or(1);
+    let is_blocked = need.per_node.is_some();
+    let mut left = need.tasks;
+    // 1. One node for all, the tightest that takes them.
+    if !is_blocked && left > 1 {
+        let mut walk = PlainWalk::new(need.scalars.cpus.saturating_mul(u64::from(left)));
+        while let Some(node) = walk.next(gang.pool) {
+            if room(gang, need, node) >= left {
+                grant(gang, group, node, left);
+                return true;
+            }
+        }
+    }
+    // 2. One after the other.
+    let mut walk = PlainWalk::new(need.scalars.cpus.saturating_mul(u64::from(block)));
+    let mut used = FxHashSet::default();
+    while left > 0
+        && let Some(node) = walk.next(gang.pool)
+    {
+        let room = room(gang, need, node);
+        let tasks = match is_blocked {
+            true if room >= block && !used.contains(&node) => block.min(left),
+            true => 0,
+            false => room.min(left),
+        };
+        if tasks > 0 {
+            grant(gang, group, node, tasks);
+            left -= tasks;
+            used.insert(node);
+        }
+    }
+    left == 0
+}
+
+fn room(gang: &Gang<'_>, need: &GroupNeed, node: NodeId) -> u32 {
+    match gang.admits(node) {
+        true => gang.scalar_room(node, need),
+        false => 0,
+    }
+}
+
+fn grant(gang: &mut Gang<'_>, group: u16, node: NodeId, tasks: u32) {
+    for _ in 0..tasks {
+        gang.grant(group, node, DeviceSet::EMPTY, 0);
+    }
+}

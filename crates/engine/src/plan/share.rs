@@ -1,0 +1,89 @@
+//! Tasks that hold a share of one device. A share goes to the partially held device that it fills best; a whole device
+//! is broken only when no share is left that is large enough.
+
+use muster_model::{DeviceSet, NodeId};
+use muster_policy::ModelId;
+use rustc_hash::FxHashSet;
+
+use super::gang::Gang;
+use super::walk::{List, ShareWalk, Walk};
+use crate::state::shape::GroupNeed;
+
+/// Places all tasks of a group.
+pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
+    let models = gang.ask.pick.models[usize::from(group)].clone();
+    match need.per_node {
+        Some(block) => place_blocks(gang, group, need, &models, block),
+        None => (0..need.tasks).all(|_| models.iter().any(|model| place_one(gang, group, need, *model))),
+    }
+}
+
+/// One task anywhere: the best partially held device, else a fresh one.
+fn place_one(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, model: ModelId) -> bool {
+    let mut walk = ShareWalk::new(model, need.share);
+    while let Some((node, device)) = walk.next(gang.pool) {
+        if admits_one(gang, need, node) && fits(gang, need, node, device) {
+            gang.grant(group, node, DeviceSet::one(device), need.share);
+            return true;
+        }
+    }
+    for list in [List::Booked, List::Clear] {
+        let mut walk = Walk::ascending(model, list, 1);
+        while let Some(node) = walk.next(gang.pool) {
+            if admits_one(gang, need, node)
+                && let Some(device) = best_device(gang, need, node, model)
+            {
+                gang.grant(group, node, DeviceSet::one(device), need.share);
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// Blocks on distinct nodes.
+fn place_blocks(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, models: &[ModelId], block: u32) -> bool {
+    let mut left = need.tasks;
+    let mut used = FxHashSet::default();
+    for model in models {
+        let mut walk = Walk::ascending(*model, List::Clear, 0);
+        while left > 0
+            && let Some(node) = walk.next(gang.pool)
+        {
+            if used.contains(&node) || !gang.admits(node) || gang.scalar_room(node, need) < block {
+                continue;
+            }
+            let checkpoint = gang.mark();
+            let placed = (0..block).all(|_| match best_device(gang, need, node, *model) {
+                Some(device) => {
+                    gang.grant(group, node, DeviceSet::one(device), need.share);
+                    true
+                }
+                None => false,
+            });
+            if placed {
+                used.insert(node);
+                left -= block.min(left);
+            } else {
+                gang.reset(checkpoint);
+            }
+        }
+    }
+    left == 0
+}
+
+fn admits_one(gang: &Gang<'_>, need: &GroupNeed, node: NodeId) -> bool {
+    gang.admits(node) && gang.scalar_room(node, need) > 0
+}
+
+fn fits(gang: &Gang<'_>, need: &GroupNeed, node: NodeId, device: usize) -> bool {
+    gang.pool.node(node).share_during(device, gang.ask.window) >= need.share
+}
+
+/// The device of a node with the least room that is enough: partially held ones come before fresh ones.
+fn best_device(gang: &Gang<'_>, need: &GroupNeed, node: NodeId, model: ModelId) -> Option<usize> {
+    let node = gang.pool.node(node);
+    let devices = node.usable.and(node.of_model(model)).iter();
+    let rooms = devices.map(|device| (node.share_during(device, gang.ask.window), device));
+    rooms.filter(|(room, _)| *room >= need.share).min().map(|(_, device)| device)
+}

@@ -1,0 +1,72 @@
+//! Why an event is not accepted. A refusal is for the one who asked; nothing of it is journalled.
+
+use muster_model::{ElementId, JobId, NodeName, QueueName, Reason};
+use muster_policy::TreeError;
+
+/// The engine does not accept an event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It could never start; the reason has the numbers.
+    #[error("it can never start: {0:?}")]
+    Never(Reason),
+    /// No job of that number is in memory.
+    #[error("there is no job {0} that waits or runs")]
+    UnknownJob(JobId),
+    /// The number was given before.
+    #[error("job {0} exists already")]
+    JobExists(JobId),
+    /// The job has no element of that index.
+    #[error("job {} has no element {}", .0.job, .0.index)]
+    UnknownElement(ElementId),
+    /// Nothing is left to be done with it.
+    #[error("{0} has ended")]
+    Ended(ElementId),
+    /// Only what waits can be held.
+    #[error("{0} holds resources; only what waits can be held")]
+    NotWaiting(ElementId),
+    /// The job would run no task.
+    #[error("the job has no task")]
+    NoTasks,
+    /// The queue is not there, or is a parent of others.
+    #[error("there is no leaf queue {0}")]
+    UnknownQueue(QueueName),
+    /// A dependency on a job that nobody remembers.
+    #[error("it depends on job {0}, which is unknown")]
+    UnknownDependency(JobId),
+    /// A dependency on itself or on a job that comes later would be a cycle.
+    #[error("job {job} cannot depend on job {on}: dependencies may only name earlier jobs")]
+    DependencyCycle {
+        /// The job.
+        job: JobId,
+        /// What it names.
+        on: JobId,
+    },
+    /// No such node.
+    #[error("there is no node {0}")]
+    UnknownNode(NodeName),
+    /// More devices than a node can have.
+    #[error(
+        "node {node} has {devices} devices; at most {} are supported",
+        muster_model::DeviceSet::MAX_DEVICES
+    )]
+    TooManyDevices {
+        /// The node.
+        node: NodeName,
+        /// How many it names.
+        devices: usize,
+    },
+    /// The queue tree contradicts itself.
+    #[error(transparent)]
+    Queues(#[from] TreeError),
+}
+
+/// A snapshot cannot be restored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// A job names a node that the snapshot does not have.
+    #[error("job {0} holds a node that the snapshot does not have")]
+    UnknownNode(JobId),
+    /// A job is in a queue that the snapshot does not have.
+    #[error("job {0} is in a queue that the snapshot does not have")]
+    UnknownQueue(JobId),
+}

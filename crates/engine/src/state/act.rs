@@ -1,0 +1,245 @@
+//! What users do to jobs: hold, release, cancel, requeue; and how elements and jobs end.
+
+use muster_model::{Effect, ElementId, JobId, Outcome, StopCause, Target, Time, UserName};
+
+use super::State;
+use super::attempt::attempt_id;
+use super::entries::Owner;
+use super::job::{Element, Fate, Phase, Rest, RunEnd, RunStage};
+use crate::fact::Fact;
+
+impl State {
+    /// Holds (or releases) what waits.
+    pub(super) fn hold(&mut self, now: Time, target: Target, hold: bool) {
+        let Some(job) = self.jobs.get_mut(&target.job) else { return };
+        let record = &mut job.record;
+        match target.index {
+            None => {
+                record.held = hold;
+                for element in record.elements.values_mut() {
+                    if let Phase::Waiting { held, .. } = &mut element.phase {
+                        *held = hold;
+                    }
+                }
+                self.sync_job(now, target.job);
+            }
+            Some(index) => {
+                let Some(ordinal) = self.single_out(target.job, index) else { return };
+                let Some(element) = self.element_mut(target.job, ordinal) else { return };
+                if let Phase::Waiting { held, .. } = &mut element.phase {
+                    *held = hold;
+                }
+                self.sync(now, Owner { job: target.job, ordinal: None });
+                self.sync(now, Owner { job: target.job, ordinal: Some(ordinal) });
+            }
+        }
+    }
+
+    /// Ends what waits at once, and asks for the end of what is active.
+    pub(super) fn cancel(&mut self, now: Time, target: Target, by: &UserName) {
+        let outcome = Outcome::Cancelled { by: by.clone() };
+        match target.index {
+            None => {
+                for ordinal in self.active_ordinals(target.job) {
+                    self.stop(now, target.job, ordinal, Fate::Cancelled(outcome.clone()));
+                }
+                self.end_waiting(now, target.job, &outcome);
+            }
+            Some(index) => {
+                let Some(ordinal) = self.single_out(target.job, index) else { return };
+                let Some(element) = self.element_mut(target.job, ordinal) else { return };
+                match element.phase {
+                    Phase::Waiting { .. } => {
+                        self.end_element(now, target.job, ordinal, outcome);
+                        self.sync(now, Owner { job: target.job, ordinal: None });
+                        self.leave_if_over(now, target.job);
+                    }
+                    Phase::Active => self.stop(now, target.job, ordinal, Fate::Cancelled(outcome)),
+                    Phase::Ended { .. } => {}
+                }
+            }
+        }
+    }
+
+    /// Has elements run again from the start.
+    pub(super) fn requeue(&mut self, now: Time, target: Target) {
+        let Some(job) = self.jobs.get(&target.job) else { return };
+        let ordinals: Vec<u32> = match target.index {
+            None => job.record.elements.keys().copied().collect(),
+            Some(index) => self.single_out(target.job, index).into_iter().collect(),
+        };
+        if target.index.is_none() {
+            self.revive_rest(target.job);
+        }
+        for ordinal in ordinals {
+            let Some(element) = self.element_mut(target.job, ordinal) else { continue };
+            match element.phase {
+                Phase::Waiting { .. } => {}
+                Phase::Active => self.stop(now, target.job, ordinal, Fate::Requeued),
+                Phase::Ended { .. } => self.revive(target.job, ordinal),
+            }
+        }
+        self.sync_job(now, target.job);
+    }
+
+    /// Ends everything of a job that waits.
+    pub(super) fn end_waiting(&mut self, now: Time, id: JobId, outcome: &Outcome) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let record = &mut job.record;
+        // 1. One single element gets a record, as users ask for it by itself.
+        if record.total == 1 && record.next == 0 {
+            record.elements.insert(0, Element::waiting(false, Time(0)));
+            record.advance();
+        }
+        // 2. Elements that were never touched end together.
+        let fresh = record.fresh();
+        if fresh > 0 {
+            record.rest = Some(Rest { from: record.next, count: fresh, outcome: outcome.clone(), at: now });
+            record.next = record.total;
+            record.failed += fresh;
+            record.begun += fresh;
+            self.facts.push(Fact::RestEnded { job: id, count: fresh, outcome: outcome.clone(), at: now });
+        }
+        // 3. The others one by one.
+        let waiting: Vec<u32> = record
+            .elements
+            .iter()
+            .filter(|(_, element)| matches!(element.phase, Phase::Waiting { .. }))
+            .map(|(ordinal, _)| *ordinal)
+            .collect();
+        for ordinal in waiting {
+            self.end_element(now, id, ordinal, outcome.clone());
+        }
+        self.sync(now, Owner { job: id, ordinal: None });
+        self.leave_if_over(now, id);
+    }
+
+    /// An element is over for good.
+    pub(super) fn end_element(&mut self, now: Time, id: JobId, ordinal: u32, outcome: Outcome) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let record = &mut job.record;
+        let index = record.index_of(ordinal);
+        let Some(element) = record.elements.get_mut(&ordinal) else { return };
+        record.begun += u32::from(!element.begun);
+        element.begun = true;
+        match outcome.is_success() {
+            true => record.succeeded += 1,
+            false => record.failed += 1,
+        }
+        self.facts.push(Fact::ElementEnded {
+            element: ElementId { job: id, index },
+            outcome: outcome.clone(),
+            at: now,
+            attempts: element.attempt,
+        });
+        element.phase = Phase::Ended { outcome, at: now };
+        self.sync(now, Owner { job: id, ordinal: Some(ordinal) });
+        self.announce(id);
+    }
+
+    /// A job whose elements have all ended leaves memory.
+    pub(super) fn leave_if_over(&mut self, now: Time, id: JobId) {
+        if !self.jobs.get(&id).is_some_and(|job| job.record.is_over()) {
+            return;
+        }
+        let view = Box::new(self.job_view(now, id).expect("it is in memory"));
+        let job = self.jobs.remove(&id).expect("it is in memory");
+        let succeeded = job.record.failed == 0;
+        self.withdraw(id, &job);
+        self.classes.leave(job.class);
+        self.remember(id, succeeded);
+        self.facts.push(Fact::JobEnded { job: id, at: now, succeeded, view });
+        self.announce(id);
+    }
+
+    /// Asks for the end of an attempt; it holds its resources until every task is over.
+    pub(super) fn stop(&mut self, now: Time, id: JobId, ordinal: u32, fate: Fate) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let (index, grace) = (job.record.index_of(ordinal), job.record.spec.grace);
+        let Some(element) = job.record.elements.get_mut(&ordinal) else { return };
+        let attempt = element.attempt;
+        let Some(run) = element.run.as_mut().filter(|_| element.phase == Phase::Active) else { return };
+        // 1. A cancellation overrides everything; a requeue overrides failures.
+        let cause = match &fate {
+            Fate::Cancelled(_) => StopCause::Cancelled,
+            Fate::Requeued => StopCause::Requeued,
+            Fate::Failed(_) | Fate::Refused { .. } => StopCause::GangFailed,
+        };
+        let weight = |fate: &Fate| match fate {
+            Fate::Failed(_) | Fate::Refused { .. } => 0,
+            Fate::Requeued => 1,
+            Fate::Cancelled(_) => 2,
+        };
+        if run.fate.as_ref().is_none_or(|old| weight(old) < weight(&fate)) {
+            run.fate = Some(fate);
+        }
+        // 2. One order to stop is enough.
+        if matches!(run.stage, RunStage::Stopping(_)) {
+            return;
+        }
+        run.stage = RunStage::Stopping(cause);
+        let by = match run.end {
+            RunEnd::At(time) => time.min(now + grace),
+            RunEnd::After(_) | RunEnd::Never => now + grace,
+        };
+        run.end = RunEnd::At(by);
+        let (key, end) = (run.key, run.end);
+        self.pool.set_end(key, end.into());
+        self.effects.push(Effect::Stop { id: attempt_id(id, index, attempt), cause });
+    }
+
+    /// Gives an element a record of its own, so that it can be treated by itself. Answers its ordinal.
+    fn single_out(&mut self, id: JobId, index: u32) -> Option<u32> {
+        let record = &mut self.jobs.get_mut(&id)?.record;
+        let ordinal = record.ordinal_of(index)?;
+        if record.elements.contains_key(&ordinal) {
+            return Some(ordinal);
+        }
+        let mut element = Element::waiting(record.held, Time(0));
+        if let Some(rest) = record.rest.as_mut().filter(|rest| ordinal >= rest.from) {
+            rest.count -= 1;
+            element.phase = Phase::Ended { outcome: rest.outcome.clone(), at: rest.at };
+            element.begun = true;
+        }
+        record.elements.insert(ordinal, element);
+        record.advance();
+        Some(ordinal)
+    }
+
+    /// An ended element waits again.
+    fn revive(&mut self, id: JobId, ordinal: u32) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let record = &mut job.record;
+        let Some(element) = record.elements.get_mut(&ordinal) else { return };
+        if let Phase::Ended { outcome, .. } = &element.phase {
+            match outcome.is_success() {
+                true => record.succeeded -= 1,
+                false => record.failed -= 1,
+            }
+            element.phase = Phase::Waiting { held: record.held, not_before: Time(0) };
+            element.restarts = 0;
+        }
+    }
+
+    /// What ended together waits again.
+    fn revive_rest(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let record = &mut job.record;
+        if let Some(rest) = record.rest.take() {
+            record.next = rest.from;
+            record.failed -= rest.count;
+            record.begun -= rest.count;
+            record.advance();
+        }
+    }
+
+    fn active_ordinals(&self, id: JobId) -> Vec<u32> {
+        let Some(job) = self.jobs.get(&id) else { return Vec::new() };
+        let active = job.record.elements.iter().filter(|(_, element)| element.phase == Phase::Active);
+        active.map(|(ordinal, _)| *ordinal).collect()
+    }
+
+    pub(super) fn element_mut(&mut self, id: JobId, ordinal: u32) -> Option<&mut Element> {
+        self.jobs.get_mut(&id)?.record.elements.get_mut(&ordinal)
+    }
+}

@@ -1,0 +1,223 @@
+//! Attempts: a decision makes one, and when its last task is over the element restarts or ends.
+
+use std::sync::Arc;
+
+use muster_model::job::Restart;
+use muster_model::view::TaskStage;
+use muster_model::{
+    Attempt, AttemptId, Decision, Effect, ElementId, JobId, NodeId, Outcome, Plan, Span, TaskPlacement, Time,
+};
+use muster_policy::ModelId;
+use smallvec::SmallVec;
+
+use super::State;
+use super::entries::Owner;
+use super::job::{Element, Fate, Phase, Run, RunEnd, RunStage, TaskState};
+use super::pool::Pool;
+use crate::fact::Fact;
+
+/// A failed start says nothing about the job, so it is tried again at least this often whatever the job's own
+/// policy is: one hiccup of a node must not lose a job.
+const START_RETRIES: u32 = 3;
+
+/// Names an attempt.
+pub(crate) fn attempt_id(job: JobId, index: u32, attempt: u32) -> AttemptId {
+    AttemptId { element: ElementId { job, index }, attempt: Attempt(attempt) }
+}
+
+/// Thousandths of GPUs by model that a placement holds. A device that its node no longer has counts for nothing.
+pub(crate) fn gpus_by_model(pool: &Pool, placement: &[TaskPlacement]) -> SmallVec<[(ModelId, u64); 1]> {
+    let mut sums: SmallVec<[(ModelId, u64); 1]> = SmallVec::new();
+    for task in placement {
+        let Some(model) = task.devices.iter().next().and_then(|device| pool.node(task.node).model_of(device))
+        else {
+            continue;
+        };
+        let milli = u64::from(task.devices.len()) * u64::from(task.share.0);
+        match sums.iter_mut().find(|(known, _)| *known == model) {
+            Some((_, sum)) => *sum += milli,
+            None => sums.push((model, milli)),
+        }
+    }
+    sums.sort_unstable();
+    sums
+}
+
+impl State {
+    /// Decisions enter the state.
+    pub(crate) fn commit(&mut self, now: Time, plan: &Plan) {
+        for decision in &plan.decisions {
+            match decision {
+                Decision::Start { id, placement, backfilled } => {
+                    self.start(now, *id, placement, *backfilled);
+                }
+            }
+        }
+        self.spread_news(now);
+    }
+
+    fn start(&mut self, now: Time, id: AttemptId, placement: &Arc<[TaskPlacement]>, backfilled: bool) {
+        let Some(job) = self.jobs.get_mut(&id.element.job) else { return };
+        let Some(ordinal) = job.record.ordinal_of(id.element.index) else { return };
+        let record = &mut job.record;
+        // 1. Hold what it takes.
+        let end = record.end_from_start();
+        let shape = Arc::clone(self.classes.shape(job.class));
+        let gpus = gpus_by_model(&self.pool, placement);
+        let key = self.pool.hold(id.element, end.into(), shape, Arc::clone(placement));
+        self.policy.hold(now, record.leaf, job.user, &gpus);
+        // 2. Record the attempt.
+        let run = Run {
+            placement: Arc::clone(placement),
+            gpus,
+            held_from: now,
+            started: None,
+            ended: None,
+            backfilled,
+            stage: RunStage::Preparing,
+            tasks: vec![TaskState { stage: TaskStage::Ordered, exit: None }; placement.len()],
+            prepared: 0,
+            running: 0,
+            over: 0,
+            fate: None,
+            end,
+            key,
+        };
+        let element = record.elements.entry(ordinal).or_insert_with(|| Element::waiting(false, Time(0)));
+        element.phase = Phase::Active;
+        element.attempt = id.attempt.0;
+        element.run = Some(run);
+        record.active += 1;
+        record.advance();
+        let payload = record.spec.payload;
+        // 3. Out of the order, and off it goes.
+        self.sync(now, Owner { job: id.element.job, ordinal: None });
+        self.sync(now, Owner { job: id.element.job, ordinal: Some(ordinal) });
+        self.facts.push(Fact::Started { id, at: now, placement: Arc::clone(placement) });
+        self.effects.push(Effect::Prepare { id, placement: Arc::clone(placement), payload });
+    }
+
+    /// Every task of an attempt is over: resources come back, and the element restarts or ends.
+    pub(super) fn finish(&mut self, now: Time, id: JobId, ordinal: u32) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let record = &mut job.record;
+        let index = record.index_of(ordinal);
+        let Some(element) = record.elements.get_mut(&ordinal) else { return };
+        let attempt = attempt_id(id, index, element.attempt);
+        let Some(run) = element.run.as_mut() else { return };
+        // 1. Give back.
+        run.ended = Some(now);
+        let fate = run.fate.clone();
+        record.active -= 1;
+        self.pool.release(run.key);
+        self.policy.release(now, record.leaf, job.user, &run.gpus);
+        let milli: u64 = run.gpus.iter().map(|(_, milli)| *milli).sum();
+        self.facts.push(Fact::AttemptEnded {
+            id: attempt,
+            user: record.spec.user.clone(),
+            queue: self.policy.leaf_name(record.leaf).clone(),
+            held_from: run.held_from,
+            running_from: run.started,
+            at: now,
+            gpu_millis: milli.saturating_mul(now.since(run.held_from).0),
+            placement: Arc::clone(&run.placement),
+        });
+        self.effects.push(Effect::Forget { id: attempt });
+        // 2. Again, or over.
+        match fate {
+            None => self.end_element(now, id, ordinal, Outcome::Succeeded),
+            Some(fate) => self.fall(now, id, ordinal, fate),
+        }
+        self.sync(now, Owner { job: id, ordinal: None });
+        self.sync(now, Owner { job: id, ordinal: Some(ordinal) });
+        self.leave_if_over(now, id);
+    }
+
+    /// An attempt did not succeed.
+    fn fall(&mut self, now: Time, id: JobId, ordinal: u32, fate: Fate) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let Restart { on_failure, max_restarts, .. } = job.record.spec.restart;
+        let Some(used) = job.record.elements.get(&ordinal).map(|element| element.restarts) else { return };
+        match fate {
+            Fate::Cancelled(outcome) => self.end_element(now, id, ordinal, outcome),
+            Fate::Requeued => self.wait_again(now, id, ordinal, None),
+            Fate::Refused { node, .. } if used < max_restarts.max(START_RETRIES) => {
+                self.avoid(id, ordinal, node);
+                self.wait_again(now, id, ordinal, Some(used + 1));
+            }
+            Fate::Refused { rank, reason, .. } => {
+                self.end_element(now, id, ordinal, Outcome::StartFailed { rank, reason });
+            }
+            Fate::Failed(outcome) if outcome != Outcome::TimedOut && on_failure && used < max_restarts => {
+                self.wait_again(now, id, ordinal, Some(used + 1));
+            }
+            Fate::Failed(outcome) => self.end_element(now, id, ordinal, outcome),
+        }
+    }
+
+    /// Back into the queue, after a back-off when this is a restart.
+    fn wait_again(&mut self, now: Time, id: JobId, ordinal: u32, restarts: Option<u32>) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let (held, restart) = (job.record.held, job.record.spec.restart);
+        let Some(element) = job.record.elements.get_mut(&ordinal) else { return };
+        let mut not_before = Time(0);
+        if let Some(restarts) = restarts {
+            element.restarts = restarts;
+            not_before = now + backoff(restart, restarts);
+        }
+        element.phase = Phase::Waiting { held, not_before };
+    }
+
+    /// Keeps an element off the node on which it could not be started, if the others can host it.
+    fn avoid(&mut self, id: JobId, ordinal: u32, node: NodeId) {
+        let epoch = self.pool.epoch();
+        let Some(job) = self.jobs.get(&id) else { return };
+        let Some(element) = job.record.elements.get(&ordinal) else { return };
+        let mut avoid: SmallVec<[NodeId; 1]> = match element.avoid_epoch == epoch {
+            true => element.avoid.clone(),
+            false => SmallVec::new(),
+        };
+        avoid.push(node);
+        if !crate::plan::idle::fits_working(&self.pool, self.classes.shape(job.class), &avoid) {
+            return;
+        }
+        if let Some(element) = self.element_mut(id, ordinal) {
+            (element.avoid, element.avoid_epoch) = (avoid, epoch);
+        }
+    }
+
+    /// Effects that present state still stands for.
+    pub(crate) fn outstanding(&self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for (id, job) in &self.jobs {
+            for (ordinal, element) in &job.record.elements {
+                let Some(run) = element.run.as_ref().filter(|_| element.phase == Phase::Active) else {
+                    continue;
+                };
+                let id = attempt_id(*id, job.record.index_of(*ordinal), element.attempt);
+                match run.stage {
+                    RunStage::Preparing => effects.push(Effect::Prepare {
+                        id,
+                        placement: Arc::clone(&run.placement),
+                        payload: job.record.spec.payload,
+                    }),
+                    RunStage::Going => effects.push(Effect::Go { id }),
+                    RunStage::Running => {}
+                    RunStage::Stopping(cause) => effects.push(Effect::Stop { id, cause }),
+                }
+            }
+        }
+        effects
+    }
+}
+
+/// How long to wait before a restart: doubles each time, up to a cap.
+fn backoff(restart: Restart, restarts: u32) -> Span {
+    let doublings = restarts.saturating_sub(1).min(32);
+    Span(restart.backoff.0.saturating_mul(1 << doublings)).min(Restart::BACKOFF_CAP)
+}
+
+/// The end of an attempt whose processes began to run.
+pub(super) fn end_of_run(started: Time, duration: Option<Span>) -> RunEnd {
+    duration.map_or(RunEnd::Never, |span| RunEnd::At(started + span))
+}

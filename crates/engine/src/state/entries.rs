@@ -1,0 +1,162 @@
+//! What waits, as the policy orders it. An entry stands for the fresh elements of a job, or for one element with a
+//! record. Entries that may not start yet (a begin time, a back-off) sleep here until their time.
+//!
+//! The fresh elements of an array are enqueued as a few tickets on one slot: the policy interleaves tickets of
+//! different users by their shares, and a pass that uses up all tickets of an array begins another round.
+
+use std::collections::BTreeSet;
+
+use muster_model::{JobId, Time};
+use muster_policy::{LeafId, Policy, Slot, UserId};
+use rustc_hash::FxHashMap;
+
+/// At most this many tickets of one array stand in its leaf's order at once. Enough that shares decide between users
+/// at a fine grain, few enough that a large array is submitted in microseconds.
+pub(crate) const MAX_TICKETS: u32 = 64;
+
+/// Age order: jobs by number, within a job its tickets, then its individual elements by ordinal.
+const SEQ_PER_JOB_BITS: u32 = 32;
+
+/// Whom an entry stands for: a job's fresh elements, or one element by ordinal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Owner {
+    pub(crate) job: JobId,
+    pub(crate) ordinal: Option<u32>,
+}
+
+/// How an owner wants to stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Not at all.
+    Out,
+    /// Not before an instant.
+    Sleeping(Time),
+    /// In the order, so many times.
+    Queued(u32),
+}
+
+/// Where it is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rank {
+    pub(crate) leaf: LeafId,
+    pub(crate) user: UserId,
+    pub(crate) priority: i32,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    owner: Owner,
+    rank: Rank,
+    standing: Standing,
+}
+
+/// All entries.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entries {
+    entries: Vec<Option<Entry>>,
+    vacant: Vec<Slot>,
+    by_owner: FxHashMap<Owner, Slot>,
+    sleepers: BTreeSet<(Time, Owner)>,
+    queued: u32,
+}
+
+impl Entries {
+    /// Whom a slot of the present pass stands for.
+    pub(crate) fn owner(&self, slot: Slot) -> Owner {
+        self.entries[slot.0 as usize].as_ref().expect("the policy holds only live slots").owner
+    }
+
+    pub(crate) fn slot(&self, owner: Owner) -> Option<Slot> {
+        self.by_owner.get(&owner).copied()
+    }
+
+    /// How an owner stands.
+    pub(crate) fn standing(&self, owner: Owner) -> Standing {
+        self.slot(owner)
+            .and_then(|slot| self.entries[slot.0 as usize].as_ref())
+            .map_or(Standing::Out, |entry| entry.standing)
+    }
+
+    /// When the first sleeper wakes.
+    pub(crate) fn next_wake(&self) -> Option<Time> {
+        self.sleepers.first().map(|(time, _)| *time)
+    }
+
+    /// A sleeper whose time has come.
+    pub(crate) fn due(&self, now: Time) -> Option<Owner> {
+        self.sleepers.first().filter(|(time, _)| *time <= now).map(|(_, owner)| *owner)
+    }
+
+    /// True when nothing may be considered for a start.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queued == 0
+    }
+
+    /// Puts an owner where it belongs.
+    pub(crate) fn set(&mut self, policy: &mut Policy, owner: Owner, rank: Rank, standing: Standing) {
+        let slot = match self.slot(owner) {
+            Some(slot) => slot,
+            None if standing == Standing::Out => return,
+            None => self.create(owner, rank),
+        };
+        let entry = self.entries[slot.0 as usize].as_mut().expect("by_owner names live slots");
+        let (old, old_rank) = (entry.standing, entry.rank);
+        if old == standing && old_rank == rank {
+            return;
+        }
+        (entry.standing, entry.rank) = (standing, rank);
+        let keep = old_rank == rank;
+        let (had, wants) = (tickets(old), tickets(standing));
+        for ticket in if keep { wants.min(had) } else { 0 }..had {
+            policy.dequeue(old_rank.leaf, old_rank.user, old_rank.priority, seq(owner, ticket));
+        }
+        for ticket in if keep { had.min(wants) } else { 0 }..wants {
+            policy.enqueue(rank.leaf, rank.user, rank.priority, seq(owner, ticket), slot);
+        }
+        self.queued = self.queued + wants - had;
+        if let Standing::Sleeping(time) = old {
+            self.sleepers.remove(&(time, owner));
+        }
+        if let Standing::Sleeping(time) = standing {
+            self.sleepers.insert((time, owner));
+        }
+        if standing == Standing::Out {
+            self.entries[slot.0 as usize] = None;
+            self.by_owner.remove(&owner);
+            self.vacant.push(slot);
+        }
+    }
+
+    /// The policy has a new tree and has moved its own entries; keeps the ids here in step.
+    pub(crate) fn follow_tree(&mut self, policy: &Policy) {
+        for entry in self.entries.iter_mut().flatten() {
+            entry.rank.leaf = policy.leaf_moved(entry.rank.leaf);
+        }
+    }
+
+    fn create(&mut self, owner: Owner, rank: Rank) -> Slot {
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            Slot(self.entries.len() as u32 - 1)
+        });
+        self.entries[slot.0 as usize] = Some(Entry { owner, rank, standing: Standing::Out });
+        self.by_owner.insert(owner, slot);
+        slot
+    }
+}
+
+fn tickets(standing: Standing) -> u32 {
+    match standing {
+        Standing::Queued(tickets) => tickets,
+        Standing::Out | Standing::Sleeping(_) => 0,
+    }
+}
+
+/// The age of an owner's ticket.
+pub(crate) fn seq(owner: Owner, ticket: u32) -> u64 {
+    let within = match owner.ordinal {
+        None => u64::from(ticket),
+        Some(ordinal) => u64::from(MAX_TICKETS) + u64::from(ordinal),
+    };
+    (owner.job.0 << SEQ_PER_JOB_BITS) + within
+}

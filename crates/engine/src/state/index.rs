@@ -1,0 +1,165 @@
+//! Incremental indexes over nodes, so that looking for a place never scans the cluster: per GPU model, nodes by
+//! how many devices are free, and partially held devices by what is left of them; for tasks without a GPU, nodes
+//! by free devices and CPUs. They only order and count; they decide nothing.
+
+use std::collections::BTreeSet;
+
+use muster_policy::ModelId;
+
+use super::node::{Node, Published, WHOLE};
+use super::rank_set::RankSet;
+
+/// Nodes by a small count, each count a set of name ranks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Buckets {
+    by_count: Vec<RankSet>,
+}
+
+impl Buckets {
+    fn insert(&mut self, count: u16, rank: u32) {
+        if self.by_count.len() <= usize::from(count) {
+            self.by_count.resize_with(usize::from(count) + 1, RankSet::default);
+        }
+        self.by_count[usize::from(count)].insert(rank);
+    }
+
+    fn remove(&mut self, count: u16, rank: u32) {
+        self.by_count[usize::from(count)].remove(rank);
+    }
+
+    /// The first node with at least `count`, or with exactly `count` and at least this rank: ascending order.
+    pub(crate) fn ascending(&self, count: u16, rank: u32) -> Option<(u16, u32)> {
+        let mut from = rank;
+        for count in count..self.by_count.len() as u16 {
+            if let Some(found) = self.by_count[usize::from(count)].next_from(from) {
+                return Some((count, found));
+            }
+            from = 0;
+        }
+        None
+    }
+
+    /// As [`Buckets::ascending`], but from large counts to small ones, never below 1.
+    pub(crate) fn descending(&self, count: u16, rank: u32) -> Option<(u16, u32)> {
+        let mut from = rank;
+        for count in (1..=count.min(self.largest())).rev() {
+            if let Some(found) = self.by_count[usize::from(count)].next_from(from) {
+                return Some((count, found));
+            }
+            from = 0;
+        }
+        None
+    }
+
+    /// The largest count that has a bucket.
+    pub(crate) fn largest(&self) -> u16 {
+        (self.by_count.len() as u16).saturating_sub(1)
+    }
+
+    /// How many nodes have each count, from 0.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.by_count.iter().enumerate().map(|(count, nodes)| (count as u64, u64::from(nodes.len())))
+    }
+}
+
+/// Free devices of one GPU model.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ModelIndex {
+    /// All hosting nodes with the model, by devices that are free and in no booking.
+    pub(crate) clear: Buckets,
+    /// Hosting nodes with a free device that is booked, by all their free devices.
+    pub(crate) booked: Buckets,
+    /// Partially held devices: free thousandths, rank of the node, device.
+    pub(crate) shared: BTreeSet<(u16, u32, u16)>,
+}
+
+/// All indexes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Index {
+    models: Vec<ModelIndex>,
+    /// Hosting nodes by free devices of any model, then free CPUs, then rank.
+    pub(crate) plain: BTreeSet<(u16, u64, u32)>,
+}
+
+impl Index {
+    /// How many models have ever had a node.
+    pub(crate) fn models(&self) -> usize {
+        self.models.len()
+    }
+
+    /// The index of one model; an unknown one has no nodes.
+    pub(crate) fn model(&self, model: ModelId) -> Option<&ModelIndex> {
+        self.models.get(usize::from(model.0))
+    }
+
+    /// Brings the indexes up to date with a node after it changed.
+    pub(crate) fn publish(&mut self, node: &mut Node) {
+        let present = describe(node);
+        if present != node.published {
+            self.retire(node);
+            self.enter(node, present);
+        }
+    }
+
+    /// Takes a node out of all indexes.
+    pub(crate) fn retire(&mut self, node: &mut Node) {
+        let old = std::mem::take(&mut node.published);
+        for ((model, _), (clear, booked)) in node.models.iter().zip(&old.buckets) {
+            let index = &mut self.models[usize::from(model.0)];
+            index.clear.remove(*clear, node.rank);
+            if let Some(free) = booked {
+                index.booked.remove(*free, node.rank);
+            }
+        }
+        for (model, free, device) in &old.shared {
+            self.models[usize::from(model.0)].shared.remove(&(*free, node.rank, *device));
+        }
+        if let Some((devices, cpus)) = old.plain {
+            self.plain.remove(&(devices, cpus, node.rank));
+        }
+    }
+
+    fn enter(&mut self, node: &mut Node, present: Published) {
+        for ((model, _), (clear, booked)) in node.models.iter().zip(&present.buckets) {
+            let at = usize::from(model.0);
+            if self.models.len() <= at {
+                self.models.resize_with(at + 1, ModelIndex::default);
+            }
+            self.models[at].clear.insert(*clear, node.rank);
+            if let Some(free) = booked {
+                self.models[at].booked.insert(*free, node.rank);
+            }
+        }
+        for (model, free, device) in &present.shared {
+            self.models[usize::from(model.0)].shared.insert((*free, node.rank, *device));
+        }
+        if let Some((devices, cpus)) = present.plain {
+            self.plain.insert((devices, cpus, node.rank));
+        }
+        node.published = present;
+    }
+}
+
+/// What the indexes should say of a node: nothing while it takes no work.
+fn describe(node: &Node) -> Published {
+    let mut present = Published::default();
+    if !node.hosts() {
+        return present;
+    }
+    let free = node.free();
+    for (_, devices) in &node.models {
+        let free = free.and(*devices);
+        let booked = !free.and(node.booked).is_empty();
+        present.buckets.push((free.minus(node.booked).len() as u16, booked.then(|| free.len() as u16)));
+    }
+    for device in node.touched.and(node.usable).iter() {
+        let held = node.held_of(device);
+        if held < WHOLE
+            && let Some(model) = node.model_of(device)
+        {
+            present.shared.push((model, WHOLE - held, device as u16));
+        }
+    }
+    present.plain = Some((free.len() as u16, node.limit.cpus.saturating_sub(node.used.cpus)));
+    present
+}

@@ -1,0 +1,113 @@
+//! Would an event be accepted? Reads only. What is refused here never reaches the journal.
+
+use muster_model::job::JobSpec;
+use muster_model::reason::Reason;
+use muster_model::{DeviceSet, ElementId, Event, JobId, NodeName, Target};
+use muster_policy::Policy;
+
+use super::State;
+use super::depend::Satisfaction;
+use super::job::{JobRecord, Phase};
+use crate::explain::gap;
+use crate::plan::idle;
+use crate::refusal::Refusal;
+
+impl State {
+    pub(crate) fn judge(&self, event: &Event) -> Result<(), Refusal> {
+        match event {
+            Event::NodeJoined(spec) if spec.devices.len() > DeviceSet::MAX_DEVICES => {
+                Err(Refusal::TooManyDevices { node: spec.name.clone(), devices: spec.devices.len() })
+            }
+            Event::NodeJoined(_) | Event::Task(_) => Ok(()),
+            Event::NodeLost { node, .. }
+            | Event::NodeDrained { node, .. }
+            | Event::ForeignUse { node, .. } => self.judge_node(node),
+            Event::QueuesSet(tree) => Policy::new((**tree).clone()).map(|_| ()).map_err(Refusal::from),
+            Event::Submitted { job, spec } => self.judge_submission(*job, spec),
+            Event::Hold(target) => self.judge_target(*target, Verb::Hold),
+            Event::Release(target) => self.judge_target(*target, Verb::Release),
+            Event::Cancel { target, .. } => self.judge_target(*target, Verb::Cancel),
+            Event::Requeue(target) => self.judge_target(*target, Verb::Requeue),
+        }
+    }
+
+    fn judge_node(&self, node: &NodeName) -> Result<(), Refusal> {
+        match self.pool.find(node) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::UnknownNode(node.clone())),
+        }
+    }
+
+    fn judge_submission(&self, id: JobId, spec: &JobSpec) -> Result<(), Refusal> {
+        if self.jobs.contains_key(&id) || self.recent.get(id).is_some() {
+            return Err(Refusal::JobExists(id));
+        }
+        for dependency in &spec.after {
+            if dependency.job >= id {
+                return Err(Refusal::DependencyCycle { job: id, on: dependency.job });
+            }
+            if self.satisfaction(dependency) == Satisfaction::Unknown {
+                return Err(Refusal::UnknownDependency(dependency.job));
+            }
+        }
+        self.judge_spec(spec)
+    }
+
+    /// Could a job like this ever start?
+    pub(crate) fn judge_spec(&self, spec: &JobSpec) -> Result<(), Refusal> {
+        if spec.min_tasks() == 0 || spec.element_count() == 0 {
+            return Err(Refusal::NoTasks);
+        }
+        let leaf = self.policy.leaf(&spec.queue).ok_or_else(|| Refusal::UnknownQueue(spec.queue.clone()))?;
+        self.policy.judge_submission(leaf, spec).map_err(Refusal::Never)?;
+        let known =
+            self.classes.find(spec).and_then(|class| self.classes.known_fit(class, self.pool.epoch()));
+        if known == Some(true) {
+            return Ok(());
+        }
+        let shape = self.shape_of(spec);
+        match idle::fits_idle(&self.pool, &shape, &[]) {
+            true => Ok(()),
+            false => {
+                let gap = gap::when_idle(&self.pool, self.policy.models(), &shape);
+                Err(Refusal::Never(Reason::NeverFits(gap)))
+            }
+        }
+    }
+
+    fn judge_target(&self, target: Target, verb: Verb) -> Result<(), Refusal> {
+        let job = self.jobs.get(&target.job).ok_or(Refusal::UnknownJob(target.job))?;
+        let Some(index) = target.index else { return Ok(()) };
+        let id = ElementId { job: target.job, index };
+        let ordinal = job.record.ordinal_of(index).ok_or(Refusal::UnknownElement(id))?;
+        match (element_phase(&job.record, ordinal), verb) {
+            (Stand::Ended, Verb::Cancel | Verb::Hold | Verb::Release) => Err(Refusal::Ended(id)),
+            (Stand::Active, Verb::Hold | Verb::Release) => Err(Refusal::NotWaiting(id)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Verb {
+    Hold,
+    Release,
+    Cancel,
+    Requeue,
+}
+
+enum Stand {
+    Waiting,
+    Active,
+    Ended,
+}
+
+fn element_phase(record: &JobRecord, ordinal: u32) -> Stand {
+    match record.elements.get(&ordinal).map(|element| &element.phase) {
+        Some(Phase::Waiting { .. }) => Stand::Waiting,
+        Some(Phase::Active) => Stand::Active,
+        Some(Phase::Ended { .. }) => Stand::Ended,
+        None if record.rest.as_ref().is_some_and(|rest| ordinal >= rest.from) => Stand::Ended,
+        None => Stand::Waiting,
+    }
+}

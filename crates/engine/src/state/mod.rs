@@ -1,0 +1,215 @@
+//! State: the fold of events and decisions. Applying changes it, and everything derived (indexes, entries, the
+//! policy's counters) is kept in step here. It must not plan: where something starts is decided in `plan`.
+
+pub(crate) mod act;
+pub(crate) mod attempt;
+pub(crate) mod cluster;
+pub(crate) mod depend;
+pub(crate) mod ends;
+pub(crate) mod entries;
+pub(crate) mod index;
+pub(crate) mod job;
+pub(crate) mod judge;
+pub(crate) mod node;
+pub(crate) mod pool;
+pub(crate) mod rank_set;
+pub(crate) mod report;
+pub(crate) mod scalars;
+pub(crate) mod shape;
+pub(crate) mod snapshot;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use muster_model::{Effect, ElementId, Event, JobId, JobSpec, QueueTree, Reservation, Time};
+use muster_policy::{Policy, TreeError};
+
+use crate::fact::Fact;
+use depend::Recent;
+use entries::{Entries, Owner, Rank, Standing};
+use job::{Element, Job, JobRecord, Phase};
+use pool::Pool;
+use scalars::ExtraId;
+use shape::{Classes, Shape};
+
+/// An extra that no node has: what a name maps to that nobody has interned.
+const NO_EXTRA: ExtraId = ExtraId::MAX;
+
+/// Everything the engine knows.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) policy: Policy,
+    pub(crate) pool: Pool,
+    pub(crate) classes: Classes,
+    pub(crate) jobs: BTreeMap<JobId, Job>,
+    pub(crate) entries: Entries,
+    /// Jobs that ended not long ago, for dependencies on them.
+    pub(crate) recent: Recent,
+    /// Who waits for a job, by dependency.
+    pub(crate) waiters: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// Jobs whose waiters have not been told yet; empty between events.
+    news: Vec<JobId>,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) facts: Vec<Fact>,
+    /// Of the last pass.
+    pub(crate) reservations: Vec<Reservation>,
+}
+
+impl State {
+    pub(crate) fn new(tree: QueueTree) -> Result<Self, TreeError> {
+        Ok(Self::around(Policy::new(tree)?))
+    }
+
+    /// An empty state around a policy.
+    pub(crate) fn around(policy: Policy) -> Self {
+        Self {
+            policy,
+            pool: Pool::default(),
+            classes: Classes::default(),
+            jobs: BTreeMap::new(),
+            entries: Entries::default(),
+            recent: Recent::default(),
+            waiters: BTreeMap::new(),
+            news: Vec::new(),
+            effects: Vec::new(),
+            facts: Vec::new(),
+            reservations: Vec::new(),
+        }
+    }
+
+    /// Applies one event.
+    pub(crate) fn apply(&mut self, now: Time, event: &Event) {
+        match event {
+            Event::NodeJoined(spec) => self.node_joined(now, spec),
+            Event::NodeLost { node, reason } => self.node_lost(now, node, reason),
+            Event::NodeDrained { node, drained, reason } => self.node_drained(node, *drained, reason),
+            Event::ForeignUse { node, foreign } => self.foreign_use(node, foreign),
+            Event::QueuesSet(tree) => self.queues_set(now, tree),
+            Event::Submitted { job, spec } => self.submitted(now, *job, spec),
+            Event::Hold(target) => self.hold(now, *target, true),
+            Event::Release(target) => self.hold(now, *target, false),
+            Event::Cancel { target, by } => self.cancel(now, *target, by),
+            Event::Requeue(target) => self.requeue(now, *target),
+            Event::Task(report) => self.report(now, report),
+        }
+        self.spread_news(now);
+    }
+
+    fn submitted(&mut self, now: Time, id: JobId, spec: &Arc<JobSpec>) {
+        if self.jobs.contains_key(&id) {
+            return;
+        }
+        // 1. Names become ids.
+        let leaf = self.policy.leaf(&spec.queue).unwrap_or(self.policy.default_leaf());
+        let user = self.policy.intern_user(&spec.user);
+        let (policy, pool) = (&mut self.policy, &mut self.pool);
+        let class = self.classes.enter(spec, || {
+            Shape::new(spec, |model| Some(policy.intern_model(model)), |extra| pool.intern_extra(extra))
+        });
+        if self.classes.known_fit(class, self.pool.epoch()).is_none() {
+            let fits = crate::plan::idle::fits_idle(&self.pool, self.classes.shape(class), &[]);
+            self.classes.learn_fit(class, self.pool.epoch(), fits);
+        }
+        // 2. The record.
+        let record = JobRecord::new(Arc::clone(spec), leaf, now);
+        self.facts.push(Fact::Queued {
+            job: id,
+            user: spec.user.clone(),
+            queue: self.policy.leaf_name(leaf).clone(),
+            elements: record.total,
+            at: now,
+        });
+        self.jobs.insert(id, Job { record, user, class });
+        // 3. What it waits for may have happened already.
+        self.check_dependencies(now, id);
+        self.await_dependencies(id);
+        self.sync_job(now, id);
+    }
+
+    fn queues_set(&mut self, now: Time, tree: &QueueTree) {
+        if self.policy.replace_tree(now, tree.clone()).is_err() {
+            return;
+        }
+        self.entries.follow_tree(&self.policy);
+        for job in self.jobs.values_mut() {
+            job.record.leaf = self.policy.leaf_moved(job.record.leaf);
+        }
+        self.publish_capacity(now);
+    }
+
+    /// Shape of a spec, without remembering any of its names.
+    pub(crate) fn shape_of(&self, spec: &JobSpec) -> Shape {
+        let (models, pool) = (self.policy.models(), &self.pool);
+        Shape::new(spec, |name| models.find(name), |name| pool.find_extra(name).unwrap_or(NO_EXTRA))
+    }
+
+    /// The record of an element, when it has one.
+    pub(crate) fn element(&self, id: ElementId) -> Option<&Element> {
+        let record = &self.jobs.get(&id.job)?.record;
+        record.elements.get(&record.ordinal_of(id.index)?)
+    }
+
+    // ---- entries: who is in the order ----
+
+    /// Wakes sleepers whose time has come.
+    pub(crate) fn wake(&mut self, now: Time) {
+        while let Some(owner) = self.entries.due(now) {
+            self.sync(now, owner);
+        }
+    }
+
+    /// Brings all entries of a job in line with its state.
+    pub(crate) fn sync_job(&mut self, now: Time, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let ordinals: Vec<u32> = job
+            .record
+            .elements
+            .iter()
+            .filter(|(_, element)| matches!(element.phase, Phase::Waiting { .. }))
+            .map(|(ordinal, _)| *ordinal)
+            .collect();
+        self.sync(now, Owner { job: id, ordinal: None });
+        for ordinal in ordinals {
+            self.sync(now, Owner { job: id, ordinal: Some(ordinal) });
+        }
+    }
+
+    /// Brings one entry in line with the state of what it stands for.
+    pub(crate) fn sync(&mut self, now: Time, owner: Owner) {
+        let Some(job) = self.jobs.get(&owner.job) else { return };
+        let rank = Rank { leaf: job.record.leaf, user: job.user, priority: job.record.spec.priority };
+        let standing = standing(&job.record, owner.ordinal, now);
+        self.entries.set(&mut self.policy, owner, rank, standing);
+    }
+
+    /// Takes all entries of a job out.
+    pub(crate) fn withdraw(&mut self, id: JobId, job: &Job) {
+        let rank = Rank { leaf: job.record.leaf, user: job.user, priority: job.record.spec.priority };
+        let owners = std::iter::once(None).chain(job.record.elements.keys().map(|ordinal| Some(*ordinal)));
+        for ordinal in owners {
+            self.entries.set(&mut self.policy, Owner { job: id, ordinal }, rank, Standing::Out);
+        }
+    }
+}
+
+/// How an entry should stand.
+fn standing(record: &JobRecord, ordinal: Option<u32>, now: Time) -> Standing {
+    if !record.waits_for.is_empty() {
+        return Standing::Out;
+    }
+    let begin = record.spec.begin.unwrap_or(Time(0));
+    let (from, tickets) = match ordinal {
+        None if record.held => return Standing::Out,
+        None if record.total == 1 => (begin, record.total - record.next),
+        None => (begin, record.fresh().min(record.cap_room()).min(entries::MAX_TICKETS)),
+        Some(ordinal) => match record.elements.get(&ordinal).map(|element| &element.phase) {
+            Some(Phase::Waiting { held: false, not_before }) => ((*not_before).max(begin), 1),
+            _ => return Standing::Out,
+        },
+    };
+    match tickets {
+        0 => Standing::Out,
+        _ if from > now => Standing::Sleeping(from),
+        _ => Standing::Queued(tickets),
+    }
+}

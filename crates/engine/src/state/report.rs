@@ -1,0 +1,142 @@
+//! Reports on tasks: the two-phase start of a gang, and its fall when one task does not go on.
+
+use muster_model::outcome::TaskExit;
+use muster_model::view::TaskStage;
+use muster_model::{Effect, JobId, NodeId, Observation, Outcome, Rank, TaskReport, Time};
+
+use super::State;
+use super::attempt::{attempt_id, end_of_run};
+use super::job::{Fate, Phase, Run, RunStage};
+use crate::fact::Fact;
+
+/// SIGTERM: what a task that nobody asked to stop counts as ended by.
+const TERMINATED: i32 = 15;
+
+impl State {
+    /// A backend saw something. Reports on other attempts than the current one, and repetitions, change nothing.
+    pub(super) fn report(&mut self, now: Time, report: &TaskReport) {
+        let id = report.id.element;
+        let Some(job) = self.jobs.get_mut(&id.job) else { return };
+        let Some(ordinal) = job.record.ordinal_of(id.index) else { return };
+        let Some(element) = job.record.elements.get_mut(&ordinal) else { return };
+        if element.phase != Phase::Active || element.attempt != report.id.attempt.0 {
+            return;
+        }
+        let Some(run) = element.run.as_mut() else { return };
+        if observe(run, report.rank, &report.what) {
+            self.advance_run(now, id.job, ordinal);
+        }
+    }
+
+    /// All tasks of an attempt on one node are lost.
+    pub(super) fn lose_tasks(
+        &mut self,
+        now: Time,
+        job: JobId,
+        ordinal: u32,
+        node: NodeId,
+        reason: &std::sync::Arc<str>,
+    ) {
+        let Some(element) = self.element_mut(job, ordinal) else { return };
+        let Some(run) = element.run.as_mut().filter(|_| element.phase == Phase::Active) else { return };
+        let mut changed = false;
+        for rank in 0..run.placement.len() {
+            if run.placement[rank].node == node {
+                let lost = Observation::Lost { reason: std::sync::Arc::clone(reason) };
+                changed |= observe(run, Rank(rank as u32), &lost);
+            }
+        }
+        if changed {
+            self.advance_run(now, job, ordinal);
+        }
+    }
+
+    /// Draws the consequences of what was seen of an attempt's tasks.
+    fn advance_run(&mut self, now: Time, id: JobId, ordinal: u32) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let record = &mut job.record;
+        let (index, duration) = (record.index_of(ordinal), record.duration());
+        let Some(element) = record.elements.get_mut(&ordinal) else { return };
+        let attempt = attempt_id(id, index, element.attempt);
+        let Some(run) = element.run.as_mut() else { return };
+        let tasks = run.tasks.len() as u32;
+        // 1. All ready: go.
+        if run.stage == RunStage::Preparing && run.fate.is_none() && run.prepared == tasks {
+            run.stage = RunStage::Going;
+            self.effects.push(Effect::Go { id: attempt });
+        }
+        // 2. All run: the limit counts from here.
+        let mut is_news = false;
+        if run.stage == RunStage::Going && run.running == tasks {
+            run.stage = RunStage::Running;
+            run.started = Some(now);
+            run.end = end_of_run(now, duration);
+            self.pool.set_end(run.key, run.end.into());
+            self.facts.push(Fact::Running { id: attempt, at: now });
+            is_news = !element.begun;
+            record.begun += u32::from(!element.begun);
+            element.begun = true;
+            record.started = record.started.or(Some(now));
+        }
+        // 3. One fell: stop the others. All over: finish.
+        let (is_over, fate) = (run.over == tasks, run.fate.clone());
+        let is_stopping = matches!(run.stage, RunStage::Stopping(_));
+        if is_news {
+            self.announce(id);
+        }
+        if is_over {
+            self.finish(now, id, ordinal);
+        } else if let Some(fate) = fate.filter(|_| !is_stopping) {
+            self.stop(now, id, ordinal, fate);
+        }
+    }
+}
+
+/// Enters an observation into an attempt. Answers whether anything changed.
+fn observe(run: &mut Run, rank: Rank, what: &Observation) -> bool {
+    let at = rank.0 as usize;
+    let Some(task) = run.tasks.get_mut(at) else { return false };
+    let old = task.stage;
+    let (stage, fate) = match what {
+        Observation::Prepared => (TaskStage::Prepared, None),
+        Observation::Started => (TaskStage::Running, None),
+        Observation::Exited(exit) => (TaskStage::Ended, fate_of(rank, exit)),
+        Observation::Refused { reason } => {
+            let node = run.placement[at].node;
+            (TaskStage::Ended, Some(Fate::Refused { rank, reason: reason.clone(), node }))
+        }
+        Observation::Lost { reason } => {
+            (TaskStage::Ended, Some(Fate::Failed(Outcome::Lost { rank, reason: reason.clone() })))
+        }
+    };
+    if stage <= old {
+        return false;
+    }
+    task.stage = stage;
+    if let Observation::Exited(exit) = what {
+        task.exit = Some(exit.clone());
+    }
+    // A later stage implies the earlier ones, unless the task never got there.
+    let ran = stage == TaskStage::Running || matches!(what, Observation::Exited(_));
+    run.prepared += u32::from(old < TaskStage::Prepared && (ran || stage == TaskStage::Prepared));
+    run.running += u32::from(old < TaskStage::Running && ran);
+    run.over += u32::from(stage == TaskStage::Ended);
+    // The first thing that went wrong is what the attempt is remembered for.
+    if run.fate.is_none() && !matches!(run.stage, RunStage::Stopping(_)) {
+        run.fate = fate;
+    }
+    true
+}
+
+/// What an exit means for the attempt: nothing when it is a success.
+fn fate_of(rank: Rank, exit: &TaskExit) -> Option<Fate> {
+    let outcome = match *exit {
+        TaskExit::Code { code: 0 } => return None,
+        TaskExit::Code { code } => Outcome::Failed { rank, code },
+        TaskExit::Signal { signal } => Outcome::Signaled { rank, signal },
+        TaskExit::OutOfMemory => Outcome::OutOfMemory { rank },
+        TaskExit::TimedOut => Outcome::TimedOut,
+        TaskExit::Stopped => Outcome::Signaled { rank, signal: TERMINATED },
+    };
+    Some(Fate::Failed(outcome))
+}

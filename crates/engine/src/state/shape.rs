@@ -1,0 +1,249 @@
+//! What one element needs, reduced to integers, and the interner that gives equal needs one class: jobs of a class
+//! share every verdict about capacity. Time limit, queue and user are not part of a shape.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use muster_model::node::GpuModel;
+use muster_model::{JobSpec, NodeName};
+use muster_policy::ModelId;
+use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
+
+use super::node::Node;
+use super::pool::Pool;
+use super::scalars::{ExtraId, Scalars};
+
+/// Which nodes a shape admits, by node id; `None` is all of them.
+pub(crate) type Eligible = Option<Arc<[bool]>>;
+
+/// What one element of a job needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) groups: Vec<GroupNeed>,
+    /// Groups in the order in which they are placed: what is hardest to place first.
+    pub(crate) order: SmallVec<[u16; 2]>,
+    labels: BTreeMap<Arc<str>, Arc<str>>,
+    exclude: Vec<NodeName>,
+}
+
+/// What one task group needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupNeed {
+    pub(crate) name: Arc<str>,
+    /// Tasks of the gang.
+    pub(crate) tasks: u32,
+    /// Exactly this many on each node used.
+    pub(crate) per_node: Option<u32>,
+    /// Whole devices per task.
+    pub(crate) devices: u32,
+    /// Thousandths of one device per task.
+    pub(crate) share: u16,
+    /// Accepted models in order of preference; `None` is any.
+    pub(crate) models: Option<SmallVec<[ModelId; 2]>>,
+    pub(crate) scalars: Scalars,
+}
+
+impl GroupNeed {
+    /// True when its tasks hold devices.
+    pub(crate) fn wants_gpu(&self) -> bool {
+        self.devices > 0 || self.share > 0
+    }
+
+    /// Thousandths of GPUs per task.
+    pub(crate) fn milli(&self) -> u64 {
+        u64::from(self.devices) * 1000 + u64::from(self.share)
+    }
+
+    /// True when it takes this model.
+    pub(crate) fn accepts(&self, model: ModelId) -> bool {
+        self.models.as_ref().is_none_or(|models| models.contains(&model))
+    }
+}
+
+impl Shape {
+    /// The shape of a spec. Names that `model` does not know are left out of the accepted models; an extra
+    /// that `extra` does not know must map to an id that no node has.
+    pub(crate) fn new(
+        spec: &JobSpec,
+        mut model: impl FnMut(&GpuModel) -> Option<ModelId>,
+        mut extra: impl FnMut(&str) -> ExtraId,
+    ) -> Self {
+        let groups: Vec<GroupNeed> = spec
+            .groups
+            .iter()
+            .map(|group| {
+                let gpu = &group.task.gpu;
+                GroupNeed {
+                    name: Arc::clone(&group.name),
+                    tasks: group.min_tasks,
+                    per_node: group.tasks_per_node,
+                    devices: gpu.devices,
+                    share: gpu.share.0 as u16,
+                    models: (!gpu.models.is_empty())
+                        .then(|| gpu.models.iter().filter_map(&mut model).collect()),
+                    scalars: Scalars::of_task(&group.task, &mut extra),
+                }
+            })
+            .collect();
+        let mut order: SmallVec<[u16; 2]> = (0..groups.len() as u16).collect();
+        order.sort_by_key(|at| {
+            let group = &groups[usize::from(*at)];
+            let block = u64::from(group.per_node.unwrap_or(1));
+            (
+                std::cmp::Reverse((
+                    group.models.is_some(),
+                    block * group.milli(),
+                    block * group.scalars.cpus,
+                )),
+                *at,
+            )
+        });
+        Self {
+            groups,
+            order,
+            labels: spec.constraint.labels.clone(),
+            exclude: spec.constraint.exclude.clone(),
+        }
+    }
+
+    /// True when it may use every node.
+    pub(crate) fn is_unconstrained(&self) -> bool {
+        self.labels.is_empty() && self.exclude.is_empty()
+    }
+
+    /// Which nodes it admits; `None` is all of them.
+    pub(crate) fn eligible(&self, pool: &Pool) -> Eligible {
+        match self.is_unconstrained() {
+            true => None,
+            false => Some(pool.nodes().iter().map(|node| self.admits(node)).collect()),
+        }
+    }
+
+    /// True when the labels and exclusions admit a node.
+    pub(crate) fn admits(&self, node: &Node) -> bool {
+        self.labels.iter().all(|(key, value)| node.spec.labels.get(key) == Some(value))
+            && !self.exclude.contains(&node.spec.name)
+    }
+}
+
+/// Key of a class. It carries no order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct ClassId(pub(crate) u32);
+
+/// Jobs with equal shapes.
+#[derive(Clone, Debug)]
+pub(crate) struct Class {
+    pub(crate) shape: Arc<Shape>,
+    spec: Arc<JobSpec>,
+    hash: u64,
+    jobs: u32,
+    /// Whether an idle cluster can host it, and the epoch of that verdict.
+    fits_idle: Option<(u64, bool)>,
+    /// Which nodes its constraint admits, and the epoch of that list.
+    eligible: Option<(u64, Eligible)>,
+}
+
+/// All classes in use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Classes {
+    classes: Vec<Option<Class>>,
+    vacant: Vec<ClassId>,
+    by_hash: FxHashMap<u64, SmallVec<[ClassId; 1]>>,
+}
+
+impl Classes {
+    pub(crate) fn get(&self, id: ClassId) -> &Class {
+        self.classes[id.0 as usize].as_ref().expect("a class lives as long as a job of it")
+    }
+
+    pub(crate) fn shape(&self, id: ClassId) -> &Arc<Shape> {
+        &self.get(id).shape
+    }
+
+    /// The class of a spec, if some job has it.
+    pub(crate) fn find(&self, spec: &JobSpec) -> Option<ClassId> {
+        self.find_hashed(spec, hash_of(spec))
+    }
+
+    fn find_hashed(&self, spec: &JobSpec, hash: u64) -> Option<ClassId> {
+        self.by_hash.get(&hash)?.iter().copied().find(|id| {
+            let known = &self.get(*id).spec;
+            known.groups == spec.groups && known.constraint == spec.constraint
+        })
+    }
+
+    /// Counts one more job of its class; `shape` makes the shape of a new one.
+    pub(crate) fn enter(&mut self, spec: &Arc<JobSpec>, shape: impl FnOnce() -> Shape) -> ClassId {
+        let hash = hash_of(spec);
+        if let Some(id) = self.find_hashed(spec, hash) {
+            self.classes[id.0 as usize].as_mut().expect("found above").jobs += 1;
+            return id;
+        }
+        let class = Class {
+            shape: Arc::new(shape()),
+            spec: Arc::clone(spec),
+            hash,
+            jobs: 1,
+            fits_idle: None,
+            eligible: None,
+        };
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            self.classes.push(None);
+            ClassId(self.classes.len() as u32 - 1)
+        });
+        self.classes[id.0 as usize] = Some(class);
+        self.by_hash.entry(hash).or_default().push(id);
+        id
+    }
+
+    /// One job less; the last one takes the class with it.
+    pub(crate) fn leave(&mut self, id: ClassId) {
+        let class = self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
+        class.jobs -= 1;
+        if class.jobs > 0 {
+            return;
+        }
+        let hash = class.hash;
+        self.classes[id.0 as usize] = None;
+        self.vacant.push(id);
+        if let Some(ids) = self.by_hash.get_mut(&hash) {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.by_hash.remove(&hash);
+            }
+        }
+    }
+
+    /// Which nodes the class may use; worked out once per epoch.
+    pub(crate) fn eligible(&mut self, id: ClassId, pool: &Pool) -> Eligible {
+        let class = self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
+        match &class.eligible {
+            Some((epoch, eligible)) if *epoch == pool.epoch() => eligible.clone(),
+            _ => {
+                let eligible = class.shape.eligible(pool);
+                class.eligible = Some((pool.epoch(), eligible.clone()));
+                eligible
+            }
+        }
+    }
+
+    /// Whether an idle cluster can host the class, when that is known for this epoch.
+    pub(crate) fn known_fit(&self, id: ClassId, epoch: u64) -> Option<bool> {
+        self.get(id).fits_idle.filter(|(at, _)| *at == epoch).map(|(_, fits)| fits)
+    }
+
+    pub(crate) fn learn_fit(&mut self, id: ClassId, epoch: u64, fits: bool) {
+        self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it").fits_idle =
+            Some((epoch, fits));
+    }
+}
+
+fn hash_of(spec: &JobSpec) -> u64 {
+    let mut hasher = FxHasher::default();
+    spec.groups.hash(&mut hasher);
+    spec.constraint.labels.hash(&mut hasher);
+    spec.constraint.exclude.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,98 @@
+//! The durable part of the state as one value, and the way back: everything derived is rebuilt.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::{ElementId, Foreign, JobId, NodeSpec, Time};
+use muster_policy::Policy;
+use serde::{Deserialize, Serialize};
+
+use super::State;
+use super::depend::Recent;
+use super::job::{Job, JobRecord, Phase};
+use super::shape::Shape;
+use crate::refusal::RestoreError;
+
+/// Durable state. It serialises; equal states give equal values.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Snapshot {
+    policy: Policy,
+    /// By node id.
+    nodes: Vec<StoredNode>,
+    epoch: u64,
+    jobs: BTreeMap<JobId, JobRecord>,
+    recent: Recent,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct StoredNode {
+    spec: NodeSpec,
+    up: bool,
+    drained: Option<Arc<str>>,
+    foreign: Foreign,
+}
+
+impl State {
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let node = |node: &super::node::Node| StoredNode {
+            spec: node.spec.clone(),
+            up: node.up,
+            drained: node.drained.clone(),
+            foreign: node.foreign.clone(),
+        };
+        Snapshot {
+            policy: self.policy.clone(),
+            nodes: self.pool.nodes().iter().map(node).collect(),
+            epoch: self.pool.epoch(),
+            jobs: self.jobs.iter().map(|(id, job)| (*id, job.record.clone())).collect(),
+            recent: self.recent.clone(),
+        }
+    }
+
+    pub(crate) fn restore(snapshot: Snapshot) -> Result<Self, RestoreError> {
+        let mut state = State::around(snapshot.policy);
+        // 1. Nodes, in order of their ids.
+        for stored in snapshot.nodes {
+            let name = stored.spec.name.clone();
+            state.node_joined(Time(0), &stored.spec);
+            let node = state.pool.find(&name).expect("it just joined");
+            state.pool.set_foreign(node, stored.foreign);
+            state.pool.set_drained(node, stored.drained);
+            state.pool.set_up(node, stored.up);
+        }
+        state.pool.set_epoch(snapshot.epoch);
+        state.publish_capacity(Time(0));
+        state.recent = snapshot.recent;
+        // 2. Jobs, with what they hold. Entries sleep until the first pass wakes those that are due.
+        for (id, record) in snapshot.jobs {
+            state.restore_job(id, record)?;
+        }
+        Ok(state)
+    }
+
+    fn restore_job(&mut self, id: JobId, mut record: JobRecord) -> Result<(), RestoreError> {
+        let spec = Arc::clone(&record.spec);
+        let user = self.policy.intern_user(&spec.user);
+        let (policy, pool) = (&mut self.policy, &mut self.pool);
+        let class = self.classes.enter(&spec, || {
+            Shape::new(&spec, |model| Some(policy.intern_model(model)), |extra| pool.intern_extra(extra))
+        });
+        let indices: Vec<(u32, u32)> =
+            record.elements.keys().map(|ordinal| (*ordinal, record.index_of(*ordinal))).collect();
+        for (ordinal, index) in indices {
+            let element = record.elements.get_mut(&ordinal).expect("its own key");
+            let Some(run) = element.run.as_mut().filter(|_| element.phase == Phase::Active) else { continue };
+            if run.placement.iter().any(|task| self.pool.get(task.node).is_none()) {
+                return Err(RestoreError::UnknownNode(id));
+            }
+            let shape = Arc::clone(self.classes.shape(class));
+            let element_id = ElementId { job: id, index };
+            run.key = self.pool.hold(element_id, run.end.into(), shape, Arc::clone(&run.placement));
+            self.policy.restore_hold(record.leaf, user, &run.gpus);
+        }
+        self.jobs.insert(id, Job { record, user, class });
+        self.await_dependencies(id);
+        self.sync_job(Time(0), id);
+        Ok(())
+    }
+}

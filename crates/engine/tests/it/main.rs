@@ -1,0 +1,6 @@
+//! Integration tests of the engine, one binary.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
+
+mod life;
+mod world;
