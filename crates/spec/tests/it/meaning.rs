@@ -247,3 +247,25 @@ fn cluster_files_become_nodes() {
     assert_eq!(nodes[0].domains.iter().map(|domain| &**domain).collect::<Vec<_>>(), ["b1", "l1"]);
     assert_eq!(nodes[4].devices.len(), 0);
 }
+
+#[test]
+fn every_example_is_accepted() {
+    for (source, jobs) in [
+        (include_str!("../../../../examples/hello.yaml"), vec!["hello main:1x1 time=1m"]),
+        (include_str!("../../../../examples/allreduce.yaml"), vec!["allreduce main:4x1 time=1m"]),
+        (include_str!("../../../../examples/torchrun.yaml"), vec!["torchrun main:1x2 time=5m"]),
+        (
+            include_str!("../../../../examples/contention.yaml"),
+            vec![
+                "left main:5x1 time=15s grace=1s",
+                "right main:5x1 time=15s grace=1s",
+                "sweep main:1x1 time=3s grace=1s array=24",
+                "quick main:1x1 time=5s grace=1s",
+            ],
+        ),
+    ] {
+        let checked = check_on(source, &[node("laptop", &[("virtual", 8)])], &json!({})).unwrap();
+        assert_eq!(checked.iter().map(short).collect::<Vec<_>>(), jobs);
+    }
+    assert_eq!(include_str!("../../../../examples/hello.yaml").lines().count(), 5);
+}
