@@ -185,6 +185,8 @@ mod tests {
         assert_eq!((remaining(u64::MAX, u64::MAX, 1), remaining(0, 5, 9)), (0, 0));
         assert_eq!(accrued(u64::MAX, u64::MAX, u64::MAX), u64::MAX);
         assert_eq!(accrued(0, u64::MAX, 1), 0);
+        // To nearest, halves up: rounding down every time would lose what is settled often.
+        assert_eq!([1, 2, 3, 4, 5].map(|value| remaining(value, 9, 9)), [1, 1, 2, 2, 3]);
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::trees::{
     Held, WEEK_MS, any_steps, any_tree, drain, element, h100, leaf, leaves, observable, policy, tree,
 };
-use crate::{Inconsistency, Slot};
+use crate::{Inconsistency, Policy, Slot};
 
 #[test]
 fn what_keeps_its_name_keeps_its_id_and_usage() {
@@ -18,24 +18,29 @@ fn what_keeps_its_name_keeps_its_id_and_usage() {
         policy.enqueue(leaf, ada, 0, u64::from(leaf.0), Slot(leaf.0));
     }
     policy.release(Time(WEEK_MS), a, ada, &[(model, 1000)]);
-    let used = policy.decayed_usage(Time(WEEK_MS), a, ada);
+    let now = Time(2 * WEEK_MS);
+    let usage_of_p = |policy: &Policy| {
+        let views = policy.queue_views(now);
+        views.iter().find(|view| view.name.as_str() == "p").map(|view| view.usage_gpu_secs)
+    };
+    let (used, used_by_p) = (policy.decayed_usage(now, a, ada), usage_of_p(&policy));
     // b goes, q becomes the default, the rest is turned around.
     let mut next = tree("q\np weight 2\n c\n a quota 1\n");
     next.half_life = Span(WEEK_MS / 7);
-    policy.replace_tree(Time(WEEK_MS), next).unwrap();
+    policy.replace_tree(now, next).unwrap();
     assert_eq!((leaf(&policy, "p/a"), leaf(&policy, "q"), policy.leaf(&"p/b".into())), (a, q, None));
     assert_eq!((policy.leaf_moved(a), policy.leaf_moved(b), policy.leaf_name(b).as_str()), (a, q, "p/b"));
-    assert_eq!(policy.decayed_usage(Time(WEEK_MS), a, ada), used);
-    // The new half-life is a day.
-    assert_eq!(policy.decayed_usage(Time(WEEK_MS + WEEK_MS / 7), a, ada), used / 2);
+    // Usage up to now was made under the old half-life; from now on it halves in a day.
+    assert_eq!((policy.decayed_usage(now, a, ada), usage_of_p(&policy)), (used, used_by_p));
+    assert_eq!(policy.decayed_usage(now + Span(WEEK_MS / 7), a, ada), used / 2);
     // What ran and waited in b does so in q, and can be ended under either id. The same usage is seven times the share
     // under the shorter half-life, so q is first.
-    assert_eq!(drain(&policy, Time(WEEK_MS)), [Slot(b.0), Slot(a.0)]);
-    assert_eq!(policy.usage_rows(Time(WEEK_MS))[1], ("ada".into(), "q".into(), 0));
-    policy.release(Time(WEEK_MS + 1000), b, ada, &[(model, 1000)]);
+    assert_eq!(drain(&policy, now), [Slot(b.0), Slot(a.0)]);
+    assert_eq!(policy.usage_rows(now)[1], ("ada".into(), "q".into(), 0));
+    policy.release(now + Span(1000), b, ada, &[(model, 1000)]);
     policy.dequeue(b, ada, 0, u64::from(b.0));
     assert_eq!(policy.inconsistencies(), vec![]);
-    assert_eq!(policy.queue_views(Time(WEEK_MS))[0].running, 0);
+    assert_eq!(policy.queue_views(now)[0].running, 0);
 }
 
 #[test]
