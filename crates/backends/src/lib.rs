@@ -5,8 +5,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 pub mod cgroup;
+pub mod conform;
 pub mod driver;
 pub mod env;
+pub mod fake;
 pub mod gpu;
 pub mod local;
 pub mod port;

@@ -3,8 +3,12 @@
 
 mod common;
 
-use common::{Groups, Rig, gang, id};
-use muster_model::TaskExit;
+use std::time::{Duration, Instant};
+
+use common::{Groups, Rig, gang, id, is_running, pid_in, stop, until};
+use muster_backends::driver::{Backend, Command};
+use muster_model::launch::GangOrder;
+use muster_model::{Bytes, Checkpoint, CpuMilli, Observation, Rank, Span, StopCause, TaskExit};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exits_are_told_apart_and_output_is_logged() {
@@ -18,12 +22,233 @@ async fn exits_are_told_apart_and_output_is_logged() {
         let order = gang(id(job, 1), &[script]);
         assert_eq!(rig.run(&order).await, expected, "{script}");
     }
+    // Reopening the output by name does not truncate it; standard input is empty.
     let order = gang(id(5, 1), &["echo out; echo err >&2; echo again > /dev/stderr; cat; echo end"]);
     assert_eq!(rig.run(&order).await, TaskExit::Code { code: 0 });
-    insta::assert_snapshot!(rig.log(id(5, 1), 0), @r"
-    out
-    err
-    again
-    end
-    ");
+    assert_eq!(rig.log(id(5, 1), 0), "out\nerr\nagain\nend\n");
+    // Much output arrives whole.
+    let order = gang(id(6, 1), &["seq 1 200000"]);
+    assert_eq!(rig.run(&order).await, TaskExit::Code { code: 0 });
+    assert_eq!(rig.log(id(6, 1), 0).lines().count(), 200_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_user_process_of_64_runs_before_go() {
+    let mut rig = Rig::new(Groups::Found);
+    let ran = rig.path("ran");
+    std::fs::create_dir(&ran).unwrap();
+    let script = format!("touch {}/$RANK", ran.display());
+    let order = gang(id(1, 1), &[script.as_str(); 64]);
+    rig.execute(Command::Prepare(order.clone().into()));
+    rig.all(64, |what| *what == Observation::Prepared).await;
+    assert_eq!(std::fs::read_dir(&ran).unwrap().count(), 0);
+    rig.execute(Command::Go(order.id));
+    let mut over = 0;
+    while over < 64 {
+        if let Observation::Exited(exit) = rig.next().await.2 {
+            assert_eq!(exit, TaskExit::Code { code: 0 });
+            over += 1;
+        }
+    }
+    assert_eq!(std::fs::read_dir(&ran).unwrap().count(), 64);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_run_is_refused_before_anything_runs() {
+    let mut rig = Rig::new(Groups::Found);
+    let ran = rig.path("ran");
+    let touch = format!("touch {}", ran.display());
+    let order = gang(id(1, 1), &[touch.as_str(), "#!/no/such/interpreter\n"]);
+    rig.execute(Command::Prepare(order.clone().into()));
+    let seen = rig.all(2, |_| true).await;
+    assert_eq!(seen[&0], Observation::Prepared);
+    let Observation::Refused { reason } = &seen[&1] else { panic!("{seen:?}") };
+    assert!(reason.contains("/no/such/interpreter"), "{reason}");
+    rig.execute(Command::Stop(order.id, StopCause::GangFailed));
+    let seen = rig.all(2, |what| *what != Observation::Prepared).await;
+    assert_eq!(seen[&0], Observation::Exited(TaskExit::Stopped));
+    assert!(!ran.exists());
+
+    let order = GangOrder { workdir: "/no/such/dir".into(), ..gang(id(2, 1), &["true"]) };
+    rig.execute(Command::Prepare(order.into()));
+    let Observation::Refused { reason } = rig.next().await.2 else { panic!("not refused") };
+    assert!(reason.contains("/no/such/dir"), "{reason}");
+}
+
+/// A script that ignores SIGTERM and leaves a child that has a session of its own, no parent, and ignores
+/// SIGTERM too. Both write their pids.
+fn stubborn(rig: &Rig) -> String {
+    let dir = rig.temp.path().display();
+    format!(
+        "trap '' TERM; setsid sh -c 'trap \"\" TERM; (while :; do sleep 0.1; done) & echo $! > {dir}/escaped.tmp; \
+         mv {dir}/escaped.tmp {dir}/escaped' ; echo $$ > {dir}/main; while :; do sleep 0.1; done"
+    )
+}
+
+async fn stubborn_task_is_ended(groups: Groups) {
+    let mut rig = Rig::new(groups);
+    let order = gang(id(1, 1), &[stubborn(&rig).as_str()]);
+    rig.start(&order).await;
+    let escaped = pid_in(&rig.path("escaped")).await;
+    let main = pid_in(&rig.path("main")).await;
+    let asked = Instant::now();
+    rig.execute(stop(order.id));
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
+    assert!(asked.elapsed() >= Duration::from_millis(order.grace.0), "no grace was given");
+    assert!(!is_running(main) && !is_running(escaped), "something is left when the exit is reported");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stubborn_task_is_ended_by_its_control_group() {
+    stubborn_task_is_ended(Groups::Found).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stubborn_task_is_ended_without_a_control_group() {
+    stubborn_task_is_ended(Groups::None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_task_leaves_behind_is_ended_before_its_exit_is_told() {
+    for groups in [Groups::Found, Groups::None] {
+        let mut rig = Rig::new(groups);
+        let left = rig.path("left");
+        let script = format!("setsid sh -c 'sleep 1000 & echo $! > {}' ; exit 3", left.display());
+        assert_eq!(rig.run(&gang(id(1, 1), &[script.as_str()])).await, TaskExit::Code { code: 3 });
+        assert!(!is_running(pid_in(&left).await));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_limit_ends_a_task_that_ignores_it_and_warns_before() {
+    let mut rig = Rig::new(Groups::Found);
+    let script = "trap 'echo saved' USR1; trap 'echo told' TERM; echo up; while :; do sleep 0.05; done";
+    let order = GangOrder {
+        time_limit: Some(Span(900)),
+        checkpoint: Some(Checkpoint { signal: 10, lead: Span(500) }),
+        ..gang(id(1, 1), &[script])
+    };
+    rig.start(&order).await;
+    let started = Instant::now();
+    until("the checkpoint", || rig.log(order.id, 0).contains("saved")).await;
+    let saved = started.elapsed();
+    assert_eq!(rig.exit().await, TaskExit::TimedOut);
+    let ended = started.elapsed();
+    assert!(saved < Duration::from_millis(900), "warned after the limit: {saved:?}");
+    // Limit plus grace, less what passed between the start and its report.
+    assert!(ended >= Duration::from_millis(1100), "ended too early: {ended:?}");
+    // Shells also say by what their sleeping child was ended.
+    let log = rig.log(order.id, 0);
+    let said: Vec<&str> = log.lines().filter(|line| ["up", "saved", "told"].contains(line)).collect();
+    assert_eq!(said, ["up", "saved", "told"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_obeys_at_its_limit_is_timed_out_too() {
+    let mut rig = Rig::new(Groups::Found);
+    let script = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
+    let order = GangOrder { time_limit: Some(Span(100)), ..gang(id(1, 1), &[script]) };
+    assert_eq!(rig.run(&order).await, TaskExit::TimedOut);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_enforced_where_that_is_claimed() {
+    let mut rig = Rig::new(Groups::Found);
+    let mut order = gang(id(1, 1), &["head -c 300m /dev/zero | tail -c 300m > /dev/null"]);
+    order.tasks[0].memory = Bytes(64 << 20);
+    let exit = rig.run(&order).await;
+    match rig.backend().capabilities().memory_enforced_by {
+        Some(_) => assert_eq!(exit, TaskExit::OutOfMemory),
+        None => {
+            println!("not run: no writable memory controller; capabilities say convention");
+            assert_eq!(exit, TaskExit::Code { code: 0 });
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cpu_limits_are_set_where_that_is_claimed() {
+    let mut rig = Rig::new(Groups::Found);
+    let script = "cat /sys/fs/cgroup/cpu$(grep :cpu: /proc/self/cgroup | cut -d: -f3)/cpu.cfs_quota_us \
+                  2>/dev/null || cat /sys/fs/cgroup$(grep ^0:: /proc/self/cgroup | cut -d: -f3)/cpu.max";
+    let mut order = gang(id(1, 1), &[script]);
+    order.tasks[0].cpus = CpuMilli(1500);
+    assert_eq!(rig.run(&order).await, TaskExit::Code { code: 0 });
+    match rig.backend().capabilities().cpu_enforced_by {
+        Some(_) => assert!(rig.log(order.id, 0).starts_with("150000"), "{}", rig.log(order.id, 0)),
+        None => println!("not run: no writable CPU controller; capabilities say convention"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ranks_meet_on_one_leased_port_that_is_held_until_they_run() {
+    let mut rig = Rig::new(Groups::Found);
+    let order =
+        gang(id(1, 1), &["echo $RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $CUDA_VISIBLE_DEVICES"; 3]);
+    rig.execute(Command::Prepare(order.clone().into()));
+    rig.all(3, |what| *what == Observation::Prepared).await;
+    let text = std::fs::read_to_string(rig.task_dir(order.id, 0).join("order.json")).unwrap();
+    let port: u16 =
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["ports"][0].as_u64().unwrap() as u16;
+    assert!(std::net::TcpListener::bind(("0.0.0.0", port)).is_err(), "the port is not held");
+    rig.execute(Command::Go(order.id));
+    let mut over = 0;
+    while over < 3 {
+        over += usize::from(matches!(rig.next().await.2, Observation::Exited(_)));
+    }
+    for rank in 0..3 {
+        assert_eq!(rig.log(order.id, rank), format!("{rank} 3 127.0.0.1:{port} {rank}\n"));
+    }
+    std::net::TcpListener::bind(("0.0.0.0", port)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_taken_port_refuses_the_gang() {
+    let mut rig = Rig::new(Groups::Found);
+    // Prepared but for its supervisor: the order is on disk, as after a crash of the daemon, and names a port
+    // that somebody has taken since.
+    let order = gang(id(1, 1), &["true"]);
+    rig.execute(Command::Prepare(order.clone().into()));
+    rig.all(1, |what| *what == Observation::Prepared).await;
+    let path = rig.task_dir(order.id, 0).join("order.json");
+    let text = std::fs::read_to_string(path).unwrap().replace("1.0.1.0", "2.0.1.0");
+    let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let taken = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    (record["hold_port"], record["ports"][0]) = (port.into(), port.into());
+    let next = gang(id(2, 1), &["true"]);
+    record["id"] = serde_json::to_value(next.id).unwrap();
+    let dir = rig.task_dir(next.id, 0);
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("order.json"), record.to_string()).unwrap();
+    rig.execute(Command::Prepare(next.into()));
+    let Observation::Refused { reason } = rig.next().await.2 else { panic!("not refused") };
+    assert!(reason.contains("rendezvous port"), "{reason}");
+    rig.execute(stop(order.id));
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_gets_its_environment_directory_and_mask_and_nothing_else() {
+    let mut rig = Rig::new(Groups::Found);
+    let mut order = gang(
+        id(1, 1),
+        &["env | cut -d= -f1 | sort | grep -v '^_$'; pwd; umask; ls -l /proc/self/fd | grep -c ' -> '"],
+    );
+    order.env.insert("SECRET".into(), "s3cret".into());
+    order.workdir = "/usr".into();
+    order.umask = 0o027;
+    assert_eq!(rig.run(&order).await, TaskExit::Code { code: 0 });
+    let log = rig.log(order.id, 0);
+    assert!(log.ends_with("/usr\n0027\n4\n"), "{log}");
+    let ours = muster_backends::env::TAG_VARIABLE;
+    assert!(log.contains("SECRET\n") && log.contains(ours) && !log.contains("CARGO"), "{log}");
+    rig.execute(Command::Forget(order.id));
+    let dir = rig.task_dir(order.id, 0);
+    until("the order to be forgotten", || !dir.join("order.json").exists()).await;
+    assert!(rig.backend().log_path(order.id, Rank(0)).exists());
+    for entry in std::fs::read_dir(&dir).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        assert!(!text.contains("s3cret"), "a secret outlives its job");
+    }
 }

@@ -72,7 +72,10 @@ impl Shared {
         let ephemeral = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
         let range = port::parse_ephemeral(&ephemeral).map_or(port::PREFERRED, port::lease_range);
         // Daemons of several users start at different places of the range.
-        let leases = Leases::new(range, std::process::id().wrapping_mul(7919));
+        let seed = instance(&config.state_dir)
+            .bytes()
+            .fold(std::process::id(), |seed, byte| seed.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        let leases = Leases::new(range, seed);
         let state = State { newest: BTreeMap::new(), gangs: BTreeMap::new(), leases };
         let instance = instance(&config.state_dir);
         Self {

@@ -183,6 +183,8 @@ enum Next {
     AwaitLaunch,
     /// It is over.
     Over(Observation),
+    /// The daemon no longer listens; its successor will find the supervisor.
+    Unheard,
 }
 
 impl Actor {
@@ -205,6 +207,7 @@ impl Actor {
                     self.await_launch(&mut inbox).await
                 }
                 Next::Over(what) => break self.over(what).await,
+                Next::Unheard => break,
             };
         }
     }
@@ -293,6 +296,7 @@ impl Actor {
                     Ok(count) if count > 0 && lines.push(&buffer[..count]) => {}
                     _ => return Next::FindOut,
                 },
+                () = self.shared.reports.closed() => return Next::Unheard,
                 Some(told) = inbox.recv() => {
                     if let Some(command) = self.note(told) {
                         // A broken connection is seen by the read.

@@ -107,6 +107,7 @@ enum Ready {
 
 /// Supervises the task in `dir` until it is over and recorded.
 pub(super) fn run(dir: TaskDir) {
+    close_inherited();
     let mut links = Links::default();
     if let Ok(born_with) = io::stdin().as_fd().try_clone_to_owned() {
         links.add(UnixStream::from(born_with), true);
@@ -127,6 +128,17 @@ pub(super) fn run(dir: TaskDir) {
         Err(error) => FromSupervisor::Refused { reason: error.to_string() },
     };
     links.tell(&refusal);
+}
+
+/// Closes what the daemon inherited from whoever started it (a shell's open files, a build tool's pipes): the
+/// task must not have them. Called before this process opens anything of its own.
+fn close_inherited() {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let open: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in open.into_iter().filter(|number| *number > 2) {
+        // The directory that was just read is among them and closed already.
+        let _ = nix::unistd::close(number);
+    }
 }
 
 /// Detaches, reads the order and claims the task.

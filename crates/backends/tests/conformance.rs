@@ -1,0 +1,113 @@
+//! The conformance suite on every backend of this crate.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Groups, Rig};
+use muster_backends::conform::{Does, Subject, suite};
+use muster_backends::driver::{Backend, Report};
+use muster_backends::fake::{FakeBackend, FakeWorld};
+use muster_model::payload::{Command, Identity};
+use muster_model::{Bytes, CpuMilli, NodeSpec};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+fn identity() -> Identity {
+    Identity {
+        user: "root".into(),
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+    }
+}
+
+struct Fake {
+    world: FakeWorld,
+}
+
+impl Subject for Fake {
+    fn boot(&mut self) -> (Arc<dyn Backend>, UnboundedReceiver<Report>) {
+        let (to, reports) = unbounded_channel();
+        (Arc::new(FakeBackend::new(self.world.clone(), to)), reports)
+    }
+
+    fn program(&self, does: Does) -> Command {
+        Command::Argv(match does {
+            Does::Exit(code) => vec!["exit".into(), code.to_string()],
+            Does::Signal(signal) => vec!["signal".into(), signal.to_string()],
+            Does::Forever => vec!["run".into()],
+            Does::Refuse => vec!["refuse".into()],
+        })
+    }
+
+    fn identity(&self) -> Identity {
+        identity()
+    }
+
+    fn tick(&mut self) {
+        self.world.step();
+    }
+}
+
+fn node() -> NodeSpec {
+    NodeSpec {
+        name: "here".into(),
+        devices: Vec::new(),
+        cpus: CpuMilli(1000),
+        memory: Bytes(1 << 30),
+        extras: Default::default(),
+        labels: Default::default(),
+        domains: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn the_fake_conforms() {
+    let temp = tempfile::tempdir().unwrap();
+    suite(&mut Fake { world: FakeWorld::new(vec![node()], temp.path().into()) }).await;
+}
+
+#[tokio::test]
+async fn the_fake_conforms_while_it_repeats_itself() {
+    let temp = tempfile::tempdir().unwrap();
+    suite(&mut Fake { world: FakeWorld::new(vec![node()], temp.path().into()).repeating() }).await;
+}
+
+struct Local {
+    rig: Rig,
+}
+
+/// A backend that shares its place with the rig.
+impl Subject for Local {
+    fn boot(&mut self) -> (Arc<dyn Backend>, UnboundedReceiver<Report>) {
+        self.rig.boot();
+        let (_, closed) = unbounded_channel();
+        let reports = std::mem::replace(&mut self.rig.reports, closed);
+        (Arc::new(self.rig.backend.take().unwrap()), reports)
+    }
+
+    fn program(&self, does: Does) -> Command {
+        match does {
+            Does::Exit(code) => Command::Script(format!("exit {code}")),
+            Does::Signal(signal) => Command::Script(format!("kill -{signal} $$")),
+            Does::Forever => Command::Argv(vec!["sleep".into(), "1000".into()]),
+            Does::Refuse => Command::Argv(vec!["no-such-program-anywhere".into()]),
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        identity()
+    }
+
+    fn tick(&mut self) {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_local_backend_conforms() {
+    suite(&mut Local { rig: Rig::new(Groups::Found) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_local_backend_conforms_without_control_groups() {
+    suite(&mut Local { rig: Rig::new(Groups::None) }).await;
+}

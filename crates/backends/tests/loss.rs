@@ -1,0 +1,216 @@
+//! Supervisors and daemons that die: nothing is left, nothing runs twice, true exits are found.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod common;
+
+use common::{Groups, Rig, gang, id, is_running, pid_in, until};
+use muster_backends::driver::Command;
+use muster_backends::process::{self, ProcessKey};
+use muster_model::{Observation, TaskExit};
+use rustix::process::Signal;
+
+/// Its main process, and a child of its own session whose parent is gone, which ignores SIGTERM.
+fn script(rig: &Rig) -> String {
+    let dir = rig.temp.path().display();
+    format!(
+        "setsid sh -c 'trap \"\" TERM HUP; (while :; do sleep 0.1; done) & echo $! > {dir}/e; mv {dir}/e {dir}/escaped'; \
+         echo $$ > {dir}/m; mv {dir}/m {dir}/main; while :; do sleep 0.1; done"
+    )
+}
+
+async fn a_killed_supervisor_is_a_lost_task(groups: Groups, means: &str, while_down: bool) {
+    let mut rig = Rig::new(groups);
+    let order = gang(id(1, 1), &[script(&rig).as_str()]);
+    rig.start(&order).await;
+    let (main, escaped) = (pid_in(&rig.path("main")).await, pid_in(&rig.path("escaped")).await);
+    let supervisor = rig.supervisor_pid(order.id, 0);
+    if while_down {
+        rig.backend = None;
+        let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
+        rig.reports = nobody;
+        process::signal(supervisor, Signal::KILL);
+        until("its end", || !is_running(supervisor)).await;
+        rig.boot();
+        rig.adopt(&[(order.id, 0)]);
+    } else {
+        process::signal(supervisor, Signal::KILL);
+    }
+    let reason = rig.lost().await;
+    assert!(reason.contains("supervisor was killed") && reason.contains(means), "{reason}");
+    assert!(!is_running(main) && !is_running(escaped), "something is left of a lost task");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_supervisor_is_swept_by_control_group() {
+    let means = match Rig::new(Groups::Found).backend.as_ref().unwrap() {
+        backend if muster_backends::driver::Backend::capabilities(backend).kill_by.starts_with("cgroup") => {
+            "control group"
+        }
+        _ => "environment tag",
+    };
+    a_killed_supervisor_is_a_lost_task(Groups::Found, means, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_supervisor_is_swept_by_tag_and_that_is_said() {
+    a_killed_supervisor_is_a_lost_task(Groups::None, "environment tag", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_supervisor_killed_while_the_daemon_is_down_is_found() {
+    a_killed_supervisor_is_a_lost_task(Groups::Found, "ended by", true).await;
+    a_killed_supervisor_is_a_lost_task(Groups::None, "environment tag", true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn true_exits_are_found_after_the_daemon_was_down() {
+    let mut rig = Rig::new(Groups::Found);
+    let release = rig.path("release");
+    let script = format!("while [ ! -e {} ]; do sleep 0.02; done; exit 9", release.display());
+    let order = gang(id(1, 1), &[script.as_str()]);
+    rig.start(&order).await;
+    let dir = rig.task_dir(order.id, 0);
+    rig.backend = None;
+    let (_, nobody) = tokio::sync::mpsc::unbounded_channel();
+    rig.reports = nobody;
+    std::fs::write(release, "").unwrap();
+    until("the record of its end", || dir.join("exit.json").exists()).await;
+    rig.boot();
+    rig.adopt(&[(order.id, 0)]);
+    assert_eq!(rig.exit().await, TaskExit::Code { code: 9 });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_that_are_not_expected_are_ended_and_forgotten() {
+    let mut rig = Rig::new(Groups::Found);
+    let order = gang(id(1, 1), &[script(&rig).as_str()]);
+    rig.start(&order).await;
+    let (main, escaped) = (pid_in(&rig.path("main")).await, pid_in(&rig.path("escaped")).await);
+    rig.boot();
+    rig.adopt(&[]);
+    until("its end", || !is_running(main) && !is_running(escaped)).await;
+    let dir = rig.task_dir(order.id, 0);
+    until("its order to be forgotten", || !dir.join("order.json").exists()).await;
+    assert!(std::fs::read_dir(rig.path("state/jobs/.live")).unwrap().next().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_boot_means_lost() {
+    let mut rig = Rig::new(Groups::Found);
+    let order = gang(id(1, 1), &["sleep 1000"]);
+    rig.start(&order).await;
+    let path = rig.task_dir(order.id, 0).join("claim.json");
+    let claim = std::fs::read_to_string(&path).unwrap();
+    let own = ProcessKey::of(std::process::id() as i32).unwrap();
+    std::fs::write(&path, claim.replace(&own.boot_id, "00000000-another-boot")).unwrap();
+    rig.boot();
+    rig.adopt(&[(order.id, 0)]);
+    assert!(rig.lost().await.contains("rebooted"));
+    std::fs::write(&path, claim).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reused_pid_is_not_believed() {
+    let mut rig = Rig::new(Groups::Found);
+    let order = gang(id(1, 1), &["sleep 1000"]);
+    rig.start(&order).await;
+    let path = rig.task_dir(order.id, 0).join("claim.json");
+    let mut claim: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let supervisor = rig.supervisor_pid(order.id, 0);
+    process::signal(supervisor, Signal::KILL);
+    assert!(rig.lost().await.contains("killed"));
+    // This test's own pid with another start time: alive, but not the supervisor.
+    claim["supervisor"]["pid"] = std::process::id().into();
+    std::fs::write(&path, claim.to_string()).unwrap();
+    rig.boot();
+    rig.adopt(&[(order.id, 0)]);
+    assert!(rig.lost().await.contains("killed"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_prepare_is_finished_by_its_repetition() {
+    let mut rig = Rig::new(Groups::Found);
+    let order = gang(id(1, 1), &["exit 0", "exit 0"]);
+    // The daemon died after it had made one directory and before it wrote anything into it.
+    std::fs::create_dir_all(rig.task_dir(order.id, 0)).unwrap();
+    rig.adopt(&[(order.id, 0), (order.id, 1)]);
+    rig.execute(Command::Prepare(order.clone().into()));
+    rig.all(2, |what| *what == Observation::Prepared).await;
+    rig.execute(Command::Go(order.id));
+    let mut over = 0;
+    while over < 2 {
+        match rig.next().await.2 {
+            Observation::Exited(exit) => {
+                assert_eq!(exit, TaskExit::Code { code: 0 });
+                over += 1;
+            }
+            Observation::Prepared | Observation::Started => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_records_lose_the_task_and_leave_nothing() {
+    for name in ["claim.json", "exit.json"] {
+        let mut rig = Rig::new(Groups::Found);
+        let order = gang(id(1, 1), &[script(&rig).as_str()]);
+        rig.start(&order).await;
+        let (main, escaped) = (pid_in(&rig.path("main")).await, pid_in(&rig.path("escaped")).await);
+        std::fs::write(rig.task_dir(order.id, 0).join(name), "{\"version\":").unwrap();
+        rig.boot();
+        rig.adopt(&[(order.id, 0)]);
+        assert!(rig.lost().await.contains("not readable"));
+        assert!(!is_running(main) && !is_running(escaped));
+        // The rig reads claims when it cleans up.
+        std::fs::remove_file(rig.task_dir(order.id, 0).join("claim.json")).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_crashes_of_the_daemon_run_everything_once() {
+    let mut rig = Rig::new(Groups::Found);
+    let ran = rig.path("ran");
+    std::fs::create_dir(&ran).unwrap();
+    let script =
+        format!("mkdir {}/$MUSTER_JOB_ID-$RANK || exit 99; exit $((MUSTER_JOB_ID % 7))", ran.display());
+    for job in 1..=20 {
+        let order = gang(id(job, 1), &[script.as_str(), script.as_str()]);
+        // The daemon dies somewhere between Prepare and the end; its successor repeats what is outstanding.
+        let mut prepared = std::collections::BTreeSet::new();
+        let mut over = std::collections::BTreeMap::new();
+        let mut crash_after = job % 6;
+        rig.execute(Command::Prepare(order.clone().into()));
+        while over.len() < 2 {
+            if crash_after == 0 {
+                rig.boot();
+                match prepared.len() {
+                    2 => rig.execute(Command::Go(order.id)),
+                    _ => rig.execute(Command::Prepare(order.clone().into())),
+                }
+                rig.adopt(&[(order.id, 0), (order.id, 1)]);
+                crash_after = u64::MAX;
+            }
+            let (_, rank, what) = rig.next().await;
+            crash_after = crash_after.saturating_sub(1);
+            match what {
+                Observation::Prepared => {
+                    if prepared.insert(rank) && prepared.len() == 2 {
+                        rig.execute(Command::Go(order.id));
+                    }
+                }
+                Observation::Started => {}
+                Observation::Exited(exit) => {
+                    prepared.extend([0, 1]);
+                    over.insert(rank, exit);
+                }
+                other => panic!("{other:?} of {}", order.id),
+            }
+        }
+        let expected = TaskExit::Code { code: (job % 7) as i32 };
+        assert!(over.values().all(|exit| *exit == expected), "{over:?}");
+        rig.execute(Command::Forget(order.id));
+    }
+    assert_eq!(std::fs::read_dir(ran).unwrap().count(), 40);
+}

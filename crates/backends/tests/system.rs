@@ -1,0 +1,196 @@
+//! System mode: each job as its submitter, and nothing that root does can be bent by a user. Needs root; says so
+//! and asserts nothing when it is not.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod common;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+
+use common::{Groups, Rig, gang, id, is_running, pid_in, stop, until};
+use muster_backends::driver::{Backend, Command};
+use muster_model::launch::GangOrder;
+use muster_model::payload::Identity;
+use muster_model::{AttemptId, Observation, Rank, TaskExit};
+
+/// Two users that every Debian and Fedora has; neither owns anything.
+const USERS: [(&str, u32, u32); 2] = [("nobody", 65534, 65534), ("daemon", 1, 1)];
+
+/// A rig in system mode, with a directory that users may enter.
+fn system() -> Option<Rig> {
+    if !rustix::process::geteuid().is_root() {
+        println!("not run: system mode needs root");
+        return None;
+    }
+    let rig = Rig::with(Groups::Found, true);
+    std::fs::set_permissions(rig.temp.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    Some(rig)
+}
+
+fn user(number: usize) -> Identity {
+    let (name, uid, gid) = USERS[number];
+    // The group as this machine has it.
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
+    let line = passwd.lines().find(|line| line.starts_with(&format!("{name}:"))).unwrap();
+    let field = |n: usize| line.split(':').nth(n).unwrap().parse::<u32>().unwrap();
+    assert_eq!(field(2), uid);
+    Identity { user: name.into(), uid, gid: if field(3) == gid { gid } else { field(3) } }
+}
+
+fn order(id: AttemptId, who: usize, script: &str) -> GangOrder {
+    GangOrder { identity: user(who), ..gang(id, &[script]) }
+}
+
+/// A directory of a user's own.
+fn home(rig: &Rig, who: usize) -> std::path::PathBuf {
+    let dir = rig.path(USERS[who].0);
+    std::fs::create_dir_all(&dir).unwrap();
+    chown(&dir, Some(user(who).uid), Some(user(who).gid)).unwrap();
+    dir
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_runs_as_its_submitter_and_cannot_return_to_root() {
+    let Some(mut rig) = system() else { return };
+    for who in 0..USERS.len() {
+        let job = id(1 + who as u64, 1);
+        let script =
+            "id -u; id -g; grep -E '^(Uid|Gid|CapEff)' /proc/self/status; echo to-stderr > /dev/stderr";
+        assert_eq!(rig.run(&order(job, who, script)).await, TaskExit::Code { code: 0 });
+        let (uid, gid) = (user(who).uid, user(who).gid);
+        let expected = format!(
+            "{uid}\n{gid}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{gid}\t{gid}\t{gid}\t{gid}\n\
+             CapEff:\t0000000000000000\nto-stderr\n"
+        );
+        assert_eq!(rig.log(job, 0), expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_cannot_read_or_signal_each_other_or_the_supervisor() {
+    let Some(mut rig) = system() else { return };
+    let mut victim = order(id(1, 1), 0, "echo private; while :; do sleep 0.05; done");
+    victim.env.insert("SECRET".into(), "s3cret".into());
+    rig.start(&victim).await;
+    until("its output", || rig.log(victim.id, 0).contains("private")).await;
+    let text = std::fs::read_to_string(rig.task_dir(victim.id, 0).join("started.json")).unwrap();
+    let started: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let main = started["main"]["pid"].as_i64().unwrap() as i32;
+    let supervisor = rig.supervisor_pid(victim.id, 0);
+    let socket = rig.backend().attach_socket(victim.id, Rank(0)).unwrap();
+    let (log, dir) = (rig.backend().log_path(victim.id, Rank(0)), rig.task_dir(victim.id, 0));
+    let attacks = [
+        format!("cat /proc/{main}/environ"),
+        format!("kill -9 {main}"),
+        format!("kill -9 {supervisor}"),
+        format!("cat {}", log.display()),
+        format!("cat {}/order.json", dir.display()),
+        format!("ls {}", socket.parent().unwrap().display()),
+        format!("test -w {} || false", socket.display()),
+        "echo 0 > /sys/fs/cgroup/unified/muster*-1.0.1.0/cgroup.procs".to_owned(),
+    ];
+    for (number, attack) in attacks.iter().enumerate() {
+        let job = id(10 + number as u64, 1);
+        let exit = rig.run(&order(job, 1, &format!("( {attack} ) > /dev/null 2>&1"))).await;
+        assert_ne!(exit, TaskExit::Code { code: 0 }, "worked: {attack}");
+        assert!(!rig.log(job, 0).contains("s3cret"));
+    }
+    assert!(is_running(main) && is_running(supervisor));
+    // Not even its own supervisor: it is root's.
+    let own = order(id(50, 1), 1, "kill -9 $PPID 2> /dev/null");
+    assert_ne!(rig.run(&own).await, TaskExit::Code { code: 0 });
+    rig.execute(stop(victim.id));
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn root_enters_no_directory_for_a_user() {
+    let Some(mut rig) = system() else { return };
+    let closed = rig.path("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let link = home(&rig, 0).join("link");
+    symlink(&closed, &link).unwrap();
+    for (job, workdir) in [(1, closed.as_path()), (2, link.as_path()), (3, Path::new("/root"))] {
+        let refused = GangOrder { workdir: workdir.into(), ..order(id(job, 1), 0, "true") };
+        rig.execute(Command::Prepare(refused.into()));
+        let Observation::Refused { reason } = rig.next().await.2 else { panic!("{workdir:?} was entered") };
+        assert!(reason.contains("working directory"), "{reason}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_environment_cannot_make_root_load_or_run_anything() {
+    let Some(mut rig) = system() else { return };
+    let home = home(&rig, 0);
+    let mark = home.join("ran-as");
+    // A program of the user's in front of PATH, and every variable by which a loader or a shell runs a file.
+    let tool = home.join("id");
+    std::fs::write(&tool, format!("#!/bin/sh\n/usr/bin/id -u >> {}\n", mark.display())).unwrap();
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut bad = order(id(1, 1), 0, "id; true");
+    for (name, value) in [
+        ("PATH", format!("{}:/usr/bin:/bin", home.display())),
+        ("LD_PRELOAD", home.join("evil.so").display().to_string()),
+        ("LD_LIBRARY_PATH", home.display().to_string()),
+        ("LD_AUDIT", home.join("evil.so").display().to_string()),
+        ("ENV", tool.display().to_string()),
+        ("BASH_ENV", tool.display().to_string()),
+        ("RUST_BACKTRACE", "full".to_owned()),
+    ] {
+        bad.env.insert(name.into(), value);
+    }
+    assert_eq!(rig.run(&bad).await, TaskExit::Code { code: 0 });
+    let ran = std::fs::read_to_string(&mark).unwrap();
+    assert!(ran.lines().count() > 0 && ran.lines().all(|uid| uid == user(0).uid.to_string()), "{ran}");
+    // The loader complained only as the user, once root was given up: root's processes never saw the variables.
+    let supervisors = std::fs::read_to_string("/proc/self/environ").unwrap();
+    assert!(!supervisors.contains("evil.so"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_path_cannot_be_planted() {
+    let Some(mut rig) = system() else { return };
+    let job = id(1, 1);
+    let dir = rig.task_dir(job, 0);
+    // What a user would do if the directory were theirs; root made it here, or it could not be done at all.
+    std::fs::create_dir_all(&dir).unwrap();
+    let victim = rig.path("victim");
+    std::fs::write(&victim, "untouched").unwrap();
+    symlink(&victim, dir.join("output.log")).unwrap();
+    rig.execute(Command::Prepare(order(job, 0, "echo overwritten").into()));
+    let Observation::Refused { reason } = rig.next().await.2 else { panic!("a planted log was used") };
+    assert!(reason.contains("log"), "{reason}");
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
+    // And no user can: every directory on the way is root's alone.
+    for dir in ["state/jobs", "state/jobs/1", "run/tasks"] {
+        let meta = std::fs::metadata(rig.path(dir)).unwrap();
+        assert_eq!(
+            (meta.uid(), meta.mode() & 0o077),
+            (0, if dir == "state/jobs/1" { 0o055 & meta.mode() } else { 0 })
+        );
+    }
+    let attempt = order(
+        id(2, 1),
+        0,
+        &format!("ln -sf /etc/passwd {}/state/jobs/x 2> /dev/null", rig.temp.path().display()),
+    );
+    assert_ne!(rig.run(&attempt).await, TaskExit::Code { code: 0 });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_user_leaves_behind_is_ended_in_system_mode_too() {
+    let Some(mut rig) = system() else { return };
+    let home = home(&rig, 0);
+    let script = format!(
+        "setsid sh -c 'trap \"\" TERM HUP; env -i sh -c \"echo \\$\\$ > {0}/e; mv {0}/e {0}/escaped; \
+         while :; do sleep 0.1; done\" & '; while :; do sleep 0.1; done",
+        home.display()
+    );
+    let job = order(id(1, 1), 0, &script);
+    rig.start(&job).await;
+    let escaped = pid_in(&home.join("escaped")).await;
+    rig.execute(stop(job.id));
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
+    assert!(!is_running(escaped), "it scrubbed its environment and got away");
+}
