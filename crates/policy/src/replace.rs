@@ -64,8 +64,8 @@ impl Policy {
     }
 
     /// Where a leaf's jobs are now: itself, or the default queue once it is gone. Every call that takes a leaf
-    /// follows this by itself, but a leaf that comes back later is a new one: replace kept ids after each
-    /// [`Policy::replace_tree`].
+    /// follows this by itself, but once a leaf of the old name is back, the old id means that one, while the moved jobs
+    /// stay where they are: replace kept ids after each [`Policy::replace_tree`].
     #[must_use]
     pub fn leaf_moved(&self, old: LeafId) -> LeafId {
         if self.leaves[old.0 as usize].node.is_some() { old } else { self.default_leaf }
