@@ -1,50 +1,28 @@
 //! What a document means: its fields together, against the site. Complaints are collected; a document that has
 //! any yields no job.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_model::job::{Checkpoint, Dependency, JobSpec, NodeConstraint, Restart};
-use muster_model::payload::Command;
-use muster_model::unit::Span;
+use muster_model::job::{Dependency, JobSpec, NodeConstraint};
 use muster_model::{NodeName, PayloadId, QueueName, TaskGroup};
 
 use crate::diagnostic::{Problem, Problems, show};
-use crate::field::{Located, Named, Text};
 use crate::job::document::{GroupDocument, JobDocument, MAX_TASKS};
-use crate::job::fields::{MAX_ARGUMENT_BYTES, Program, WaitTarget, duplicates, used_twice};
+use crate::job::fields::{WaitTarget, duplicates, used_twice};
 use crate::job::fit::Ground;
 use crate::job::shape::{Shape, contradiction};
-use crate::job::{Checked, Document};
-use crate::names::name_from;
+use crate::job::{Checked, Document, ending, payload};
 use crate::quantity::Begin;
 use crate::site::Site;
 use crate::source::Place;
 use crate::suggest::nearest;
 
-/// Time between SIGTERM and SIGKILL when none is said; as Slurm's `KillWait` and Kubernetes' pods.
-const DEFAULT_GRACE: Span = Span::from_secs(30);
-/// Longest such time: resources stay held for as long.
-const MAX_GRACE: Span = Span::from_secs(86_400);
 /// Roles of one job.
 const MAX_GROUPS: usize = 100;
 /// Nodes that one job may exclude by name.
 const MAX_EXCLUDED: usize = 1_000;
 /// The group of a job without `groups`.
-const ONLY_GROUP: &str = "main";
-/// Variables that Muster sets for every task, after the document's.
-const OWN_VARIABLES: [&str; 9] = [
-    "CUDA_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "NODE_RANK",
-];
+pub(super) const ONLY_GROUP: &str = "main";
 
 /// Checks one document by itself.
 pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problems) -> Option<Checked> {
@@ -53,24 +31,25 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
     // 1. What this version cannot do is said, never skipped.
     refuse_unsupported(job, problems);
     // 2. Roles, their sizes and programs.
-    let commands = commands(document, problems);
+    let commands = payload::commands(document, problems);
     let constraint = constraint(job, problems);
     let groups = groups(document, site, &constraint, problems);
     // 3. Everything that holds for the whole job.
     let queue = queue(job, site, problems);
-    let time_limit = time_limit(job, problems);
-    let checkpoint = checkpoint(job, time_limit, problems);
-    let env = job.env.as_ref().map(|env| environment(env, &mut warnings, problems)).unwrap_or_default();
-    let workdir = job.workdir.as_ref().and_then(|workdir| directory(workdir, problems));
-    let restart = restart(job, problems);
-    let grace = grace(job, problems);
+    let time_limit = ending::time_limit(job, problems);
+    let checkpoint = ending::checkpoint(job, time_limit, problems);
+    let env =
+        job.env.as_ref().map(|env| payload::environment(env, &mut warnings, problems)).unwrap_or_default();
+    let workdir = job.workdir.as_ref().and_then(|workdir| payload::directory(workdir, problems));
+    let restart = ending::restart(job, problems);
+    let grace = ending::grace(job, problems);
     if problems.len() > before {
         return None;
     }
     // 4. The job.
     let begin = job.begin.as_ref().map(|begin| begin.value.0);
     let spec = JobSpec {
-        name: default_name(document, &commands).into(),
+        name: payload::default_name(document, &commands).into(),
         user: site.user.clone(),
         queue: queue?,
         priority: job.priority.as_ref().map_or(0, |priority| priority.value.0 as i32),
@@ -118,41 +97,6 @@ fn refuse_unsupported(job: &JobDocument, problems: &mut Problems) {
             ),
         }
     }
-}
-
-/// What each group runs.
-fn commands(document: &Document, problems: &mut Problems) -> BTreeMap<Arc<str>, Command> {
-    let job = &document.fields;
-    let mut commands = BTreeMap::new();
-    let run = |program: &Located<Program>| program.value.0.clone();
-    match &job.groups {
-        None => match &job.run {
-            Some(program) => {
-                commands.insert(Arc::from(ONLY_GROUP), run(program));
-            }
-            None => problems.add(
-                Problem::new("`run` is missing")
-                    .at(document.place, "this job has no program")
-                    .hint("add `run: python train.py`".to_owned()),
-            ),
-        },
-        Some(groups) => {
-            for group in &groups.value.0 {
-                match (group.value.run.as_ref().or(job.run.as_ref()), &group.value.name) {
-                    (Some(program), Some(name)) => {
-                        commands.insert(Arc::from(name.value.0.as_str()), run(program));
-                    }
-                    (None, _) => problems.add(
-                        Problem::new("`run` is missing")
-                            .at(group.place, "this group has no program")
-                            .hint("add `run` to the group, or to the job for all groups".to_owned()),
-                    ),
-                    (Some(_), None) => {}
-                }
-            }
-        }
-    }
-    commands
 }
 
 fn groups(
@@ -279,108 +223,6 @@ fn queue(job: &JobDocument, site: &Site<'_>, problems: &mut Problems) -> Option<
     None
 }
 
-fn time_limit(job: &JobDocument, problems: &mut Problems) -> Option<Span> {
-    let time = job.time.as_ref()?;
-    if time.value.0 == Some(Span(0)) {
-        let hint = "for no limit write `time: none`".to_owned();
-        problems.add(Problem::new("`time` is 0").at(time.place, "the smallest is 1ms").hint(hint));
-    }
-    time.value.0
-}
-
-fn checkpoint(job: &JobDocument, limit: Option<Span>, problems: &mut Problems) -> Option<Checkpoint> {
-    const KILL: i32 = 9;
-    const STOP: i32 = 19;
-    const USR1: i32 = 10;
-    let written = job.checkpoint.as_ref()?;
-    let signal = written.value.signal.as_ref();
-    if let Some(signal) = signal.filter(|signal| [KILL, STOP].contains(&signal.value.0)) {
-        let label = "a program cannot catch this signal";
-        let hint = "write `signal: USR1` or `signal: TERM`".to_owned();
-        problems.add(
-            Problem::new("`checkpoint` cannot work with this signal").at(signal.place, label).hint(hint),
-        );
-    }
-    let lead = written.value.grace.as_ref()?;
-    match (limit, &job.time) {
-        (Some(limit), Some(time)) if lead.value.0 >= limit => problems.add(
-            Problem::new("`checkpoint` would come before the start")
-                .at(lead.place, "this long before the limit")
-                .also(time.place, format!("the limit is {limit}")),
-        ),
-        (None, _) => problems.add(
-            Problem::new("`checkpoint` needs a time limit")
-                .at(written.key, "before which limit?")
-                .hint("add `time: 12h`".to_owned()),
-        ),
-        _ => {}
-    }
-    if lead.value.0 == Span(0) {
-        problems.add(Problem::new("`checkpoint` gives no time").at(lead.place, "the smallest is 1ms"));
-    }
-    Some(Checkpoint { signal: signal.map_or(USR1, |signal| signal.value.0), lead: lead.value.0 })
-}
-
-fn environment(
-    env: &Located<Named<Text>>,
-    warnings: &mut Vec<String>,
-    problems: &mut Problems,
-) -> BTreeMap<String, String> {
-    let mut variables = BTreeMap::new();
-    for item in &env.value.0 {
-        if item.name.is_empty() || item.name.contains('=') {
-            let message = format!("{} cannot name an environment variable", show(&item.name));
-            problems.add(Problem::new(message).at(item.name_place, "expected a name without `=`"));
-        }
-        if item.name.len() + item.value.0.len() + 1 > MAX_ARGUMENT_BYTES {
-            let label = "the system takes less than 128KiB in one variable";
-            problems.add(Problem::new("an environment variable is too long").at(item.place, label));
-        }
-        let own = OWN_VARIABLES.contains(&item.name.as_str())
-            || ["PET_", "MUSTER_"].iter().any(|prefix| item.name.starts_with(prefix))
-            || item.name == "LOCAL_WORLD_SIZE";
-        if own {
-            warnings.push(format!(
-                "`env` sets {}, but Muster sets it for every task; yours is not used",
-                item.name
-            ));
-        }
-        variables.insert(item.name.clone(), item.value.0.clone());
-    }
-    variables
-}
-
-fn directory(workdir: &Located<Text>, problems: &mut Problems) -> Option<PathBuf> {
-    let text = workdir.value.0.as_str();
-    let label = match text {
-        "" => "this is empty",
-        _ if text.len() > 4095 => "longer than any path can be (4095 bytes)",
-        _ if text.starts_with('~') => "`~` is not expanded here; write the whole path",
-        _ => return Some(PathBuf::from(text)),
-    };
-    problems.add(Problem::new("`workdir` is not a directory's path").at(workdir.place, label));
-    None
-}
-
-fn restart(job: &JobDocument, problems: &mut Problems) -> Restart {
-    let Some(written) = &job.restart else { return Restart::NEVER };
-    let restart = written.value.resolve();
-    if restart.backoff > Restart::BACKOFF_CAP {
-        let label = format!("the wait before a restart is at most {}", Restart::BACKOFF_CAP);
-        problems.add(Problem::new("`restart` waits too long").at(written.place, label));
-    }
-    restart
-}
-
-fn grace(job: &JobDocument, problems: &mut Problems) -> Span {
-    let Some(written) = &job.grace else { return DEFAULT_GRACE };
-    if written.value.0 > MAX_GRACE {
-        let label = "GPUs stay held for as long; at most 1d";
-        problems.add(Problem::new("`grace` is too long").at(written.place, label));
-    }
-    written.value.0
-}
-
 fn numbered(job: &JobDocument) -> Vec<Dependency> {
     let waits = job.after.iter().flat_map(|after| &after.value.0).flat_map(|item| &item.value.0);
     let numbered = waits.filter_map(|wait| match wait.on {
@@ -388,33 +230,4 @@ fn numbered(job: &JobDocument) -> Vec<Dependency> {
         WaitTarget::Name(_) => None,
     });
     numbered.collect()
-}
-
-/// The name as written, or of the file (with the document's position when there are several), or of the program.
-fn default_name(document: &Document, commands: &BTreeMap<Arc<str>, Command>) -> String {
-    if let Some(name) = &document.fields.name {
-        return name.value.0.clone();
-    }
-    let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let file = base(document.sources.name());
-    let stem = match file.rsplit_once('.') {
-        Some((stem, "yaml" | "yml" | "json")) => name_from(stem),
-        _ => None,
-    };
-    match (stem, document.position) {
-        (Some(stem), (_, 1)) => return stem,
-        (Some(stem), (position, _)) => {
-            return name_from(&format!("{}-{position}", &stem[..stem.len().min(58)])).unwrap_or(stem);
-        }
-        (None, _) => {}
-    }
-    let program = match commands.values().next() {
-        Some(Command::Argv(words)) => words.first().map(|word| base(word)),
-        Some(Command::Script(text)) => {
-            let words = text.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
-            words.into_iter().next().map(base)
-        }
-        None => None,
-    };
-    program.as_deref().and_then(name_from).unwrap_or_else(|| "job".to_owned())
 }

@@ -5,9 +5,11 @@
 mod after;
 mod check;
 mod document;
+mod ending;
 pub(crate) mod fields;
 mod fit;
 mod overrides;
+mod payload;
 mod shape;
 
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ use crate::support::{check_on, nodes};
 /// Far above what any of these takes, even in a debug build on a busy machine; far below what a bomb would.
 const LIMIT: Duration = Duration::from_secs(20);
 
-#[allow(clippy::disallowed_methods, reason = "how long a refusal takes is what is tested")]
+#[expect(clippy::disallowed_methods, reason = "how long a refusal takes is what is tested")]
 fn refused(source: &str, expected: &str) {
     let start = Instant::now();
     let error = check_on(source, &nodes(), &json!({})).unwrap_err().to_string();

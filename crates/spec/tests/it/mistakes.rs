@@ -928,6 +928,15 @@ fn queue_files() {
       |
     hint: write its whole path, such as `a/b`
     ");
+    assert_snapshot!(queues_complaint("queues:\n- name: a\n  quota: {h100: 8}\n  queues: [{name: b, quota: {H100: 6}}, {name: c, queues: [{name: d, quota: {h100: 3}}]}]"), @r"
+    error: the queues below have more quota than this one
+     --> queues.yaml:3:17
+      |
+    3 |   quota: {h100: 8}
+      |                 ^ 8 of `h100`
+    4 |   queues: [{name: b, quota: {H100: 6}}, {name: c, queues: [{name: d, quota: {h100: 3}}]}]
+      |   ------ 9 in all
+    ");
     assert_snapshot!(queues_complaint("queues: []"), @r"
     error: `queues` is empty
      --> queues.yaml:1:9

@@ -1,21 +1,24 @@
 //! The queue file: text in, queue tree out. What quotas and weights do is `policy`'s; here a tree is refused
-//! that says nothing sensible.
+//! that says nothing sensible, at the line that says it.
+
+mod document;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::queue::{Backfill, Limits, QueueSpec, QueueTree};
 use muster_model::{GpuModel, QueueName, Span};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::diagnostic::{Diagnostics, Problem, Problems, show};
-use crate::field::{Field, Item, Located, Many, Named, ROOT, Text, Whole, document, inline_schema, parsed};
-use crate::job::fields::{JobName, Length, LengthOrNone, duplicates, used_twice};
-use crate::quantity::{Malformed, parse_whole};
+use crate::field::{Field, Item, Located, ROOT, Text, Whole};
+use crate::job::fields::{duplicates, used_twice};
 use crate::site::join;
 use crate::source::Sources;
 use crate::suggest::nearest;
-use crate::yaml::{self, Node, Value};
+use crate::yaml;
+
+pub(crate) use document::QueuesDocument;
+use document::{BackfillRule, LimitsDocument, Queue, QueueDocument};
 
 /// Queues of one tree, parents included.
 const MAX_QUEUES: usize = 10_000;
@@ -23,143 +26,6 @@ const MAX_QUEUES: usize = 10_000;
 const DEFAULT_HALF_LIFE: Span = Span::from_secs(7 * 86_400);
 /// Blocked jobs per leaf that hold a reservation under conservative backfill when the file does not say.
 const DEFAULT_DEPTH: u32 = 16;
-
-document! {
-    /// Queues for Muster: who may use how much of what.
-    QueuesDocument ("queues") requires ["queues"] foreign &[("tree", "queues"), ("default", "default-queue")] => {
-        /// Usage counts half after this time. 7d by default.
-        "half-life" half_life: Length,
-        /// How blocked jobs are protected from later ones: `easy` (default) reserves for the first of each leaf, `conservative` for several, `none` keeps strict order.
-        "backfill" backfill: BackfillRule,
-        /// Blocked jobs of each leaf that hold a reservation under conservative backfill. 16 by default.
-        "backfill-depth" backfill_depth: Whole<1, 10_000>,
-        /// Leaf that a job without `queue` waits in. By default the leaf named `default`, or else the first leaf.
-        "default-queue" default_queue: Text,
-        /// Top-level queues.
-        "queues" queues: Many<Queue>,
-    }
-}
-
-document! {
-    /// A queue: a leaf that jobs wait in, or a parent of others.
-    QueueDocument ("queue") requires ["name"] foreign &[("share", "weight"), ("nominal", "quota"), ("children", "queues"), ("borrowing", "borrow"), ("lending", "lend")] => {
-        /// Its own name, without its parents'.
-        "name" name: JobName,
-        /// Share of its parent relative to its siblings. 1 by default.
-        "weight" weight: Whole<1, 1_000_000>,
-        /// GPUs per model that are its own: `{h100: 16}`.
-        "quota" quota: Named<Whole<0, 1_000_000_000>>,
-        /// GPUs per model that it may use beyond its quota while others leave them unused. By default as many as are lent.
-        "borrow" borrow: Whole<0, 1_000_000_000>,
-        /// GPUs per model of its quota that others may use while it does not. By default all.
-        "lend" lend: Whole<0, 1_000_000_000>,
-        /// Lowest and highest priority of its jobs: `[0, 100]`.
-        "priority" priority: PriorityRange,
-        /// Ceilings for its whole subtree.
-        "limits" limits: LimitsDocument,
-        /// Queues below it.
-        "queues" queues: Many<Queue>,
-    }
-}
-
-document! {
-    /// Ceilings of a queue.
-    LimitsDocument ("limits") requires [] foreign &[("max-jobs", "running-jobs"), ("jobs", "running-jobs"), ("gpus", "gpus-per-user"), ("walltime", "time")] => {
-        /// Jobs (array elements) running at once.
-        "running-jobs" running_jobs: Whole<1, 1_000_000_000>,
-        /// GPUs that one user may hold at once.
-        "gpus-per-user" gpus_per_user: Whole<1, 1_000_000_000>,
-        /// Longest time limit that a job may have; one without a limit is refused then.
-        "time" time: LengthOrNone,
-    }
-}
-
-/// A queue below another. A type of its own, so that the tree has a finite schema.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Queue(QueueDocument);
-
-impl JsonSchema for Queue {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "queue_entry".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<QueueDocument>()
-    }
-}
-
-impl Field for Queue {
-    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
-        QueueDocument::read(node, name, problems).map(Self)
-    }
-}
-
-/// `none`, `easy` or `conservative`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BackfillRule {
-    None,
-    Easy,
-    Conservative,
-}
-
-inline_schema!(BackfillRule, { "enum": ["none", "easy", "conservative"] });
-
-impl Field for BackfillRule {
-    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
-        parsed(node, name, "a kind of backfill", problems, |text| match text {
-            "none" => Ok(Self::None),
-            "easy" => Ok(Self::Easy),
-            "conservative" => Ok(Self::Conservative),
-            _ => Err(Malformed {
-                label: "expected `none`, `easy` or `conservative`".to_owned(),
-                hint: nearest(text, ["none", "easy", "conservative"])
-                    .map(|near| format!("did you mean `{near}`?")),
-            }),
-        })
-    }
-}
-
-/// `[0, 100]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PriorityRange(i32, i32);
-
-inline_schema!(PriorityRange, {
-    "type": "array", "items": { "type": "integer" }, "minItems": 2, "maxItems": 2, "examples": [[0, 100]],
-});
-
-impl Field for PriorityRange {
-    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
-        let ends = match &node.value {
-            Value::List(nodes) if nodes.len() == 2 => nodes,
-            _ => {
-                let label = "expected the lowest and the highest, such as `[0, 100]`";
-                problems.add(
-                    Problem::new(format!("`{name}` is not a range of priorities")).at(node.place, label),
-                );
-                return None;
-            }
-        };
-        let end = |node: &Node, problems: &mut Problems| {
-            parsed(node, name, "a range of priorities", problems, |text| {
-                let number = i32::try_from(parse_whole(text)?).ok();
-                let fits = number.filter(|number| (-1_000_000..=1_000_000).contains(number));
-                fits.ok_or_else(|| Malformed { label: "expected -1000000 to 1000000".to_owned(), hint: None })
-            })
-        };
-        let (low, high) = (end(&ends[0], problems), end(&ends[1], problems));
-        let (low, high) = (low?, high?);
-        if low > high {
-            let label = format!("this range runs backwards; write `[{high}, {low}]`");
-            problems.add(Problem::new(format!("`{name}` admits nothing")).at(node.place, label));
-            return None;
-        }
-        Some(Self(low, high))
-    }
-}
 
 /// Reads a queue file.
 ///
@@ -182,6 +48,7 @@ fn tree(document: &QueuesDocument, problems: &mut Problems) -> Option<QueueTree>
     let mut leaves = Vec::new();
     let mut count = 0;
     let items = document.queues.as_ref().map_or(&[][..], |queues| &queues.value.0);
+    promised(items, problems);
     let queues = siblings(items, "", &mut leaves, &mut count, problems);
     if count > MAX_QUEUES {
         let message = format!("{count} queues; at most {MAX_QUEUES}");
@@ -343,4 +210,29 @@ fn default_queue(
             .hint(hint),
     );
     None
+}
+
+/// Nominal GPUs per model that queues have together; complains where children were promised more than their
+/// parent has. A queue that sets none for a model has what its children have.
+fn promised(items: &[Item<Queue>], problems: &mut Problems) -> BTreeMap<String, i64> {
+    let mut together: BTreeMap<String, i64> = BTreeMap::new();
+    for item in items {
+        let below = item.value.0.queues.as_ref();
+        let mut nominal = below.map_or_else(BTreeMap::new, |below| promised(&below.value.0, problems));
+        for own in item.value.0.quota.iter().flat_map(|quota| &quota.value.0) {
+            let children = nominal.insert(own.name.to_lowercase(), own.value.0).unwrap_or(0);
+            if let Some(below) = below.filter(|_| children > own.value.0) {
+                problems.add(
+                    Problem::new("the queues below have more quota than this one")
+                        .at(own.place, format!("{} of {}", own.value.0, show(&own.name)))
+                        .also(below.key, format!("{children} in all")),
+                );
+            }
+        }
+        for (model, gpus) in nominal {
+            let sum = together.entry(model).or_insert(0);
+            *sum = sum.saturating_add(gpus);
+        }
+    }
+    together
 }

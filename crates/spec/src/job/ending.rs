@@ -1,0 +1,78 @@
+//! How a job ends: time limit, warning before it, grace, restarts.
+
+use muster_model::Span;
+use muster_model::job::{Checkpoint, Restart};
+
+use crate::diagnostic::{Problem, Problems};
+use crate::job::document::JobDocument;
+
+/// Time between SIGTERM and SIGKILL when none is said; as Slurm's `KillWait` and Kubernetes' pods.
+const DEFAULT_GRACE: Span = Span::from_secs(30);
+
+/// Longest such time: resources stay held for as long.
+const MAX_GRACE: Span = Span::from_secs(86_400);
+
+pub(super) fn time_limit(job: &JobDocument, problems: &mut Problems) -> Option<Span> {
+    let time = job.time.as_ref()?;
+    if time.value.0 == Some(Span(0)) {
+        let hint = "for no limit write `time: none`".to_owned();
+        problems.add(Problem::new("`time` is 0").at(time.place, "the smallest is 1ms").hint(hint));
+    }
+    time.value.0
+}
+
+pub(super) fn checkpoint(
+    job: &JobDocument,
+    limit: Option<Span>,
+    problems: &mut Problems,
+) -> Option<Checkpoint> {
+    const KILL: i32 = 9;
+    const STOP: i32 = 19;
+    const USR1: i32 = 10;
+    let written = job.checkpoint.as_ref()?;
+    let signal = written.value.signal.as_ref();
+    if let Some(signal) = signal.filter(|signal| [KILL, STOP].contains(&signal.value.0)) {
+        let label = "a program cannot catch this signal";
+        let hint = "write `signal: USR1` or `signal: TERM`".to_owned();
+        problems.add(
+            Problem::new("`checkpoint` cannot work with this signal").at(signal.place, label).hint(hint),
+        );
+    }
+    let lead = written.value.grace.as_ref()?;
+    match (limit, &job.time) {
+        (Some(limit), Some(time)) if lead.value.0 >= limit => problems.add(
+            Problem::new("`checkpoint` would come before the start")
+                .at(lead.place, "this long before the limit")
+                .also(time.place, format!("the limit is {limit}")),
+        ),
+        (None, _) => problems.add(
+            Problem::new("`checkpoint` needs a time limit")
+                .at(written.key, "before which limit?")
+                .hint("add `time: 12h`".to_owned()),
+        ),
+        _ => {}
+    }
+    if lead.value.0 == Span(0) {
+        problems.add(Problem::new("`checkpoint` gives no time").at(lead.place, "the smallest is 1ms"));
+    }
+    Some(Checkpoint { signal: signal.map_or(USR1, |signal| signal.value.0), lead: lead.value.0 })
+}
+
+pub(super) fn restart(job: &JobDocument, problems: &mut Problems) -> Restart {
+    let Some(written) = &job.restart else { return Restart::NEVER };
+    let restart = written.value.resolve();
+    if restart.backoff > Restart::BACKOFF_CAP {
+        let label = format!("the wait before a restart is at most {}", Restart::BACKOFF_CAP);
+        problems.add(Problem::new("`restart` waits too long").at(written.place, label));
+    }
+    restart
+}
+
+pub(super) fn grace(job: &JobDocument, problems: &mut Problems) -> Span {
+    let Some(written) = &job.grace else { return DEFAULT_GRACE };
+    if written.value.0 > MAX_GRACE {
+        let label = "GPUs stay held for as long; at most 1d";
+        problems.add(Problem::new("`grace` is too long").at(written.place, label));
+    }
+    written.value.0
+}

@@ -1,0 +1,132 @@
+//! What lies behind a job: programs, environment, working directory, and the name that they give it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use muster_model::payload::Command;
+
+use crate::diagnostic::{Problem, Problems, show};
+use crate::field::{Located, Named, Text};
+use crate::job::Document;
+use crate::job::check::ONLY_GROUP;
+use crate::job::fields::{MAX_ARGUMENT_BYTES, Program};
+use crate::names::name_from;
+
+/// Variables that Muster sets for every task, after the document's.
+const OWN_VARIABLES: [&str; 9] = [
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "NODE_RANK",
+];
+
+/// What each group runs.
+pub(super) fn commands(document: &Document, problems: &mut Problems) -> BTreeMap<Arc<str>, Command> {
+    let job = &document.fields;
+    let mut commands = BTreeMap::new();
+    let run = |program: &Located<Program>| program.value.0.clone();
+    match &job.groups {
+        None => match &job.run {
+            Some(program) => {
+                commands.insert(Arc::from(ONLY_GROUP), run(program));
+            }
+            None => problems.add(
+                Problem::new("`run` is missing")
+                    .at(document.place, "this job has no program")
+                    .hint("add `run: python train.py`".to_owned()),
+            ),
+        },
+        Some(groups) => {
+            for group in &groups.value.0 {
+                match (group.value.run.as_ref().or(job.run.as_ref()), &group.value.name) {
+                    (Some(program), Some(name)) => {
+                        commands.insert(Arc::from(name.value.0.as_str()), run(program));
+                    }
+                    (None, _) => problems.add(
+                        Problem::new("`run` is missing")
+                            .at(group.place, "this group has no program")
+                            .hint("add `run` to the group, or to the job for all groups".to_owned()),
+                    ),
+                    (Some(_), None) => {}
+                }
+            }
+        }
+    }
+    commands
+}
+
+pub(super) fn environment(
+    env: &Located<Named<Text>>,
+    warnings: &mut Vec<String>,
+    problems: &mut Problems,
+) -> BTreeMap<String, String> {
+    let mut variables = BTreeMap::new();
+    for item in &env.value.0 {
+        if item.name.is_empty() || item.name.contains('=') {
+            let message = format!("{} cannot name an environment variable", show(&item.name));
+            problems.add(Problem::new(message).at(item.name_place, "expected a name without `=`"));
+        }
+        if item.name.len() + item.value.0.len() + 1 > MAX_ARGUMENT_BYTES {
+            let label = "the system takes less than 128KiB in one variable";
+            problems.add(Problem::new("an environment variable is too long").at(item.place, label));
+        }
+        let own = OWN_VARIABLES.contains(&item.name.as_str())
+            || ["PET_", "MUSTER_"].iter().any(|prefix| item.name.starts_with(prefix))
+            || item.name == "LOCAL_WORLD_SIZE";
+        if own {
+            warnings.push(format!(
+                "`env` sets {}, but Muster sets it for every task; yours is not used",
+                item.name
+            ));
+        }
+        variables.insert(item.name.clone(), item.value.0.clone());
+    }
+    variables
+}
+
+pub(super) fn directory(workdir: &Located<Text>, problems: &mut Problems) -> Option<PathBuf> {
+    let text = workdir.value.0.as_str();
+    let label = match text {
+        "" => "this is empty",
+        _ if text.len() > 4095 => "longer than any path can be (4095 bytes)",
+        _ if text.starts_with('~') => "`~` is not expanded here; write the whole path",
+        _ => return Some(PathBuf::from(text)),
+    };
+    problems.add(Problem::new("`workdir` is not a directory's path").at(workdir.place, label));
+    None
+}
+
+/// The name as written, or of the file (with the document's position when there are several), or of the program.
+pub(super) fn default_name(document: &Document, commands: &BTreeMap<Arc<str>, Command>) -> String {
+    if let Some(name) = &document.fields.name {
+        return name.value.0.clone();
+    }
+    let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let file = base(document.sources.name());
+    let stem = match file.rsplit_once('.') {
+        Some((stem, "yaml" | "yml" | "json")) => name_from(stem),
+        _ => None,
+    };
+    match (stem, document.position) {
+        (Some(stem), (_, 1)) => return stem,
+        (Some(stem), (position, _)) => {
+            return name_from(&format!("{}-{position}", &stem[..stem.len().min(58)])).unwrap_or(stem);
+        }
+        (None, _) => {}
+    }
+    let program = match commands.values().next() {
+        Some(Command::Argv(words)) => words.first().map(|word| base(word)),
+        Some(Command::Script(text)) => {
+            let words = text.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
+            words.into_iter().next().map(base)
+        }
+        None => None,
+    };
+    program.as_deref().and_then(name_from).unwrap_or_else(|| "job".to_owned())
+}

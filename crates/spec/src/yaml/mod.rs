@@ -1,0 +1,131 @@
+//! YAML text to a tree of located values. The only file that knows the YAML parser.
+//!
+//! Scalars keep their text: whether `0.5` is a share or `1-12:00:00` a time is for whoever reads the field.
+//! One tree type serves jobs, queues and clusters, so that no document pays for its own deserialiser. Every
+//! limit below is a budget against hostile input; the tree never costs more than they allow.
+
+mod builder;
+
+use granit_parser::{Options, Parser};
+
+use crate::diagnostic::{Problem, Problems};
+use crate::source::{Place, Sources};
+use crate::yaml::builder::Builder;
+
+/// Largest text that is read at all.
+const MAX_SOURCE_BYTES: usize = 1 << 20;
+/// Nesting of lists and mappings. The deepest document, a queue tree, needs two levels per queue.
+const MAX_DEPTH: usize = 64;
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) value: Value,
+}
+
+/// What YAML distinguishes without a schema.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// Nothing, `~` or `null`.
+    Null,
+    /// Any other scalar, as text.
+    Scalar(String),
+    /// A list.
+    List(Vec<Node>),
+    /// A mapping, in order, keys distinct.
+    Map(Vec<Entry>),
+}
+
+/// One key of a mapping with its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) key_place: Place,
+    pub(crate) node: Node,
+}
+
+/// Reads every document that is not empty. Complaints go to `problems`; the first one about syntax ends the
+/// reading, since what follows would only echo it.
+pub(crate) fn read(text: &str, problems: &mut Problems) -> Vec<Node> {
+    if let Err(problem) = admit(text) {
+        problems.add(problem);
+        return Vec::new();
+    }
+    let mut options = Options::default();
+    options.flow_nesting_limit = MAX_DEPTH;
+    options.block_nesting_limit = MAX_DEPTH;
+    options.set_emit_comments(false);
+    let mut builder = Builder::new(problems);
+    for event in Parser::new_from_str_with_options(text, options) {
+        let step = match event {
+            Ok((event, span)) => builder.take(event, place(&span)),
+            Err(error) => Err(syntax(&error)),
+        };
+        if let Err(problem) = step {
+            builder.complain(problem);
+            break;
+        }
+    }
+    builder.into_documents()
+}
+
+/// Reads a text that must hold one document; complains otherwise.
+pub(crate) fn read_one(text: &str, what: &str, problems: &mut Problems) -> Option<Node> {
+    let before = problems.len();
+    let mut nodes = read(text, problems);
+    if problems.len() > before {
+        return None;
+    }
+    match nodes.get(1) {
+        Some(second) => {
+            problems.add(
+                Problem::new(format!("more than one document of {what}")).at(second.place, "the second"),
+            );
+            None
+        }
+        None if nodes.is_empty() => {
+            problems.add(Problem::new(format!("the text holds no {what}")));
+            None
+        }
+        None => nodes.pop(),
+    }
+}
+
+/// Size and characters, before any parsing.
+fn admit(text: &str) -> Result<(), Problem> {
+    if text.len() > MAX_SOURCE_BYTES {
+        let bytes = muster_model::Bytes(text.len() as u64);
+        return Err(Problem::new(format!("the text is too large: {bytes}, at most 1MiB"))
+            .hint("many similar jobs are one job with an `array`".to_owned()));
+    }
+    let forbidden = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
+    if let Some((start, character)) = text.char_indices().find(|(_, c)| forbidden(*c)) {
+        let place = Place { source: Sources::FILE, start, end: start + character.len_utf8() };
+        return Err(match character {
+            '\0' => Problem::new("the text holds a NUL byte").at(place, "here; is this a binary file?"),
+            _ => Problem::new("the text holds a control character")
+                .at(place, format!("U+{:04X}; write an escape inside double quotes", character as u32)),
+        });
+    }
+    Ok(())
+}
+
+fn place(span: &granit_parser::Span) -> Place {
+    let start = span.start.byte_offset().unwrap_or(0);
+    Place { source: Sources::FILE, start, end: span.end.byte_offset().unwrap_or(start) }
+}
+
+fn syntax(error: &granit_parser::ScanError) -> Problem {
+    use granit_parser::ErrorKind;
+    let start = error.marker().byte_offset().unwrap_or(0);
+    let here = Place { source: Sources::FILE, start, end: start + 1 };
+    match error.kind() {
+        ErrorKind::RecursionLimitExceeded => too_deep(here),
+        _ => Problem::new("this is not valid YAML").at(here, error.info()),
+    }
+}
+
+fn too_deep(place: Place) -> Problem {
+    Problem::new("the text nests too deep").at(place, format!("more than {MAX_DEPTH} levels"))
+}
