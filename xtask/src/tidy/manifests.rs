@@ -88,8 +88,10 @@ pub fn bans(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
+/// Manifests of the workspace's members (`fuzz/` is a workspace of its own).
 fn crates(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {
-    tree.files().filter(|(path, _)| path.ends_with("/Cargo.toml"))
+    let member = |path: &str| path.starts_with("crates/") || path.starts_with("xtask/");
+    tree.files().filter(move |(path, _)| path.ends_with("/Cargo.toml") && member(path))
 }
 
 /// Section, line number from 1, and trimmed line of every line that is neither empty, comment nor heading.
