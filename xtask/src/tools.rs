@@ -53,10 +53,14 @@ pub fn ensure() -> Result<()> {
     }
 }
 
+/// True when this process may do everything on the machine.
+pub fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0")
+}
+
 fn install(packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
-    let root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0");
-    if !root || !runs(Command::new("apt-get").arg("--version")) {
+    if !is_root() || !runs(Command::new("apt-get").arg("--version")) {
         bail!("packages are missing: {list}\nhint: on Debian or Ubuntu: sudo apt-get install {list}");
     }
     println!("installing: {list}");
