@@ -68,6 +68,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
         manifests::bans,
         docs::places,
         docs::links,
+        docs::names,
         docs::fields,
     ];
     let mut violations: Vec<Violation> = RULES.iter().flat_map(|rule| rule(tree)).collect();

@@ -1,4 +1,4 @@
-//! Documents: links lead somewhere, every field that people can write is described, and nothing points at the machine
+//! Documents: links and named files lead somewhere, every field that people can write is described, and nothing points at the machine
 //! or the folder where it was written.
 
 use std::collections::BTreeSet;
@@ -49,6 +49,41 @@ pub fn links(tree: &Tree) -> Vec<Violation> {
         }
     }
     violations
+}
+
+/// A file or folder of ours that a document names in code letters is there: `crates/model/src/view.rs`, or the end of such
+/// a path.
+pub fn names(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (path, text) in tree.files().filter(|(path, _)| path.ends_with(".md")) {
+        for (line, prose) in prose(text) {
+            for name in prose.split('`').skip(1).step_by(2).filter(|name| is_ours(name)) {
+                let tail = format!("/{}", name.trim_end_matches('/'));
+                let found = tree.has(name) || tree.files().any(|(file, _)| file.ends_with(&tail));
+                let below = format!("{tail}/");
+                if !found && !tree.files().any(|(file, _)| file.contains(&below)) {
+                    violations.push(Violation {
+                        path: path.into(),
+                        line,
+                        message: format!("names `{name}`, which is not there"),
+                    });
+                }
+            }
+        }
+    }
+    violations
+}
+
+/// Source files by their ending, folders by where they begin.
+fn is_ours(name: &str) -> bool {
+    const ENDINGS: [&str; 5] = [".rs", ".md", ".toml", ".txt", ".service"];
+    const FOLDERS: [&str; 5] = ["crates/", "xtask/", "docs/", "examples/", "packaging/"];
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));
+    let path = name.contains('/') && !name.starts_with(['/', '.']);
+    plain
+        && path
+        && (ENDINGS.iter().any(|ending| name.ends_with(ending))
+            || FOLDERS.iter().any(|folder| name.starts_with(folder)))
 }
 
 /// Every property of a schema stands in code letters on its page.
@@ -180,6 +215,16 @@ mod tests {
             links,
             &files,
             &["docs/a.md:2: link to `gone.md`: there is no docs/gone.md", "docs/a.md:3: link to `b.md#gone`"],
+        );
+    }
+
+    #[test]
+    fn a_named_file_that_is_gone_is_seen() {
+        let text = "`crates/a/src/x.rs` `src/x.rs` `crates/a/src` `plan/y.rs`\n`crates/gone` `src/gone.rs` `a/b` `~/x.rs` `/etc/x.toml`";
+        check(
+            names,
+            &[("a.md", text), ("crates/a/src/x.rs", ""), ("crates/a/src/plan/y.rs", "")],
+            &["a.md:2: names `crates/gone`", "a.md:2: names `src/gone.rs`"],
         );
     }
 
