@@ -446,7 +446,8 @@ impl Supervisor {
         while self.output.as_mut().is_some_and(|output| output.pump(&mut self.log)) {}
         finish::remove_groups(&self.order.cgroup);
         let end = self.end.clone().unwrap_or(End::Exited(TaskExit::Stopped));
-        while self.dir.write_ended(end.clone()).is_err() {
+        // Without its directory (a removed state directory) there is nobody left to tell.
+        while self.dir.write_ended(end.clone()).is_err() && self.dir.path().exists() {
             std::thread::sleep(RECORD_RETRY);
         }
         let _ = std::fs::remove_file(&self.order.socket);
