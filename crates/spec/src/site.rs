@@ -10,34 +10,47 @@ use muster_model::{GpuModel, NodeSpec, QueueName, QueueSpec, QueueTree, UserName
 #[derive(Clone, Debug)]
 pub struct Site<'a> {
     /// Who submits.
-    pub user: UserName,
+    pub(crate) user: UserName,
     /// Every node, up or not.
-    pub nodes: Vec<&'a NodeSpec>,
-    /// Queues.
-    pub queues: &'a QueueTree,
+    pub(crate) hosts: Vec<Host<'a>>,
+    /// Devices in all, by model.
+    pub(crate) models: BTreeMap<&'a GpuModel, u64>,
+    /// Path of every leaf queue, in file order.
+    pub(crate) leaves: Vec<QueueName>,
+    /// Leaf of a job that names none.
+    pub(crate) default_queue: &'a QueueName,
+}
+
+/// A node and its devices by model, counted once for all documents of a submission.
+#[derive(Clone, Debug)]
+pub(crate) struct Host<'a> {
+    pub(crate) node: &'a NodeSpec,
+    pub(crate) gpus: Vec<(&'a GpuModel, u64)>,
 }
 
 impl<'a> Site<'a> {
     /// A site of these nodes and queues.
     pub fn new(user: UserName, nodes: impl IntoIterator<Item = &'a NodeSpec>, queues: &'a QueueTree) -> Self {
-        Self { user, nodes: nodes.into_iter().collect(), queues }
-    }
-
-    /// Devices in all by model, by name.
-    pub(crate) fn models(&self) -> BTreeMap<&'a GpuModel, u64> {
+        let hosts: Vec<Host<'a>> = nodes.into_iter().map(host).collect();
         let mut models = BTreeMap::new();
-        for device in self.nodes.iter().flat_map(|node| &node.devices) {
-            *models.entry(&device.model).or_insert(0) += 1;
+        for (model, count) in hosts.iter().flat_map(|host| &host.gpus) {
+            *models.entry(*model).or_insert(0) += count;
         }
-        models
-    }
-
-    /// Path of every leaf queue, in file order.
-    pub(crate) fn leaves(&self) -> Vec<QueueName> {
         let mut leaves = Vec::new();
-        collect(&self.queues.queues, "", &mut leaves);
-        leaves
+        collect(&queues.queues, "", &mut leaves);
+        Self { user, hosts, models, leaves, default_queue: &queues.default_queue }
     }
+}
+
+fn host(node: &NodeSpec) -> Host<'_> {
+    let mut gpus: Vec<(&GpuModel, u64)> = Vec::new();
+    for device in &node.devices {
+        match gpus.iter_mut().find(|(model, _)| *model == &device.model) {
+            Some((_, count)) => *count += 1,
+            None => gpus.push((&device.model, 1)),
+        }
+    }
+    Host { node, gpus }
 }
 
 fn collect(queues: &[QueueSpec], parent: &str, leaves: &mut Vec<QueueName>) {

@@ -33,7 +33,10 @@ impl Sources {
 
     /// A file's text. Without a name it is called `<input>`.
     pub(crate) fn new(text: &str, name: Option<&str>) -> Self {
-        Self { name: name.unwrap_or("<input>").to_owned(), texts: vec![text.to_owned()] }
+        // A file can be named anything; what reaches a terminal cannot.
+        let shown = |c: char| if c.is_control() { '?' } else { c };
+        let name = name.unwrap_or("<input>").chars().map(shown).collect();
+        Self { name, texts: vec![text.to_owned()] }
     }
 
     /// Adds the text of an option, as it would be typed, and answers where its value stands.

@@ -186,9 +186,9 @@ fn constraint(job: &JobDocument, problems: &mut Problems) -> NodeConstraint {
 
 /// The leaf a job waits in: by path, or by its last component where only one leaf has it.
 fn queue(job: &JobDocument, site: &Site<'_>, problems: &mut Problems) -> Option<QueueName> {
-    let Some(written) = &job.queue else { return Some(site.queues.default_queue.clone()) };
+    let Some(written) = &job.queue else { return Some(site.default_queue.clone()) };
     let name = written.value.0.as_str();
-    let leaves = site.leaves();
+    let leaves = &site.leaves;
     if let Some(leaf) = leaves.iter().find(|leaf| leaf.as_str() == name) {
         return Some(leaf.clone());
     }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::job::{GpuRequest, NodeConstraint};
-use muster_model::{GpuModel, NodeSpec, TaskGroup};
+use muster_model::{GpuModel, TaskGroup};
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::NamedItem;
 use crate::job::document::JobDocument;
 use crate::job::shape::Shape;
-use crate::site::Site;
+use crate::site::{Host, Site};
 use crate::source::Place;
 use crate::suggest::nearest;
 
@@ -21,7 +21,7 @@ const MAX_LISTED: usize = 8;
 /// The nodes that a job may use at all, and how they are called in messages.
 pub(super) struct Ground<'a> {
     site: &'a Site<'a>,
-    eligible: Vec<&'a NodeSpec>,
+    eligible: Vec<&'a Host<'a>>,
 }
 
 impl<'a> Ground<'a> {
@@ -34,7 +34,7 @@ impl<'a> Ground<'a> {
         constraint: &NodeConstraint,
         problems: &mut Problems,
     ) -> Option<Self> {
-        if site.nodes.is_empty() {
+        if site.hosts.is_empty() {
             return None;
         }
         let before = problems.len();
@@ -43,15 +43,15 @@ impl<'a> Ground<'a> {
                 problems.add(problem);
             }
         }
-        let allowed = |node: &&&NodeSpec| {
-            let labels = constraint.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value));
-            labels && !constraint.exclude.contains(&node.name)
+        let allowed = |host: &&Host<'_>| {
+            let has = |(key, value)| host.node.labels.get(key) == Some(value);
+            constraint.labels.iter().all(has) && constraint.exclude.binary_search(&host.node.name).is_err()
         };
-        let eligible: Vec<_> = site.nodes.iter().filter(allowed).copied().collect();
+        let eligible: Vec<_> = site.hosts.iter().filter(allowed).collect();
         let written = job.labels.as_ref().map(|labels| labels.key);
         let written = written.or(job.exclude.as_ref().map(|exclude| exclude.key)).unwrap_or(place);
         if eligible.is_empty() && problems.len() == before {
-            let label = format!("none of {} nodes is left", site.nodes.len());
+            let label = format!("none of {} nodes is left", site.hosts.len());
             problems.add(Problem::new("no node satisfies labels and exclusions").at(written, label));
         }
         (problems.len() == before).then_some(Self { site, eligible })
@@ -87,7 +87,7 @@ impl<'a> Ground<'a> {
     }
 
     fn check_models(&self, shape: &Shape<'_>, problems: &mut Problems) {
-        let models = self.site.models();
+        let models = &self.site.models;
         for item in shape.gpu.iter().flat_map(|gpu| &gpu.value.0) {
             if models.contains_key(&item.value.0) {
                 continue;
@@ -99,7 +99,7 @@ impl<'a> Ground<'a> {
             };
             problems.add(
                 Problem::new("`gpu` names a model that no node has")
-                    .at(item.place, format!("{} has {}", self.word(), listed(&models)))
+                    .at(item.place, format!("{} has {}", self.word(), listed(models)))
                     .hint(hint),
             );
         }
@@ -108,13 +108,13 @@ impl<'a> Ground<'a> {
     fn check_extras(&self, shape: &Shape<'_>, problems: &mut Problems) {
         for item in shape.extras.iter().flat_map(|extras| &extras.value.0) {
             let name = item.name.as_str();
-            let most = self.eligible.iter().filter_map(|node| node.extras.get(name)).max();
+            let most = self.eligible.iter().filter_map(|host| host.node.extras.get(name)).max();
             let problem = match most {
                 Some(most) if *most >= item.value.0 as u64 => continue,
                 Some(most) => Problem::new(format!("no node has that much of {}", show(name)))
                     .at(item.place, format!("the most on one node is {most}")),
                 None => {
-                    let known = self.eligible.iter().flat_map(|node| node.extras.keys());
+                    let known = self.eligible.iter().flat_map(|host| host.node.extras.keys());
                     let near = nearest(name, known.map(|name| &**name));
                     Problem::new("`extras` names what no node has")
                         .at(item.name_place, format!("{} has none", self.word()))
@@ -129,19 +129,19 @@ impl<'a> Ground<'a> {
     fn too_large_for_a_node(&self, shape: &Shape<'_>, group: &TaskGroup) -> Option<Problem> {
         let per_node = group.tasks_per_node.unwrap_or(1);
         let (gpu, task) = (&group.task.gpu, &group.task);
-        let most = self.eligible.iter().map(|node| hosts(node, gpu)).max().unwrap_or(0);
+        let most = self.eligible.iter().map(|host| hosts(host, gpu)).max().unwrap_or(0);
         if most < u64::from(per_node) {
             return Some(self.no_such_node(shape, gpu, per_node));
         }
         let (cpus, asked) = (
-            self.eligible.iter().map(|node| node.cpus.0).max()?,
+            self.eligible.iter().map(|host| host.node.cpus.0).max()?,
             u64::from(task.cpus.0) * u64::from(per_node),
         );
         if let Some(written) = shape.cpus.filter(|_| asked > u64::from(cpus)) {
             let label = format!("the largest node has {}", muster_model::CpuMilli(cpus));
             return Some(Problem::new("no node has that many CPUs").at(written.place, label));
         }
-        let memory = self.eligible.iter().map(|node| node.memory).max()?;
+        let memory = self.eligible.iter().map(|host| host.node.memory).max()?;
         let asked = u128::from(task.memory.0) * u128::from(per_node);
         if let Some(written) = shape.memory.filter(|_| asked > u128::from(memory.0)) {
             let label = format!("the largest node has {memory}");
@@ -158,7 +158,7 @@ impl<'a> Ground<'a> {
                 .at(place, format!("{} has none", self.word()))
                 .hint("to try it without hardware: `--virtual-gpus 8`".to_owned());
         }
-        let on_one = self.eligible.iter().map(|node| largest(node, gpu)).max().unwrap_or(0);
+        let on_one = self.eligible.iter().map(|host| largest(host, gpu)).max().unwrap_or(0);
         let asked = muster_model::GpuMilli(gpu.milli().0.saturating_mul(per_node));
         let problem = Problem::new("no node has that many GPUs")
             .at(place, format!("{asked} on one node; the most of one model on a node is {on_one}"));
@@ -175,7 +175,7 @@ impl<'a> Ground<'a> {
         let per_node = group.tasks_per_node?;
         let asked = group.min_tasks / per_node;
         let fitting =
-            self.eligible.iter().filter(|node| hosts(node, &group.task.gpu) >= u64::from(per_node)).count();
+            self.eligible.iter().filter(|host| hosts(host, &group.task.gpu) >= u64::from(per_node)).count();
         if asked as usize <= fitting {
             return None;
         }
@@ -213,40 +213,35 @@ impl<'a> Ground<'a> {
 
     /// Tasks that all eligible nodes together host as far as GPUs go.
     fn hosted(&self, gpu: &GpuRequest) -> u64 {
-        self.eligible.iter().fold(0, |sum: u64, node| sum.saturating_add(hosts(node, gpu)))
+        self.eligible.iter().fold(0, |sum: u64, host| sum.saturating_add(hosts(host, gpu)))
     }
 
     /// Devices of acceptable models on eligible nodes.
     fn devices(&self, gpu: &GpuRequest) -> u64 {
-        self.eligible.iter().flat_map(|node| counts(node, gpu).into_values()).sum()
+        self.eligible.iter().flat_map(|host| counts(host, gpu)).sum()
     }
 
     fn word(&self) -> &'static str {
-        match self.site.nodes.len() {
+        match self.site.hosts.len() {
             1 => "this machine",
             _ => "this cluster",
         }
     }
 }
 
-/// Devices of acceptable models on a node, by model.
-fn counts<'a>(node: &'a NodeSpec, gpu: &GpuRequest) -> BTreeMap<&'a GpuModel, u64> {
-    let mut counts = BTreeMap::new();
-    for device in &node.devices {
-        if gpu.models.is_empty() || gpu.models.contains(&device.model) {
-            *counts.entry(&device.model).or_insert(0) += 1;
-        }
-    }
-    counts
+/// Devices on a node of each acceptable model.
+fn counts<'a>(host: &'a Host<'_>, gpu: &'a GpuRequest) -> impl Iterator<Item = u64> + 'a {
+    let accepted = |model: &GpuModel| gpu.models.is_empty() || gpu.models.contains(model);
+    host.gpus.iter().filter(move |(model, _)| accepted(model)).map(|(_, count)| *count)
 }
 
 /// The most devices of one acceptable model on a node.
-fn largest(node: &NodeSpec, gpu: &GpuRequest) -> u64 {
-    counts(node, gpu).into_values().max().unwrap_or(0)
+fn largest(host: &Host<'_>, gpu: &GpuRequest) -> u64 {
+    counts(host, gpu).max().unwrap_or(0)
 }
 
 /// Tasks that an idle node hosts as far as GPUs go; all devices of a task are of one model.
-fn hosts(node: &NodeSpec, gpu: &GpuRequest) -> u64 {
+fn hosts(host: &Host<'_>, gpu: &GpuRequest) -> u64 {
     if gpu.is_none() {
         return u64::MAX;
     }
@@ -254,7 +249,7 @@ fn hosts(node: &NodeSpec, gpu: &GpuRequest) -> u64 {
         0 => count / u64::from(gpu.devices),
         share => count * u64::from(1000 / share),
     };
-    counts(node, gpu).into_values().map(per_model).sum()
+    counts(host, gpu).map(per_model).sum()
 }
 
 fn listed(models: &BTreeMap<&GpuModel, u64>) -> String {
@@ -273,9 +268,9 @@ fn listed(models: &BTreeMap<&GpuModel, u64>) -> String {
 
 fn unknown_label(site: &Site<'_>, item: &NamedItem<crate::field::Text>) -> Option<Problem> {
     let values: Vec<&Arc<str>> =
-        site.nodes.iter().filter_map(|node| node.labels.get(item.name.as_str())).collect();
+        site.hosts.iter().filter_map(|host| host.node.labels.get(item.name.as_str())).collect();
     if values.is_empty() {
-        let keys = site.nodes.iter().flat_map(|node| node.labels.keys()).map(|key| &**key);
+        let keys = site.hosts.iter().flat_map(|host| host.node.labels.keys()).map(|key| &**key);
         let near = nearest(&item.name, keys);
         return Some(
             Problem::new("`labels` names a label that no node has")

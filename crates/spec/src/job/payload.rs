@@ -80,10 +80,8 @@ pub(super) fn environment(
             || ["PET_", "MUSTER_"].iter().any(|prefix| item.name.starts_with(prefix))
             || item.name == "LOCAL_WORLD_SIZE";
         if own {
-            warnings.push(format!(
-                "`env` sets {}, but Muster sets it for every task; yours is not used",
-                item.name
-            ));
+            let name = show(&item.name);
+            warnings.push(format!("`env` sets {name}, but Muster sets it for every task; yours is not used"));
         }
         variables.insert(item.name.clone(), item.value.0.clone());
     }

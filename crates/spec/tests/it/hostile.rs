@@ -72,6 +72,8 @@ fn bytes_that_are_no_text() {
     let option =
         check_on("run: a", &nodes(), &json!({"name": "a\u{1b}[31m\nb\u{0}"})).unwrap_err().to_string();
     assert!(!option.contains(['\u{1b}', '\0']), "{option:?}");
+    let named = muster_spec::parse("gpsu: 1", Some("a\u{1b}[31m.yaml"), &serde_json::Map::new()).unwrap_err();
+    assert!(!named.to_string().contains('\u{1b}'), "{named}");
 }
 
 #[test]

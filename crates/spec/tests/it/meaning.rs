@@ -148,7 +148,7 @@ fn what_lies_behind_a_job_is_kept() {
     assert_eq!(job.spec.constraint.labels.len(), 1);
     assert_eq!(job.spec.constraint.exclude, ["n3".into()]);
     assert_eq!(job.spec.user, "ada".into());
-    assert_eq!(job.warnings, ["`env` sets RANK, but Muster sets it for every task; yours is not used"]);
+    assert_eq!(job.warnings, ["`env` sets `RANK`, but Muster sets it for every task; yours is not used"]);
     let at = check("begin: 1970-01-01T00:01:00Z\nrun: a").unwrap().remove(0);
     assert_eq!(at.spec.begin, Some(Time(60_000)));
 }
