@@ -92,6 +92,9 @@ pub struct OrderRecord {
     pub hold_port: Option<u16>,
     /// Control groups to make and join.
     pub cgroup: CgroupPlan,
+    /// `oom_score_adj` of the task where its supervisor's is lowered (system mode).
+    #[serde(default)]
+    pub oom_score_adj: Option<i32>,
     /// Socket on which the supervisor listens.
     pub socket: PathBuf,
 }

@@ -15,6 +15,8 @@ use muster_model::{Device, DeviceSet, GpuModel};
 pub struct Found {
     /// Devices, at most [`DeviceSet::MAX_DEVICES`].
     pub devices: Vec<Device>,
+    /// By what NVIDIA's GPUs reach each other (`nvlink`, `pcie`), when there are several.
+    pub interconnect: Option<&'static str>,
 }
 
 impl Found {
@@ -29,15 +31,16 @@ impl Found {
             slice_of: None,
         };
         let count = (count as usize).min(DeviceSet::MAX_DEVICES);
-        Self { devices: vec![device; count] }
+        Self { devices: vec![device; count], interconnect: None }
     }
 }
 
 /// Finds the GPUs of this machine, NVIDIA's first.
 #[must_use]
 pub fn discover() -> Found {
-    let mut devices = nvml::devices();
+    let described = nvml::describe();
+    let mut devices = nvml::devices_of(&described);
     devices.extend(amd::devices(std::path::Path::new("/sys/class/drm")));
     devices.truncate(DeviceSet::MAX_DEVICES);
-    Found { devices }
+    Found { devices, interconnect: nvml::interconnect(&described) }
 }

@@ -8,6 +8,9 @@ use nvml_wrapper::Nvml;
 
 use super::model;
 
+/// Links that a GPU has at most (`NVML_NVLINK_MAX_LINKS`).
+const MAX_NVLINKS: u32 = 18;
+
 /// A GPU as the library describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Described {
@@ -17,6 +20,8 @@ pub struct Described {
     pub uuid: String,
     /// Memory in bytes; 0 when unknown.
     pub memory_bytes: u64,
+    /// Some NVLink of it is up.
+    pub is_linked: bool,
     /// Multi-instance mode is on: work runs on slices only.
     pub is_split: bool,
     /// Its slices.
@@ -60,6 +65,8 @@ impl Library {
             name: device.name().ok()?,
             uuid: device.uuid().ok()?,
             memory_bytes: device.memory_info().map_or(0, |memory| memory.total),
+            is_linked: (0..MAX_NVLINKS)
+                .any(|link| device.link_wrapper_for(link).is_active().unwrap_or(false)),
             is_split,
             slices,
             pids,
@@ -74,10 +81,17 @@ impl Probe for Library {
     }
 }
 
-/// NVIDIA devices of this machine.
+/// All GPUs now; none without a driver.
 #[must_use]
-pub fn devices() -> Vec<Device> {
-    Library::load().map(|library| devices_of(&library.describe())).unwrap_or_default()
+pub fn describe() -> Vec<Described> {
+    Library::load().map(|library| library.describe()).unwrap_or_default()
+}
+
+/// By what several GPUs reach each other: `nvlink` when each has a link up, else `pcie`; `None` below two.
+#[must_use]
+pub fn interconnect(described: &[Described]) -> Option<&'static str> {
+    let all_linked = described.iter().all(|gpu| gpu.is_linked);
+    (described.len() > 1).then_some(if all_linked { "nvlink" } else { "pcie" })
 }
 
 /// Devices that can be given away: whole GPUs, and the slices of split ones.
@@ -161,9 +175,17 @@ mod tests {
     }
 
     #[test]
+    fn one_gpu_without_links_makes_it_pcie() {
+        let linked = Described { is_linked: true, ..gpu("NVIDIA H100", "GPU-0", &[]) };
+        let plain = gpu("NVIDIA H100", "GPU-1", &[]);
+        assert_eq!(interconnect(&[]), None);
+        assert_eq!(interconnect(std::slice::from_ref(&linked)), None);
+        assert_eq!(interconnect(&[linked.clone(), linked.clone()]), Some("nvlink"));
+        assert_eq!(interconnect(&[linked, plain]), Some("pcie"));
+    }
+
+    #[test]
     fn no_driver_is_a_normal_answer() {
-        if Library::load().is_none() {
-            assert!(devices().is_empty());
-        }
+        assert_eq!(Library::load().is_none(), describe().is_empty());
     }
 }

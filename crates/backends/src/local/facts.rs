@@ -4,21 +4,26 @@ use std::collections::BTreeMap;
 use std::io;
 
 use muster_model::unit::{Bytes, CpuMilli};
-use muster_model::{Device, NodeName, NodeSpec};
+use muster_model::{NodeName, NodeSpec};
+
+use crate::gpu::Found;
+
+/// Label that says by what the GPUs reach each other: `nvlink` or `pcie`.
+const INTERCONNECT_LABEL: &str = "gpu-link";
 
 /// This machine as a node. CPUs are those that this process may use; memory is what the kernel manages.
-pub(super) fn node(name: &NodeName, devices: Vec<Device>) -> io::Result<NodeSpec> {
+pub(super) fn node(name: &NodeName, found: &Found) -> io::Result<NodeSpec> {
     let cpus = std::thread::available_parallelism()?.get() as u32;
     let meminfo = std::fs::read_to_string("/proc/meminfo")?;
     let memory = parse_memory_total(&meminfo)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no MemTotal in /proc/meminfo"))?;
     Ok(NodeSpec {
         name: name.clone(),
-        devices,
+        devices: found.devices.clone(),
         cpus: CpuMilli(cpus.saturating_mul(1000)),
         memory,
         extras: BTreeMap::new(),
-        labels: BTreeMap::new(),
+        labels: found.interconnect.iter().map(|link| (INTERCONNECT_LABEL.into(), (*link).into())).collect(),
         domains: Vec::new(),
     })
 }
@@ -43,7 +48,8 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_cpu_and_memory() {
-        let node = node(&"here".into(), Vec::new()).unwrap();
+        let node = node(&"here".into(), &Found { interconnect: Some("pcie"), ..Found::default() }).unwrap();
         assert!(node.cpus.0 >= 1000 && node.memory.0 > 0);
+        assert_eq!(node.labels.get("gpu-link").map(|link| link.as_ref()), Some("pcie"));
     }
 }

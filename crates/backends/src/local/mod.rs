@@ -22,7 +22,7 @@ pub use crate::supervise;
 use crate::cgroup::Hierarchies;
 use crate::driver::{Backend, Capabilities, Command, Expected, Reports};
 use crate::gpu;
-use crate::record::{LiveList, RecordError, TaskDir, live_name};
+use crate::record::{LiveList, RecordError, TaskDir};
 use state::Shared;
 
 /// GPUs that are declared rather than found.
@@ -89,8 +89,7 @@ pub struct LocalBackend {
 impl LocalBackend {
     /// A backend for this machine, using what control groups it finds. Must be called within a tokio runtime.
     pub fn new(config: LocalConfig, reports: Reports) -> Result<Self, LocalError> {
-        let hierarchies = Hierarchies::detect(&state::instance(&config.state_dir));
-        Self::with_hierarchies(config, reports, hierarchies)
+        Self::build(config, reports, Hierarchies::detect)
     }
 
     /// As [`LocalBackend::new`], with control groups as given; [`Hierarchies::none`] works without any.
@@ -99,6 +98,15 @@ impl LocalBackend {
         reports: Reports,
         hierarchies: Hierarchies,
     ) -> Result<Self, LocalError> {
+        Self::build(config, reports, |_| hierarchies)
+    }
+
+    fn build(
+        config: LocalConfig,
+        reports: Reports,
+        hierarchies: impl FnOnce(&str) -> Hierarchies,
+    ) -> Result<Self, LocalError> {
+        // 1. What must hold.
         if config.system && !rustix::process::geteuid().is_root() {
             return Err(LocalError::NotRoot);
         }
@@ -106,36 +114,28 @@ impl LocalBackend {
             return Err(LocalError::NoSupervisor);
         }
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| LocalError::NoRuntime)?;
+
+        // 2. Places: before anything is named after them.
         let jobs = config.state_dir.join("jobs");
         let sockets = config.runtime_dir.join("tasks");
         private_dir(&jobs)?;
         private_dir(&sockets)?;
+        let live = LiveList::open(&jobs)?;
+        let hierarchies = hierarchies(&state::instance(&config.state_dir));
+
+        // 3. What this machine has.
         let found = match &config.virtual_gpus {
             Some(declared) => gpu::Found::declared(declared.count, declared.model.as_ref()),
             None => gpu::discover(),
         };
-        let node = facts::node(&config.node_name, found.devices.clone()).map_err(LocalError::Facts)?;
-        let live = LiveList::open(&jobs)?;
-        let needed = live
-            .all()
-            .into_iter()
-            .map(|(id, rank)| {
-                format!(
-                    "{}{}",
-                    crate::cgroup::name_prefix(&state::instance(&config.state_dir)),
-                    live_name(id, rank)
-                )
-            })
-            .collect();
-        hierarchies.tidy(&state::instance(&config.state_dir), &needed);
+        let node = facts::node(&config.node_name, &found).map_err(LocalError::Facts)?;
+
+        // 4. To work.
         let shared = Arc::new(Shared::new(config, jobs, sockets, live, hierarchies, reports, runtime));
-        gpu::foreign::watch(
-            &shared.runtime,
-            found,
-            shared.ours(),
-            shared.config.node_name.clone(),
-            &shared.reports,
-        );
+        let needed = shared.live.all().into_iter().map(|(id, rank)| shared.group_name(id, rank)).collect();
+        shared.hierarchies.tidy(&shared.instance, &needed);
+        let name = shared.config.node_name.clone();
+        gpu::foreign::watch(&shared.runtime, found, shared.ours(), name, &shared.reports);
         Ok(Self { shared, nodes: vec![node] })
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Shared {
     pub(super) live: LiveList,
     pub(super) hierarchies: Hierarchies,
     pub(super) instance: String,
+    /// What tasks get back where supervisors are protected from the out-of-memory killer: only root may.
+    pub(super) oom_score_adj: Option<i32>,
     pub(super) reports: Reports,
     pub(super) runtime: Handle,
     pub(super) launches: Semaphore,
@@ -78,7 +80,10 @@ impl Shared {
         let leases = Leases::new(range, seed);
         let state = State { newest: BTreeMap::new(), gangs: BTreeMap::new(), leases };
         let instance = instance(&config.state_dir);
+        let own = || std::fs::read_to_string("/proc/self/oom_score_adj").ok()?.trim().parse().ok();
+        let oom_score_adj = config.system.then(own).flatten();
         Self {
+            oom_score_adj,
             config,
             jobs,
             sockets,

@@ -37,9 +37,14 @@ pub struct ExecPlan {
     pub identity: Option<Identity>,
     /// Groups to join.
     pub cgroup: CgroupPlan,
+    /// The task's own inclination to be taken when memory runs out, where the supervisor's was lowered.
+    pub oom_score_adj: Option<i32>,
     /// Standard output is a terminal that becomes the controlling one.
     pub terminal: bool,
 }
+
+/// Where a process's inclination to be taken when memory runs out is set.
+pub(super) const OOM_FILE: &str = "/proc/self/oom_score_adj";
 
 /// Said by stage two when all that is left is to execute; anything else it says is why it cannot.
 pub const READY: &str = "ready";
@@ -94,6 +99,10 @@ fn prepare(plan: &ExecPlan) -> Result<Program, String> {
         File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?.into()
     };
     rustix::stdio::dup2_stdin(&stdin).map_err(|error| format!("cannot set standard input: {error}"))?;
+
+    if let Some(adjustment) = plan.oom_score_adj {
+        std::fs::write(OOM_FILE, adjustment.to_string()).map_err(|error| format!("{OOM_FILE}: {error}"))?;
+    }
 
     // 2. Become the user, for good.
     if let Some(identity) = &plan.identity {

@@ -9,7 +9,9 @@ mod clock;
 mod control;
 mod exec;
 mod finish;
+mod life;
 mod output;
+mod prepare;
 mod sessions;
 mod stage;
 mod supervisor;
@@ -32,7 +34,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut args = args.skip_while(|arg| arg != SUPERVISE && arg != EXEC);
     match (args.next(), args.next()) {
         (Some(word), Some(dir)) if word == SUPERVISE => {
-            supervisor::run(TaskDir::at(PathBuf::from(dir)));
+            prepare::run(TaskDir::at(PathBuf::from(dir)));
             ExitCode::SUCCESS
         }
         (Some(word), None) if word == EXEC => exec::run(),

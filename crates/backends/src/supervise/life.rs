@@ -1,0 +1,232 @@
+//! The stages of a task: released, running, ending, recorded; its deadlines; and the children it leaves.
+//!
+//! Nothing here may leave a process of the task behind, or tell an end before it is recorded.
+
+use std::time::Duration;
+
+use muster_model::TaskExit;
+use rustix::process::Signal;
+
+use super::clock;
+use super::finish::{self, Died};
+use super::stage::Said;
+use super::supervisor::{Stage, Supervisor, Why};
+use crate::process::ProcessKey;
+use crate::record::End;
+use crate::wire::FromSupervisor;
+
+/// Orphans of the task become the supervisor's children and are reaped at least this often.
+const REAP_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// And at most this often while the task runs.
+const REAP_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// How often to look whether everything is gone while the task is being ended.
+const ENDING_PAUSE: Duration = Duration::from_millis(10);
+/// Longest pause between two rounds of killing.
+const KILL_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Time for what a task leaves behind after its main process ended by itself, between SIGTERM and SIGKILL;
+/// the job's own grace when that is shorter.
+const LEFTOVER_GRACE: Duration = Duration::from_secs(5);
+/// A disk that is full may have room later: the exit is recorded before anybody is told.
+const RECORD_RETRY: Duration = Duration::from_secs(1);
+
+/// What is due when, in time since boot.
+#[derive(Debug)]
+pub(super) struct Deadlines {
+    checkpoint_at: Option<Duration>,
+    limit_at: Option<Duration>,
+    kill_at: Option<Duration>,
+    kill_pause: Duration,
+    reap_at: Duration,
+    reap_pause: Duration,
+}
+
+impl Deadlines {
+    /// Of a task that does not run yet.
+    pub(super) fn new() -> Self {
+        Self {
+            checkpoint_at: None,
+            limit_at: None,
+            kill_at: None,
+            kill_pause: ENDING_PAUSE,
+            reap_at: clock::now() + REAP_PAUSE_MIN,
+            reap_pause: REAP_PAUSE_MIN,
+        }
+    }
+
+    /// The earliest.
+    pub(super) fn next(&self) -> Duration {
+        let others = [self.checkpoint_at, self.limit_at, self.kill_at];
+        others.into_iter().flatten().fold(self.reap_at, Duration::min)
+    }
+
+    /// After a look for ended children: when to look again, ever more rarely while there are none.
+    fn looked(&mut self, now: Duration, reaped: bool, is_ending: bool) {
+        let is_due = now >= self.reap_at;
+        self.reap_pause = match (is_ending, reaped, is_due) {
+            (true, ..) => ENDING_PAUSE,
+            (false, true, _) => REAP_PAUSE_MIN,
+            (false, false, true) => (self.reap_pause * 2).min(REAP_PAUSE_MAX),
+            (false, false, false) => return,
+        };
+        self.reap_at = now + self.reap_pause;
+    }
+}
+
+impl Supervisor {
+    /// Hears stage two out.
+    pub(super) fn hear(&mut self) {
+        for said in self.child.hear() {
+            match (said, self.stage) {
+                (Said::Ready, Stage::Preparing) => {
+                    self.stage = Stage::Prepared;
+                    self.links.tell(&FromSupervisor::Prepared);
+                    if self.go_asked {
+                        self.go();
+                    }
+                }
+                (Said::Failed(reason), Stage::Preparing | Stage::Prepared) => {
+                    self.end.get_or_insert(End::Refused(reason));
+                }
+                (Said::Failed(reason), _) => {
+                    // As a shell would: say it where the output is, and exit with 126.
+                    self.log.append(format!("muster: {reason}\n").as_bytes());
+                    self.end.get_or_insert(End::Exited(TaskExit::Code { code: 126 }));
+                }
+                (Said::Closed, Stage::Released) if self.end.is_none() => self.started(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets the user's process run, once, after that was recorded.
+    pub(super) fn go(&mut self) {
+        self.go_asked = true;
+        if self.stage != Stage::Prepared || self.ending.is_some() || self.end.is_some() {
+            return;
+        }
+        let recorded = ProcessKey::of(self.child.pid)
+            .map_err(|error| error.to_string())
+            .and_then(|main| self.dir.write_started(main).map_err(|error| error.to_string()));
+        if let Err(error) = recorded {
+            self.end = Some(End::Refused(format!("cannot record the start: {error}")));
+            self.child.signal(Signal::KILL);
+            return;
+        }
+        self.held_port = None;
+        self.stage = Stage::Released;
+        self.child.go();
+    }
+
+    /// The user's program runs: its time starts.
+    fn started(&mut self) {
+        self.stage = Stage::Running;
+        let start = clock::now();
+        self.deadlines.limit_at = self.order.time_limit.map(|limit| start + Duration::from_millis(limit.0));
+        if let (Some(limit), Some(checkpoint)) = (self.deadlines.limit_at, self.order.checkpoint) {
+            self.deadlines.checkpoint_at =
+                Some(limit.saturating_sub(Duration::from_millis(checkpoint.lead.0)).max(start));
+        }
+        self.links.tell(&FromSupervisor::Started);
+    }
+
+    /// Begins to end the task. The first reason counts.
+    pub(super) fn stop(&mut self, why: Why) {
+        if self.ending.is_some() {
+            return;
+        }
+        self.ending = Some(why);
+        (self.deadlines.limit_at, self.deadlines.checkpoint_at) = (None, None);
+        let grace = Duration::from_millis(self.order.grace.0);
+        let grace = match why {
+            // No user process runs yet: nothing to be gentle with.
+            _ if self.stage < Stage::Released => Duration::ZERO,
+            Why::Stop | Why::Limit => grace,
+            Why::Leftovers => grace.min(LEFTOVER_GRACE),
+        };
+        if grace > Duration::ZERO {
+            finish::terminate(self);
+        }
+        self.deadlines.kill_at = Some(clock::now() + grace);
+    }
+
+    /// Does what is due.
+    pub(super) fn on_deadlines(&mut self, now: Duration) {
+        let passed = |at: Option<Duration>| at.is_some_and(|at| at <= now);
+        if passed(self.deadlines.checkpoint_at) {
+            self.deadlines.checkpoint_at = None;
+            finish::checkpoint(self);
+        }
+        if passed(self.deadlines.limit_at) {
+            self.stop(Why::Limit);
+        }
+        if passed(self.deadlines.kill_at) {
+            finish::kill_round(self);
+            // A process that is stuck in the kernel cannot die now: ask again, ever more rarely.
+            self.deadlines.kill_at = Some(now + self.deadlines.kill_pause);
+            self.deadlines.kill_pause = (self.deadlines.kill_pause * 2).min(KILL_PAUSE_MAX);
+        }
+    }
+
+    /// Collects ended children: the main process, shells of sessions, and orphans of the task. True while any
+    /// child is left; without one, nothing that the task started is, since orphans become children.
+    pub(super) fn reap(&mut self) -> bool {
+        let mut reaped = false;
+        let children = loop {
+            match rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    reaped = true;
+                    let pid = pid.as_raw_nonzero().get();
+                    if pid == self.child.pid {
+                        self.main_ended(status.into());
+                    } else {
+                        self.sessions.ended(pid, Died::from(status).code());
+                    }
+                }
+                Ok(None) => break true,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => break false,
+            }
+        };
+        self.deadlines.looked(clock::now(), reaped, self.ending.is_some());
+        children
+    }
+
+    /// The main process ended: that decides how the task did.
+    fn main_ended(&mut self, died: Died) {
+        self.hear();
+        if self.end.is_none() {
+            self.end = Some(match (self.stage, self.ending) {
+                (Stage::Preparing | Stage::Prepared, None) => {
+                    End::Refused(format!("it ended before it ran ({})", died.code()))
+                }
+                (_, ending) => End::Exited(finish::exit_of(died, ending, self.order.cgroup.oom_kills())),
+            });
+        }
+        self.sessions.hang_up_shells();
+        self.stop(Why::Leftovers);
+    }
+
+    /// Nothing of the task is left: record it, then say it.
+    pub(super) fn settle(mut self) {
+        if let Some(terminal) = self.terminal.as_mut() {
+            terminal.pump(&mut self.log, &mut self.sessions);
+        }
+        while self.output.as_mut().is_some_and(|output| output.pump(&mut self.log)) {}
+        finish::remove_groups(&self.order.cgroup);
+        let end = self.end.clone().unwrap_or(End::Exited(TaskExit::Stopped));
+        // Without its directory (a removed state directory) there is nobody left to tell.
+        while self.dir.write_ended(end.clone()).is_err() && self.dir.path().exists() {
+            std::thread::sleep(RECORD_RETRY);
+        }
+        let _ = std::fs::remove_file(&self.order.socket);
+        let (message, code) = match end {
+            End::Refused(reason) => (FromSupervisor::Refused { reason }, 125),
+            End::Exited(exit) => {
+                let code = finish::session_code(&exit);
+                (FromSupervisor::Exited { exit }, code)
+            }
+        };
+        self.links.tell(&message);
+        self.sessions.close(code);
+    }
+}

@@ -1,0 +1,145 @@
+//! Prepare: claim the task and make everything that it needs, up to a second stage that is on its way.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use super::clock::Alarm;
+use super::control::Links;
+use super::exec::{ExecPlan, OOM_FILE};
+use super::finish;
+use super::life::Deadlines;
+use super::output::{Log, Output};
+use super::sessions::Sessions;
+use super::stage::Child;
+use super::supervisor::{Stage, Supervisor};
+use super::terminal::Terminal;
+use crate::process::ProcessKey;
+use crate::record::{End, OrderRecord, RecordError, TaskDir};
+use crate::wire::FromSupervisor;
+use crate::{port, socket};
+
+/// The kernel's out-of-memory killer should take anything before what records the end of a task; below the
+/// -1000 that exempts a process altogether.
+const OOM_SCORE_ADJ: &str = "-900";
+
+/// Supervises the task in `dir` until it is over and recorded.
+pub(super) fn run(dir: TaskDir) {
+    close_inherited();
+    let mut links = Links::default();
+    if let Ok(born_with) = io::stdin().as_fd().try_clone_to_owned() {
+        links.add(UnixStream::from(born_with), true);
+    }
+    let refusal = match begin(&dir) {
+        Ok(order) => match make(&dir, &order, &mut links) {
+            Ok(supervisor) => return supervisor.serve(),
+            Err(reason) => {
+                let _ = order.cgroup.kill_all(finish::KILL_PATIENCE);
+                let _ = order.cgroup.remove();
+                let _ = std::fs::remove_file(&order.socket);
+                let _ = dir.write_ended(End::Refused(reason.clone()));
+                FromSupervisor::Refused { reason }
+            }
+        },
+        Err(RecordError::Claimed) => FromSupervisor::Claimed,
+        Err(error) => FromSupervisor::Refused { reason: error.to_string() },
+    };
+    links.tell(&refusal);
+}
+
+/// Closes what the daemon inherited from whoever started it (a shell's open files, a build tool's pipes): the
+/// task must not have them. Called before this process opens anything of its own.
+fn close_inherited() {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let open: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in open.into_iter().filter(|number| *number > 2) {
+        // The directory that was just read is among them and closed already.
+        let _ = nix::unistd::close(number);
+    }
+}
+
+/// Detaches, reads the order and claims the task.
+fn begin(dir: &TaskDir) -> Result<OrderRecord, RecordError> {
+    let failed = |source: io::Error| RecordError::Io { path: dir.path().to_owned(), source };
+    // Only fails for a process group leader, which is detached enough.
+    let _ = rustix::process::setsid();
+    let null = File::open("/dev/null").map_err(failed)?;
+    rustix::stdio::dup2_stdin(&null).map_err(|error| failed(error.into()))?;
+    std::env::set_current_dir("/").map_err(failed)?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    // Everything that the task orphans becomes a child of this process and can be found.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|error| failed(error.into()))?;
+    let order = dir.order()?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+    dir.claim(ProcessKey::of(std::process::id() as i32).map_err(failed)?)?;
+    Ok(order)
+}
+
+/// Everything that Prepare means. The connections go to the supervisor if it comes to be.
+fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervisor, String> {
+    let failed = |what: &str, error: io::Error| format!("cannot {what}: {error}");
+    if order.oom_score_adj.is_some() {
+        // A sandboxed root may not; the task then is as likely to be taken as its supervisor.
+        let _ = std::fs::write(OOM_FILE, OOM_SCORE_ADJ);
+    }
+    let held_port = order
+        .hold_port
+        .map(port::hold)
+        .transpose()
+        .map_err(|error| failed("hold the rendezvous port", error))?;
+    let log = dir.create_log().map_err(|error| format!("cannot make the log: {error}"))?;
+    let log = Log::new(log);
+    order.cgroup.create().map_err(|error| format!("cannot make the control group: {error}"))?;
+    let listener = listen(&order.socket).map_err(|error| failed("listen", error))?;
+    let owner = order.switch_user.then_some(&order.identity);
+    let (terminal, output, far_end) = if order.terminal {
+        let (terminal, far_end) =
+            Terminal::open(owner, 24, 80).map_err(|error| failed("open a terminal", error))?;
+        (Some(terminal), None, far_end)
+    } else {
+        let (output, far_end) = Output::open(owner).map_err(|error| failed("open a pipe", error))?;
+        (None, Some(output), far_end)
+    };
+    let alarm = Alarm::new().map_err(|error| failed("make a timer", error))?;
+    let child = Child::spawn(&exec_plan(order), far_end).map_err(|error| failed("start stage two", error))?;
+    Ok(Supervisor {
+        dir: dir.clone(),
+        order: order.clone(),
+        links: std::mem::take(links),
+        listener,
+        log,
+        output,
+        child,
+        terminal,
+        sessions: Sessions::default(),
+        stage: Stage::Preparing,
+        ending: None,
+        end: None,
+        held_port,
+        alarm,
+        deadlines: Deadlines::new(),
+        go_asked: false,
+    })
+}
+
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let listener = socket::bind(path)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// What stage two is told of the order.
+pub(super) fn exec_plan(order: &OrderRecord) -> ExecPlan {
+    ExecPlan {
+        command: order.command.clone(),
+        env: order.env.clone(),
+        workdir: order.workdir.clone(),
+        umask: order.umask,
+        identity: order.switch_user.then(|| order.identity.clone()),
+        cgroup: order.cgroup.clone(),
+        oom_score_adj: order.oom_score_adj,
+        terminal: order.terminal,
+    }
+}
