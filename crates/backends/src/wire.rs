@@ -15,6 +15,8 @@ pub const MAX_LINE_BYTES: usize = 64 * 1024;
 pub enum Hello {
     /// A daemon that wants reports and gives commands. Answered at once by the present stage.
     Control,
+    /// What follows comes from a client and is only passed on: nothing but a terminal session may follow.
+    Guest,
     /// A person's terminal; frames of [`crate::local::session`] follow in both directions.
     Terminal {
         /// What to connect to.

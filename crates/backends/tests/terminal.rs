@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{Groups, PATIENCE, Rig, gang, id, is_running, stop, until};
 use muster_backends::driver::Backend;
-use muster_backends::local::session::{Decoder, Frame, open};
+use muster_backends::local::session::{self, Decoder, Frame, open};
 use muster_backends::socket;
 use muster_backends::wire::{Hello, Target};
 use muster_model::launch::GangOrder;
@@ -26,7 +26,7 @@ struct Person {
 impl Person {
     fn at(rig: &Rig, id: AttemptId, target: Target) -> Self {
         let path = rig.backend().attach_socket(id, Rank(0)).unwrap();
-        let mut stream = socket::connect(&path).unwrap();
+        let mut stream = session::connect(&path).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let hello = Hello::Terminal { target, term: Some("dumb".into()), rows: 33, cols: 111 };
         stream.write_all(&open(&hello)).unwrap();
@@ -148,6 +148,9 @@ async fn what_cannot_be_attached_is_said() {
     person.ends_with(&Frame::Error("the task has no terminal of its own".into()));
     // Noise on the socket ends that connection and nothing else.
     let path = rig.backend().attach_socket(order.id, Rank(0)).unwrap();
+    let mut guest = session::connect(&path).unwrap();
+    guest.write_all(b"{\"hello\":\"control\"}\n{\"do\":\"stop\",\"cause\":\"cancelled\"}\n").unwrap();
+    assert_eq!(guest.read(&mut [0; 9]).unwrap(), 0, "a client was taken for the daemon");
     for noise in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 70_000], b"{}\n", b"\n"] {
         let mut stream = socket::connect(&path).unwrap();
         let _ = stream.write_all(noise);

@@ -1,9 +1,14 @@
 //! Terminal sessions: the frames that follow [`Hello::Terminal`] on a supervisor's socket, in both directions.
 //!
-//! Pure codec over bytes, usable from blocking and from async code alike. A frame is a tag byte, a length as four
+//! A codec over bytes, usable from blocking and from async code alike, and [`connect`] for whoever passes a client on. A frame is a tag byte, a length as four
 //! bytes big-endian, and that many bytes. A client sends data (keys) and window sizes; a supervisor sends data (what
 //! the terminal shows), and at the end an exit or an error.
 
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use crate::socket;
 use crate::wire::{self, Hello};
 
 /// Longest payload of one frame; longer data is sent as several.
@@ -48,6 +53,14 @@ pub enum FrameError {
     /// A payload that does not fit its tag.
     #[error("malformed frame of type {0}")]
     Payload(u8),
+}
+
+/// Connects to a supervisor on behalf of a client whose bytes are then passed on unread: the supervisor accepts
+/// only a terminal session on this connection, never commands.
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
+    let mut stream = socket::connect(path)?;
+    stream.write_all(&wire::line(&Hello::Guest))?;
+    Ok(stream)
 }
 
 /// The opening line of a session.

@@ -26,6 +26,7 @@ struct Link {
     stream: UnixStream,
     lines: Lines,
     is_control: bool,
+    is_guest: bool,
     is_open: bool,
 }
 
@@ -39,7 +40,13 @@ impl Links {
     /// Adds a connection; one made by the daemon at birth needs no greeting.
     pub(super) fn add(&mut self, stream: UnixStream, is_control: bool) {
         if stream.set_nonblocking(true).is_ok() {
-            self.links.push(Link { stream, lines: Lines::default(), is_control, is_open: true });
+            self.links.push(Link {
+                stream,
+                lines: Lines::default(),
+                is_control,
+                is_guest: false,
+                is_open: true,
+            });
         }
     }
 
@@ -90,6 +97,8 @@ impl Links {
                 continue;
             }
             match serde_json::from_slice(&line) {
+                Ok(Hello::Guest) => link.is_guest = true,
+                Ok(Hello::Control) if link.is_guest => link.is_open = false,
                 Ok(Hello::Control) => {
                     link.is_control = true;
                     incoming.push(Incoming::Greeted);
