@@ -22,6 +22,9 @@ const CPU_PERIOD_US: u64 = 100_000;
 /// process of its own. A unit with `DelegateSubgroup=` of this name starts there.
 const DAEMON_LEAF: &str = "muster-daemon";
 
+/// Top-level group of a daemon that runs as root.
+const ROOT_GROUP: &str = "muster";
+
 /// What a directory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -76,6 +79,8 @@ impl Setting {
 pub struct Hierarchies {
     /// v2 directory under which groups can be made.
     pub unified: Option<PathBuf>,
+    /// Where the v2 hierarchy is mounted.
+    unified_mount: Option<PathBuf>,
     /// Controllers that groups made there will have.
     pub unified_controllers: BTreeSet<String>,
     /// v1 directories likewise.
@@ -98,11 +103,13 @@ impl Hierarchies {
     pub fn detect(instance: &str) -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let mut found = candidates(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
-        if let Some(base) = found.unified.as_mut() {
-            if base.file_name().is_some_and(|name| name == DAEMON_LEAF) {
-                base.pop();
-            }
-            found.unified_controllers = enable_controllers(base);
+        if let Some(own) = found.unified.take() {
+            let is_root = rustix::process::geteuid().is_root();
+            let base = unified_base(&own, found.unified_mount.as_deref(), is_root);
+            let usable = base == own || base.is_dir() || std::fs::create_dir(&base).is_ok();
+            let base = if usable { base } else { own };
+            found.unified_controllers = enable_controllers(&base);
+            found.unified = Some(base);
         }
         let works = try_each(
             &[&found.unified, &found.memory, &found.cpu, &found.freezer].map(Clone::clone),
@@ -342,6 +349,7 @@ fn candidates(mountinfo: &str, own: &str) -> Hierarchies {
         let has = |list: &str, name: &str| list.split(',').any(|item| item == name);
         match *kind {
             "cgroup2" => {
+                found.unified_mount.get_or_insert_with(|| PathBuf::from(*point));
                 found.unified =
                     found.unified.or_else(|| place(&|id, controllers| id == "0" && controllers.is_empty()));
             }
@@ -358,6 +366,17 @@ fn candidates(mountinfo: &str, own: &str) -> Hierarchies {
         }
     }
     found
+}
+
+/// Where in v2 the groups of tasks are made, for a daemon whose own group is `own`: beside the leaf that it was
+/// started in, where its unit says so; as root at the top, as container engines do, because a service manager cannot
+/// restart a daemon whose own group has controllers for children that still run; else below its own group.
+fn unified_base(own: &Path, mount: Option<&Path>, is_root: bool) -> PathBuf {
+    match (own.parent(), mount) {
+        (Some(parent), _) if own.file_name().is_some_and(|name| name == DAEMON_LEAF) => parent.to_owned(),
+        (_, Some(mount)) if is_root && own.components().ne(mount.components()) => mount.join(ROOT_GROUP),
+        _ => own.to_owned(),
+    }
 }
 
 /// The directory of group `path` where a hierarchy's `root` is mounted at `point`. In a container the path may
@@ -453,6 +472,23 @@ mod tests {
             "4:memory:/docker/abc/inner\n",
         );
         assert_eq!(container.memory.as_deref(), Some(Path::new("/nowhere/memory/inner")));
+    }
+
+    #[test]
+    fn tasks_live_where_their_daemon_can_be_restarted() {
+        let mount = Some(Path::new("/sys/fs/cgroup"));
+        for (own, is_root, base) in [
+            ("/sys/fs/cgroup/system.slice/muster.service", true, "/sys/fs/cgroup/muster"),
+            (
+                "/sys/fs/cgroup/system.slice/m.service/muster-daemon",
+                true,
+                "/sys/fs/cgroup/system.slice/m.service",
+            ),
+            ("/sys/fs/cgroup/", true, "/sys/fs/cgroup/"),
+            ("/sys/fs/cgroup/user.slice/x", false, "/sys/fs/cgroup/user.slice/x"),
+        ] {
+            assert_eq!(unified_base(Path::new(own), mount, is_root), Path::new(base));
+        }
     }
 
     #[test]
