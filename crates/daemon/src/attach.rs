@@ -1,0 +1,93 @@
+//! Terminal sessions: after the upgrade the daemon passes bytes between client and supervisor and understands none of
+//! them.
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use muster_api::client::SESSION_PROTOCOL;
+use muster_api::query::AttachQuery;
+use muster_model::view::State as JobState;
+use muster_model::{Attempt, AttemptId, ElementId, JobId, Rank};
+use tokio::net::UnixStream;
+
+use crate::auth::Caller;
+use crate::failure::Failure;
+use crate::rest::{App, JobPath, Params, owner, read_store};
+
+/// `POST /v1/jobs/{id}/attach`
+pub(crate) async fn attach(
+    State(app): State<App>,
+    caller: Caller,
+    JobPath(job): JobPath,
+    Params(query): Params<AttachQuery>,
+    request: Request,
+) -> Result<Response, Failure> {
+    // 1. May they, and is there something to attach to?
+    if !caller.may_touch(&owner(&app, job).await?) {
+        return Err(Failure::not_yours(job));
+    }
+    let asked = request.headers().get(header::UPGRADE).is_some_and(|value| value == SESSION_PROTOCOL);
+    let upgrade = request.into_parts().0.extensions.remove::<OnUpgrade>();
+    let Some(upgrade) = upgrade.filter(|_| asked) else {
+        return Err(Failure::bad_request(format!("attaching needs `Upgrade: {SESSION_PROTOCOL}`")));
+    };
+    let (id, rank) = task(&app, job, query).await?;
+
+    // 2. The supervisor's socket.
+    let path = app.backend.attach_socket(id, rank);
+    let path =
+        path.ok_or_else(|| Failure::conflict("this backend has no terminal sessions", "use muster logs"))?;
+    let mut supervisor = UnixStream::connect(&path).await.map_err(|error| {
+        tracing::debug!(%error, path = %path.display(), "no supervisor to attach to");
+        Failure::conflict(format!("rank {rank} of job {job} takes no session now"), "see muster show")
+    })?;
+
+    // 3. From here on the connection is theirs.
+    tokio::spawn(async move {
+        match upgrade.await {
+            Ok(upgraded) => {
+                // Either side may hang up at any time; that is how sessions end.
+                let _ended =
+                    tokio::io::copy_bidirectional(&mut TokioIo::new(upgraded), &mut supervisor).await;
+            }
+            Err(error) => tracing::debug!(%error, "a client left before its session began"),
+        }
+    });
+    let head = [(header::CONNECTION, "upgrade"), (header::UPGRADE, SESSION_PROTOCOL)];
+    Ok((StatusCode::SWITCHING_PROTOCOLS, head, Body::empty()).into_response())
+}
+
+/// The running task that is meant.
+async fn task(app: &App, job: JobId, query: AttachQuery) -> Result<(AttemptId, Rank), Failure> {
+    let index = match query.index {
+        Some(index) => index,
+        None => running_index(app, job).await?,
+    };
+    let element = ElementId { job, index };
+    let rank = Rank(query.rank.unwrap_or(0));
+    let live = app.handle.element(element).await?;
+    let Some(live) = live.filter(|live| matches!(live.state, JobState::Starting | JobState::Running)) else {
+        return Err(Failure::conflict(format!("job {job} does not run"), format!("see muster show {job}")));
+    };
+    if !live.tasks.iter().any(|task| task.rank == rank) {
+        let last = live.tasks.len().saturating_sub(1);
+        return Err(Failure::NotFound(format!("job {job} has ranks 0 to {last}")));
+    }
+    Ok((AttemptId { element, attempt: Attempt(live.attempt) }, rank))
+}
+
+/// The first element that runs, or the one that started first.
+async fn running_index(app: &App, job: JobId) -> Result<u32, Failure> {
+    let live = app.handle.job(job).await?;
+    let running = live.and_then(|live| {
+        let mut elements = live.view.elements.into_iter();
+        elements.find(|element| matches!(element.state, JobState::Starting | JobState::Running))
+    });
+    match running {
+        Some(element) => Ok(element.element.index),
+        None => Ok(read_store(&app.reader, move |reader| reader.first_started(job)).await?.unwrap_or(0)),
+    }
+}

@@ -1,0 +1,97 @@
+//! Before the first input: what the durable state stands for is handed to the backend again, and what the backend
+//! offers now goes into the state.
+
+use std::sync::Arc;
+
+use muster_backends::driver::Expected;
+use muster_model::{Effect, Event, NodeId, NodeSpec, QueueTree, Time};
+use muster_runtime::{Input as Cause, StepFailure, StoreError};
+
+use super::{Dispatcher, SiteFacts};
+use crate::store::StateStore;
+
+impl<S: StateStore> Dispatcher<S> {
+    /// Re-adopts and re-sends, then takes one step with the nodes (and queues) as they are now.
+    pub(crate) fn boot(&mut self, queues: Option<QueueTree>) -> Result<(), StoreError> {
+        // 1. A gang whose order never left gets it now, so that the backend knows of its tasks when it is asked
+        //    what became of them; the rest follows what they say.
+        let Some(engine) = self.runtime.engine() else { return Ok(()) };
+        let expected =
+            engine.expected_tasks().into_iter().map(|(id, rank, node)| Expected { id, rank, node }).collect();
+        let (prepare, rest): (Vec<Effect>, Vec<Effect>) =
+            engine.outstanding().into_iter().partition(|effect| matches!(effect, Effect::Prepare { .. }));
+        let mut causes = self.node_changes();
+        causes.extend(queues.map(|tree| Event::QueuesSet(Box::new(tree))));
+        self.carry_out(prepare);
+        self.backend.adopt(expected);
+        self.carry_out(rest);
+
+        // 2. Nodes and queues as they are now.
+        let causes: Vec<Cause> = causes.into_iter().map(Cause::Event).collect();
+        let step = self.runtime.step(self.clock.now(), causes).map_err(|StepFailure { error, .. }| error)?;
+        for refused in step.answers.iter().filter_map(|answer| answer.as_ref().err()) {
+            tracing::error!(refusal = %refused.refusal, "a node or the queues cannot be taken");
+            self.warnings.push(refused.refusal.to_string());
+        }
+        self.carry_out(step.effects);
+        self.publish_site();
+        Ok(())
+    }
+
+    /// What specs are checked against, as the engine has it.
+    pub(super) fn publish_site(&self) {
+        let (Some(engine), Some(queues)) = (self.runtime.engine(), self.runtime.queues()) else { return };
+        let nodes = specs(engine).cloned().collect();
+        self.published.site.send_replace(Arc::new(SiteFacts { nodes, queues: queues.clone() }));
+    }
+
+    /// Nodes that the backend offers differently than the engine has them, and nodes that it no longer offers.
+    fn node_changes(&self) -> Vec<Event> {
+        let Some(engine) = self.runtime.engine() else { return Vec::new() };
+        let offered = self.backend.nodes();
+        let views = engine.nodes();
+        let mut events = Vec::new();
+        for (known, view) in specs(engine).zip(&views) {
+            if view.up && !offered.iter().any(|node| node.name == known.name) {
+                let reason = "this machine has another name now".into();
+                events.push(Event::NodeLost { node: known.name.clone(), reason });
+            }
+        }
+        for node in offered {
+            let known = specs(engine).zip(&views).find(|(known, _)| known.name == node.name);
+            if known.is_none_or(|(known, view)| *known != node || !view.up) {
+                events.push(Event::NodeJoined(Box::new(node)));
+            }
+        }
+        events
+    }
+
+    /// Lets go of what retention no longer asks for, logs first.
+    pub(super) fn prune_when_due(&mut self, now: Time) {
+        if now.since(self.pruned) < super::PRUNE_EVERY || self.trouble.is_some() {
+            return;
+        }
+        self.pruned = now;
+        if let Err(error) = self.prune(now) {
+            tracing::warn!(%error, "old history could not be let go of");
+        }
+    }
+
+    fn prune(&mut self, now: Time) -> Result<(), StoreError> {
+        let jobs = self.runtime.store().expired(now, &self.retention)?;
+        for job in &jobs {
+            for attempt in self.reader.job_attempts(*job)? {
+                for rank in 0..attempt.placement.len() {
+                    let path = self.backend.log_path(attempt.id, muster_model::Rank(rank as u32));
+                    // It may never have been made, or somebody cleaned up.
+                    let _missing = std::fs::remove_file(path);
+                }
+            }
+        }
+        self.runtime.store_mut().prune(now, &self.retention, &jobs)
+    }
+}
+
+fn specs(engine: &muster_runtime::engine::Engine) -> impl Iterator<Item = &NodeSpec> {
+    (0..).map_while(|id| engine.node_spec(NodeId(id)))
+}

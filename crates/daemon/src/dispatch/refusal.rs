@@ -1,0 +1,51 @@
+//! The engine's refusals in the API's words.
+
+use muster_model::{Reason, Time};
+use muster_report::Style;
+use muster_runtime::Refused;
+use muster_runtime::engine::Refusal;
+
+use crate::failure::Failure;
+
+/// What the client is told.
+pub(super) fn failure(refused: Refused) -> Failure {
+    engine(&refused.refusal)
+}
+
+fn engine(refusal: &Refusal) -> Failure {
+    match refusal {
+        Refusal::Never(reason) => Failure::Refused { message: sentence(reason), hints: hints(reason) },
+        Refusal::UnknownJob(job) => Failure::no_job(*job),
+        Refusal::UnknownElement(_) | Refusal::UnknownNode(_) => Failure::NotFound(refusal.to_string()),
+        Refusal::NotWaiting(_) => Failure::conflict(refusal.to_string(), "cancel or requeue it instead"),
+        Refusal::Ended(_) => Failure::conflict(refusal.to_string(), "requeue it to run it again"),
+        Refusal::UnknownQueue(_) => Failure::Refused {
+            message: refusal.to_string(),
+            hints: vec!["`muster queues` lists them".to_owned()],
+        },
+        Refusal::UnknownDependency(job) => Failure::Refused {
+            message: format!("it waits for job {job}, which is unknown or ended long ago"),
+            hints: vec!["`muster ps --all` lists the jobs that are known".to_owned()],
+        },
+        Refusal::NoTasks
+        | Refusal::TooManyDevices { .. }
+        | Refusal::DependencyCycle { .. }
+        | Refusal::JobExists(_)
+        | Refusal::Queues(_) => Failure::Refused { message: refusal.to_string(), hints: Vec::new() },
+    }
+}
+
+fn sentence(reason: &Reason) -> String {
+    // A permanent reason names no instant, so the clock does not matter.
+    muster_report::reason::short(reason, Time(0), &Style::plain())
+}
+
+fn hints(reason: &Reason) -> Vec<String> {
+    let hint = match reason {
+        Reason::NeverFits(_) => "ask for less, or for another model; `muster nodes` shows what there is",
+        Reason::TimeLimit { .. } => "give a time limit that the queue admits, or take another queue",
+        Reason::Priority { .. } => "give a priority that the queue admits",
+        _ => return Vec::new(),
+    };
+    vec![hint.to_owned()]
+}

@@ -1,0 +1,142 @@
+//! An effect, joined with the job's shape and payload and the nodes' devices, as an order that a backend can carry
+//! out. Makes no choices: every place and device is in the effect.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::launch::{GangOrder, TaskOrder};
+use muster_model::{AttemptId, NodeId, NodeSpec, Payload, Rank, TaskPlacement};
+use muster_runtime::engine::Engine;
+
+/// Why an order cannot be made. Each is a defect or a damaged store: the gang is reported as refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Missing {
+    /// The job is not in memory.
+    #[error("the job is not known")]
+    Job,
+    /// Its command and environment are gone.
+    #[error("its command and environment are missing from the store")]
+    Payload,
+    /// A node is not known.
+    #[error("node {0} is not known")]
+    Node(NodeId),
+    /// A group has no command.
+    #[error("group `{0}` has no command")]
+    Command(Arc<str>),
+}
+
+/// The order that carries out [`muster_model::Effect::Prepare`].
+pub(crate) fn gang_order(
+    engine: &Engine,
+    id: AttemptId,
+    placement: &[TaskPlacement],
+    payload: Option<&Payload>,
+) -> Result<GangOrder, Missing> {
+    let spec = engine.job_spec(id.element.job).ok_or(Missing::Job)?;
+    let payload = payload.ok_or(Missing::Payload)?;
+    let mut hosts = Hosts::of(placement);
+    let mut tasks = Vec::with_capacity(placement.len());
+    for (rank, place) in (0..).map(Rank).zip(placement) {
+        let group = spec.groups.get(usize::from(place.group)).ok_or(Missing::Job)?;
+        let command = payload.commands.get(&group.name);
+        let command = command.ok_or_else(|| Missing::Command(group.name.clone()))?;
+        let node = engine.node_spec(place.node).ok_or(Missing::Node(place.node))?;
+        let (node_rank, local_rank, local_world_size) = hosts.seat(place.node);
+        tasks.push(TaskOrder {
+            rank,
+            group: group.name.clone(),
+            command: command.clone(),
+            node: node.name.clone(),
+            node_rank,
+            local_rank,
+            local_world_size,
+            devices: place.devices,
+            device_names: device_names(node, place),
+            virtual_devices: place
+                .devices
+                .iter()
+                .any(|index| device(node, index).is_some_and(|found| found.is_virtual)),
+            share: place.share,
+            cpus: group.task.cpus,
+            memory: group.task.memory,
+        });
+    }
+    Ok(GangOrder {
+        id,
+        job_name: spec.name.clone(),
+        array_index: spec.array.is_some().then_some(id.element.index),
+        identity: payload.identity.clone(),
+        env: payload.env.clone(),
+        workdir: payload.workdir.clone(),
+        umask: payload.umask,
+        interactive: payload.interactive,
+        time_limit: spec.time_limit,
+        grace: spec.grace,
+        checkpoint: spec.checkpoint,
+        tasks,
+    })
+}
+
+/// What the visible-devices variables take: the vendor's name of a device, or its index where it has none.
+fn device_names(node: &NodeSpec, place: &TaskPlacement) -> Vec<Arc<str>> {
+    let name = |index: usize| match device(node, index) {
+        Some(device) if !device.uuid.is_empty() => device.uuid.clone(),
+        Some(_) | None => index.to_string().into(),
+    };
+    place.devices.iter().map(name).collect()
+}
+
+fn device(node: &NodeSpec, index: usize) -> Option<&muster_model::Device> {
+    node.devices.get(index)
+}
+
+/// The gang's nodes in order of first rank, with how many of its tasks each has and how many are seated.
+struct Hosts {
+    by_node: BTreeMap<NodeId, Host>,
+}
+
+struct Host {
+    node_rank: u32,
+    tasks: u32,
+    seated: u32,
+}
+
+impl Hosts {
+    fn of(placement: &[TaskPlacement]) -> Self {
+        let mut by_node: BTreeMap<NodeId, Host> = BTreeMap::new();
+        for place in placement {
+            let next = by_node.len() as u32;
+            by_node.entry(place.node).or_insert(Host { node_rank: next, tasks: 0, seated: 0 }).tasks += 1;
+        }
+        Self { by_node }
+    }
+
+    /// Node rank, local rank and local world size of the next task on a node.
+    fn seat(&mut self, node: NodeId) -> (u32, u32, u32) {
+        let host = self.by_node.get_mut(&node).expect("every node of the placement was counted");
+        host.seated += 1;
+        (host.node_rank, host.seated - 1, host.tasks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::DeviceSet;
+    use muster_model::unit::GpuMilli;
+
+    use super::*;
+
+    #[test]
+    fn ranks_on_a_node_are_counted_in_order_of_rank() {
+        let place = |node| TaskPlacement {
+            group: 0,
+            node: NodeId(node),
+            devices: DeviceSet::EMPTY,
+            share: GpuMilli(0),
+        };
+        let placement = [place(7), place(3), place(7), place(3), place(7)];
+        let mut hosts = Hosts::of(&placement);
+        let seats: Vec<_> = placement.iter().map(|place| hosts.seat(place.node)).collect();
+        assert_eq!(seats, [(0, 0, 3), (1, 0, 2), (0, 1, 3), (1, 1, 2), (0, 2, 3)]);
+    }
+}

@@ -1,0 +1,303 @@
+//! Where a daemon keeps its state and its socket, and whether those places can be trusted. Both the daemon and its
+//! clients compute paths here, so they always agree. Nothing is created before [`Paths::prepare`].
+
+use std::env;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+use crate::netfs;
+
+/// Longest socket path that the kernel takes (`sun_path` is 108 bytes with its terminating zero).
+const SOCKET_PATH_MAX: usize = 107;
+
+/// Places of one daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    /// Its socket.
+    pub socket: PathBuf,
+    /// What must survive a reboot: the database, supervisors' records, logs.
+    pub state_dir: PathBuf,
+    /// What need not: sockets.
+    pub runtime_dir: PathBuf,
+    /// Shared by all users of the machine.
+    system: bool,
+}
+
+/// Why the places cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PathsError {
+    /// No home directory is known.
+    #[error("neither MUSTER_HOME, XDG_STATE_HOME nor HOME is set")]
+    NoHome,
+    /// A variable holds a relative path.
+    #[error("{variable} is `{}`, which is not an absolute path", .path.display())]
+    Relative {
+        /// Which.
+        variable: &'static str,
+        /// What it holds.
+        path: PathBuf,
+    },
+    /// The state would lie on a network file system.
+    #[error("{} is on a network file system ({kind}), where locks and durable writes cannot be relied on", .path.display())]
+    Network {
+        /// Where.
+        path: PathBuf,
+        /// Which file system.
+        kind: String,
+    },
+    /// Somebody else could read or replace what is there.
+    #[error("{} is not safe to use: {problem}", .path.display())]
+    Unsafe {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The socket's path is too long.
+    #[error("the socket path {} is longer than {SOCKET_PATH_MAX} bytes", .0.display())]
+    SocketTooLong(PathBuf),
+    /// The system says no.
+    #[error("cannot use {}", .path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl PathsError {
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match self {
+            PathsError::NoHome => "set MUSTER_HOME to a directory of your own",
+            PathsError::Relative { .. } => "give the path from the root: /…",
+            PathsError::Network { .. } => "set MUSTER_HOME to a directory on a local disk",
+            PathsError::Unsafe { .. } => "remove it, or set MUSTER_HOME to a directory of your own",
+            PathsError::SocketTooLong(_) => "set MUSTER_HOME to a shorter path",
+            PathsError::Io { .. } => {
+                "make it writable for you, or set MUSTER_HOME to a directory of your own"
+            }
+        }
+    }
+}
+
+impl Paths {
+    /// Places of this user's own daemon: under `MUSTER_HOME` when it is set; else state in the XDG state
+    /// directory, keyed by host, and the socket in the XDG runtime directory (or `/tmp/muster-<uid>`).
+    ///
+    /// # Errors
+    /// When no place is known, or when the socket's directory exists and is not this user's alone.
+    pub fn personal() -> Result<Self, PathsError> {
+        let (state_dir, runtime_dir) = match absolute("MUSTER_HOME")? {
+            Some(home) => (home.clone(), home.join("run")),
+            None => (state_home()?.join("muster").join(host_name()), runtime_home()),
+        };
+        let paths = Self { socket: runtime_dir.join("muster.sock"), state_dir, runtime_dir, system: false };
+        paths.check_socket_length()?;
+        if paths.runtime_dir.exists() {
+            check_private(&paths.runtime_dir)?;
+        }
+        Ok(paths)
+    }
+
+    /// Places where a client finds the daemon that all users of the machine share. A user's own variables move
+    /// them nowhere.
+    #[must_use]
+    pub fn system() -> Self {
+        let runtime_dir = PathBuf::from("/run/muster");
+        Self {
+            socket: runtime_dir.join("muster.sock"),
+            state_dir: PathBuf::from("/var/lib/muster"),
+            runtime_dir,
+            system: true,
+        }
+    }
+
+    /// Places that a shared daemon serves from: under root's `MUSTER_HOME` when it is set (clients then need
+    /// `MUSTER_SOCKET`), else [`Paths::system`].
+    ///
+    /// # Errors
+    /// When `MUSTER_HOME` is not an absolute path.
+    pub fn system_to_serve() -> Result<Self, PathsError> {
+        let home = absolute("MUSTER_HOME")?;
+        Ok(home.map_or_else(Self::system, |home| Self::under(&home, true)))
+    }
+
+    /// Places under one directory, for a daemon of a test or of another program. All users must reach a shared
+    /// daemon's socket and none its state, so there the state has a directory of its own.
+    #[must_use]
+    pub fn under(dir: &Path, system: bool) -> Self {
+        let runtime_dir = dir.join("run");
+        let state_dir = if system { dir.join("state") } else { dir.to_owned() };
+        Self { socket: runtime_dir.join("muster.sock"), state_dir, runtime_dir, system }
+    }
+
+    /// Creates what is missing and checks what is there. Only the daemon does this.
+    ///
+    /// # Errors
+    /// When a place is on a network file system, is not this user's, or cannot be made.
+    pub fn prepare(&self) -> Result<(), PathsError> {
+        self.check_socket_length()?;
+        netfs::refuse_network(&self.state_dir)?;
+        // Everyone may reach the shared daemon's socket; who they are is asked of the kernel. It comes first: the
+        // two may share a parent, which is made with the mode of the first.
+        create_private(&self.runtime_dir, if self.system { 0o755 } else { 0o700 })?;
+        create_private(&self.state_dir, 0o700)?;
+        match self.system {
+            true => [&self.runtime_dir, &self.state_dir].into_iter().try_for_each(|dir| check_way_to(dir)),
+            false => Ok(()),
+        }
+    }
+
+    fn check_socket_length(&self) -> Result<(), PathsError> {
+        match self.socket.as_os_str().as_bytes().len() > SOCKET_PATH_MAX {
+            true => Err(PathsError::SocketTooLong(self.socket.clone())),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Name of this host, as `uname` says it.
+#[must_use]
+pub fn host_name() -> String {
+    let uname = rustix::system::uname();
+    let name: String = uname
+        .nodename()
+        .to_string_lossy()
+        .chars()
+        .map(|letter| if letter == '/' { '_' } else { letter })
+        .collect();
+    match name.as_str() {
+        "" | "." | ".." => "localhost".to_owned(),
+        _ => name,
+    }
+}
+
+fn state_home() -> Result<PathBuf, PathsError> {
+    if let Some(dir) = absolute("XDG_STATE_HOME")? {
+        return Ok(dir);
+    }
+    Ok(absolute("HOME")?.ok_or(PathsError::NoHome)?.join(".local/state"))
+}
+
+/// `$XDG_RUNTIME_DIR/muster` when that directory is this user's (it is not after `sudo`, which keeps the variable).
+fn runtime_home() -> PathBuf {
+    let uid = geteuid().as_raw();
+    let xdg = absolute("XDG_RUNTIME_DIR").ok().flatten();
+    let mine = xdg.filter(|dir| fs::metadata(dir).is_ok_and(|found| found.is_dir() && found.uid() == uid));
+    match mine {
+        Some(dir) => dir.join("muster"),
+        None => PathBuf::from(format!("/tmp/muster-{uid}")),
+    }
+}
+
+fn absolute(variable: &'static str) -> Result<Option<PathBuf>, PathsError> {
+    match env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from) {
+        Some(path) if path.is_relative() => Err(PathsError::Relative { variable, path }),
+        found => Ok(found),
+    }
+}
+
+/// Makes a directory (and its parents) and sees to it that it is this user's, with this mode.
+fn create_private(dir: &Path, mode: u32) -> Result<(), PathsError> {
+    let failed = |source| PathsError::Io { path: dir.to_owned(), source };
+    fs::DirBuilder::new().recursive(true).mode(mode).create(dir).map_err(failed)?;
+    let found = owned(dir)?;
+    if found.permissions().mode() & 0o777 != mode {
+        fs::set_permissions(dir, fs::Permissions::from_mode(mode)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// A directory, not a link, of this user, that nobody else can write.
+fn check_private(dir: &Path) -> Result<(), PathsError> {
+    match owned(dir)?.permissions().mode() & 0o022 {
+        0 => Ok(()),
+        _ => Err(PathsError::Unsafe { path: dir.to_owned(), problem: "others can write to it".to_owned() }),
+    }
+}
+
+/// Nobody but this user (root, for a shared daemon) may put another directory in the place of one on the way: each is this
+/// user's or root's, and others can write to it only where they cannot rename what is not theirs (`/tmp`).
+fn check_way_to(dir: &Path) -> Result<(), PathsError> {
+    let real = fs::canonicalize(dir).map_err(|source| PathsError::Io { path: dir.to_owned(), source })?;
+    for way in real.ancestors().skip(1) {
+        let found =
+            fs::symlink_metadata(way).map_err(|source| PathsError::Io { path: way.to_owned(), source })?;
+        let trusted = found.uid() == 0 || found.uid() == geteuid().as_raw();
+        let (mode, sticky) = (found.permissions().mode(), 0o1000);
+        if !trusted || (mode & 0o022 != 0 && mode & sticky == 0) {
+            let problem = format!("others can rename what is in {}", way.display());
+            return Err(PathsError::Unsafe { path: dir.to_owned(), problem });
+        }
+    }
+    Ok(())
+}
+
+fn owned(dir: &Path) -> Result<fs::Metadata, PathsError> {
+    let problem = |problem: &str| PathsError::Unsafe { path: dir.to_owned(), problem: problem.to_owned() };
+    let found =
+        fs::symlink_metadata(dir).map_err(|source| PathsError::Io { path: dir.to_owned(), source })?;
+    if !found.is_dir() {
+        return Err(problem("it is not a directory"));
+    }
+    if found.uid() != geteuid().as_raw() {
+        return Err(problem("it belongs to another user"));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_directories_are_private_and_foreign_ones_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::under(&dir.path().join("home"), false);
+        paths.prepare().unwrap();
+        for made in [&paths.state_dir, &paths.runtime_dir] {
+            assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o777, 0o700, "{}", made.display());
+        }
+
+        fs::set_permissions(&paths.runtime_dir, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(check_private(&paths.runtime_dir), Err(PathsError::Unsafe { .. })));
+        paths.prepare().unwrap();
+        check_private(&paths.runtime_dir).unwrap();
+
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&paths.runtime_dir, &link).unwrap();
+        assert!(matches!(check_private(&link), Err(PathsError::Unsafe { .. })));
+    }
+
+    #[test]
+    fn a_shared_daemon_closes_its_state_and_opens_the_way_to_its_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        let paths = Paths::under(&home, true);
+        paths.prepare().unwrap();
+        for (made, mode) in [(&home, 0o755), (&paths.runtime_dir, 0o755), (&paths.state_dir, 0o700)] {
+            assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o777, mode, "{}", made.display());
+        }
+
+        // Whoever can write to a directory can put another one in the place of what it holds.
+        fs::set_permissions(&home, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(paths.prepare(), Err(PathsError::Unsafe { .. })));
+        fs::set_permissions(&home, fs::Permissions::from_mode(0o1777)).unwrap();
+        paths.prepare().unwrap();
+    }
+
+    #[test]
+    fn a_socket_path_that_the_kernel_cannot_take_is_refused_early() {
+        let deep = PathBuf::from("/tmp").join("x".repeat(100));
+        assert!(matches!(Paths::under(&deep, false).prepare(), Err(PathsError::SocketTooLong(_))));
+    }
+}

@@ -1,0 +1,109 @@
+//! Requests in, answers out: one file per resource, each a thin translation between the wire and the dispatcher. The
+//! router is made from the API's route table, so the two cannot differ.
+
+mod daemon;
+mod extract;
+mod jobs;
+mod nodes;
+mod queues;
+mod submit;
+mod timeline;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use muster_api::routes::{Method, ROUTES, Route, RouteId};
+use muster_backends::driver::Backend;
+use muster_runtime::Clock;
+use tokio::sync::watch;
+
+use crate::auth::Mode;
+use crate::dispatch::{Handle, SiteFacts};
+use crate::failure::Failure;
+use crate::store::Reader;
+use crate::{attach, logs};
+
+/// Largest request body. A spec is text that people write; what is larger is a mistake.
+pub(crate) const MAX_BODY_BYTES: usize = 2 << 20;
+
+/// What every handler needs. Clones are cheap.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) handle: Handle,
+    pub(crate) reader: Reader,
+    pub(crate) site: watch::Receiver<Arc<SiteFacts>>,
+    pub(crate) revision: watch::Receiver<u64>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) about: Arc<About>,
+    /// Set to end the daemon.
+    pub(crate) stop: watch::Sender<bool>,
+}
+
+/// What does not change while the daemon runs.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub(crate) mode: Mode,
+    pub(crate) host: String,
+    pub(crate) state_dir: PathBuf,
+    pub(crate) virtual_gpus: u32,
+    pub(crate) started: muster_model::Time,
+}
+
+/// The router of API version 1.
+pub(crate) fn router(app: App) -> Router {
+    let router = ROUTES.iter().fold(Router::new(), |router, route| router.route(route.path, handler(route)));
+    router
+        .fallback(|| async { Failure::NotFound("no such path".to_owned()) })
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(app)
+}
+
+/// The handler of a route. Exhaustive: a route without one does not compile.
+fn handler(route: &Route) -> MethodRouter<App> {
+    let filter = match route.method {
+        Method::Get => MethodFilter::GET,
+        Method::Post => MethodFilter::POST,
+        Method::Put => MethodFilter::PUT,
+    };
+    match route.id {
+        RouteId::Daemon => on(filter, daemon::info),
+        RouteId::StopDaemon => on(filter, daemon::stop),
+        RouteId::Submit => on(filter, submit::submit),
+        RouteId::Jobs => on(filter, jobs::list),
+        RouteId::Job => on(filter, jobs::one),
+        RouteId::Explain => on(filter, jobs::explain),
+        RouteId::Cancel => on(filter, jobs::cancel),
+        RouteId::Hold => on(filter, jobs::hold),
+        RouteId::Release => on(filter, jobs::release),
+        RouteId::Requeue => on(filter, jobs::requeue),
+        RouteId::Logs => on(filter, logs::read),
+        RouteId::Attach => on(filter, attach::attach),
+        RouteId::Queues => on(filter, queues::list),
+        RouteId::SetQueues => on(filter, queues::set),
+        RouteId::Usage => on(filter, queues::usage),
+        RouteId::Nodes => on(filter, nodes::list),
+        RouteId::Drain => on(filter, nodes::drain),
+        RouteId::Resume => on(filter, nodes::resume),
+        RouteId::Timeline => on(filter, timeline::timeline),
+        RouteId::Changes => on(filter, timeline::changes),
+        RouteId::OpenApi => on(filter, daemon::openapi),
+    }
+}
+
+async fn method_not_allowed() -> Response {
+    let failure = Failure::InvalidRequest {
+        status: StatusCode::METHOD_NOT_ALLOWED,
+        message: "this path has another method".to_owned(),
+    };
+    failure.into_response()
+}
+
+pub(crate) use extract::{JobPath, Params};
+pub(crate) use jobs::{owner, read as read_store};
+
+use extract::{Body, OptionalBody};

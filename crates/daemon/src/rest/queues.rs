@@ -1,0 +1,63 @@
+//! Queues and what was consumed through them.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use muster_api::types::{ActionResponse, QueueList, QueuesRequest, UsageList};
+use muster_model::view::UsageView;
+use muster_model::{QueueName, UserName};
+
+use super::jobs::read;
+use super::submit::invalid_spec;
+use super::{App, Body};
+use crate::auth::Caller;
+use crate::failure::Failure;
+
+/// Thousandths of GPUs × milliseconds in a GPU-second.
+const MILLI_MS_PER_GPU_SEC: u64 = 1_000_000;
+
+pub(super) async fn list(State(app): State<App>) -> Result<Json<QueueList>, Failure> {
+    let now = app.handle.status().await?.now;
+    Ok(Json(QueueList { now, queues: app.handle.queues().await? }))
+}
+
+pub(super) async fn set(
+    State(app): State<App>,
+    caller: Caller,
+    Body(request): Body<QueuesRequest>,
+) -> Result<Json<ActionResponse>, Failure> {
+    caller.require_admin("change the queues")?;
+    let tree = muster_spec::parse_queues(&request.source, request.file.as_deref())
+        .map_err(|diagnostics| invalid_spec(&diagnostics))?;
+    app.handle.set_queues(Box::new(tree)).await.map(Json)
+}
+
+pub(super) async fn usage(State(app): State<App>) -> Result<Json<UsageList>, Failure> {
+    let now = app.handle.status().await?.now;
+    let decayed = app.handle.usage().await?;
+    let sums = read(&app.reader, move |reader| reader.usage(now)).await?;
+
+    let mut rows: BTreeMap<(UserName, QueueName), UsageView> = BTreeMap::new();
+    for (user, queue, jobs, milli_ms) in sums {
+        row(&mut rows, user, queue, |view| {
+            view.jobs = jobs;
+            view.gpu_secs = milli_ms / MILLI_MS_PER_GPU_SEC;
+        });
+    }
+    for ((user, queue), secs) in decayed {
+        row(&mut rows, user, queue, |view| view.decayed_gpu_secs = secs);
+    }
+    Ok(Json(UsageList { now, rows: rows.into_values().collect() }))
+}
+
+fn row(
+    rows: &mut BTreeMap<(UserName, QueueName), UsageView>,
+    user: UserName,
+    queue: QueueName,
+    fill: impl FnOnce(&mut UsageView),
+) {
+    let empty =
+        UsageView { user: user.clone(), queue: queue.clone(), jobs: 0, gpu_secs: 0, decayed_gpu_secs: 0 };
+    fill(rows.entry((user, queue)).or_insert(empty));
+}

@@ -1,0 +1,175 @@
+//! Submission: text in, job numbers out; all documents of a request or none.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use axum::Json;
+use axum::extract::State;
+use muster_api::types::{Diagnostic, SubmitRequest, SubmitResponse, Submitted};
+use muster_model::payload::Command;
+use muster_model::{JobSpec, Payload, UserName};
+use muster_runtime::{Draft, Receipt, Submission};
+use muster_spec::{Checked, Colour, Diagnostics, Site};
+
+use super::{App, Body};
+use crate::auth::Caller;
+use crate::failure::Failure;
+
+/// Longest idempotency key.
+const MAX_KEY_BYTES: usize = 128;
+
+pub(super) async fn submit(
+    State(app): State<App>,
+    caller: Caller,
+    Body(request): Body<SubmitRequest>,
+) -> Result<Json<SubmitResponse>, Failure> {
+    check_request(&request)?;
+    let user = caller.identity.user.clone();
+
+    // 1. The same key is the same submission, whatever the site looks like by now.
+    if !request.dry_run
+        && let Some(receipt) = app.handle.receipt(user.clone(), request.key.clone()).await?
+    {
+        return Ok(Json(response(receipt, Vec::new(), Vec::new())));
+    }
+
+    // 2. Text to checked jobs, away from the dispatcher: a large text takes its time.
+    let (dry_run, site, clock) = (request.dry_run, app.site.borrow().clone(), app.clock.now());
+    let work = move || {
+        let documents = muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
+        let surroundings = Site::new(caller.identity.user.clone(), &site.nodes, &site.queues);
+        let checked = muster_spec::check_all(&documents, &surroundings)?;
+        Ok((checked, request, caller))
+    };
+    let (checked, request, caller) = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Failure::Internal(error.to_string()))?
+        .map_err(|diagnostics| invalid_spec(&diagnostics))?;
+    let submission = submission(checked, request, &caller, user, clock)?;
+
+    // 3. Judged for a dry run, journalled otherwise.
+    if !dry_run {
+        let receipt = app.handle.submit(submission).await?;
+        return Ok(Json(response(receipt, Vec::new(), Vec::new())));
+    }
+    let specs: Vec<JobSpec> = submission.drafts.iter().map(|draft| draft.spec.clone()).collect();
+    let (receipt, explanations) = app.handle.dry_run(submission).await?;
+    Ok(Json(response(receipt, explanations, specs)))
+}
+
+/// Complaints of `spec` as the wire has them.
+pub(super) fn invalid_spec(diagnostics: &Diagnostics) -> Failure {
+    let list = diagnostics.iter().map(|one| Diagnostic {
+        message: one.message.clone(),
+        line: one.line,
+        column: one.column,
+        rendered: diagnostics.render_one(one, Colour::Never),
+    });
+    let message = match diagnostics.count() {
+        1 => "the text has an error".to_owned(),
+        count => format!("the text has {count} errors"),
+    };
+    Failure::InvalidSpec { message, diagnostics: list.collect() }
+}
+
+/// What could not be handed to the kernel later is refused now.
+fn check_request(request: &SubmitRequest) -> Result<(), Failure> {
+    if request.key.is_empty() || request.key.len() > MAX_KEY_BYTES {
+        return Err(Failure::bad_request(format!("`key` must have 1 to {MAX_KEY_BYTES} bytes")));
+    }
+    if !Path::new(&request.workdir).is_absolute() || request.workdir.contains('\0') {
+        return Err(Failure::bad_request("`workdir` must be an absolute path"));
+    }
+    if request.umask > 0o777 {
+        return Err(Failure::bad_request("`umask` must be at most 0777"));
+    }
+    let bad_name = |name: &str| name.is_empty() || name.contains(['=', '\0']);
+    match request.env.iter().find(|(name, value)| bad_name(name) || value.contains('\0')) {
+        Some((name, _)) => Err(Failure::bad_request(format!(
+            "`env` holds `{}`, which no process can have",
+            name.escape_debug()
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn submission(
+    checked: Vec<Checked>,
+    request: SubmitRequest,
+    caller: &Caller,
+    user: UserName,
+    now: muster_model::Time,
+) -> Result<Submission, Failure> {
+    let warnings = checked.iter().flat_map(|job| job.warnings.iter().cloned()).collect();
+    let drafts: Result<Vec<_>, _> =
+        checked.into_iter().map(|job| draft(job, &request, caller, &user, now)).collect();
+    Ok(Submission { user, key: request.key, drafts: drafts?, warnings })
+}
+
+fn draft(
+    checked: Checked,
+    request: &SubmitRequest,
+    caller: &Caller,
+    user: &UserName,
+    now: muster_model::Time,
+) -> Result<Draft, Failure> {
+    let mut env: BTreeMap<String, String> = request.env.clone();
+    env.extend(checked.env);
+    let workdir = checked
+        .workdir
+        .map_or_else(|| PathBuf::from(&request.workdir), |dir| Path::new(&request.workdir).join(dir));
+    check_strings(&checked.commands, &env, &workdir)?;
+    let begin = checked.begin.map(|begin| begin.at(now)).or(checked.spec.begin);
+    Ok(Draft {
+        spec: JobSpec { user: user.clone(), begin, ..checked.spec },
+        payload: Payload {
+            commands: checked.commands,
+            env,
+            workdir: normal(&workdir),
+            umask: request.umask,
+            identity: caller.identity.clone(),
+            interactive: request.interactive,
+        },
+        after: checked.after_documents,
+    })
+}
+
+/// A zero byte ends a string for the kernel: what follows would be lost without a word.
+fn check_strings(
+    commands: &BTreeMap<std::sync::Arc<str>, Command>,
+    env: &BTreeMap<String, String>,
+    workdir: &Path,
+) -> Result<(), Failure> {
+    let in_command = |command: &Command| match command {
+        Command::Argv(words) => words.iter().any(|word| word.contains('\0')),
+        Command::Script(text) => text.contains('\0'),
+    };
+    let in_env = env.iter().any(|(name, value)| name.contains('\0') || value.contains('\0'));
+    let found = commands.values().any(in_command) || in_env || workdir.to_string_lossy().contains('\0');
+    match found {
+        true => Err(Failure::bad_request("a command, variable or directory holds a zero byte")),
+        false => Ok(()),
+    }
+}
+
+/// Without `.` parts; `..` stays, since a link may stand before it.
+fn normal(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+fn response(
+    receipt: Receipt,
+    explanations: Vec<muster_model::view::Explanation>,
+    specs: Vec<JobSpec>,
+) -> SubmitResponse {
+    let mut explanations = explanations.into_iter();
+    let mut specs = specs.into_iter();
+    let jobs = receipt.jobs.into_iter().map(|job| Submitted {
+        job: job.job,
+        name: job.name,
+        elements: job.elements,
+        explanation: explanations.next(),
+        resolved: specs.next().and_then(|spec| serde_json::to_value(spec).ok()),
+    });
+    SubmitResponse { jobs: jobs.collect(), warnings: receipt.warnings }
+}

@@ -1,0 +1,184 @@
+//! The daemon on this machine: its places, its own user or all of them, the local backend. Blocks until it is told to
+//! stop, by a signal or over its API; tasks keep running and are found again.
+
+mod declare;
+mod error;
+mod ready;
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use muster_backends::driver::Backend;
+use muster_backends::local::{LocalBackend, LocalConfig, VirtualGpus};
+use muster_model::QueueTree;
+use muster_model::unit::Span;
+use muster_runtime::{Clock, Runtime};
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+pub use error::ServeError;
+
+use crate::auth::{KernelPeers, Mode};
+use crate::clock::SystemClock;
+use crate::embed::{Core, Parts};
+use crate::paths::{Paths, host_name};
+use crate::store::{DirLock, Retention, SqliteStore};
+
+/// A time line this far ahead of the wall clock is worth a word.
+const CLOCK_WARNING: Span = Span::from_secs(60);
+
+/// How to serve.
+#[derive(Debug)]
+pub struct ServeOptions {
+    /// Places.
+    pub paths: Paths,
+    /// Whom.
+    pub mode: Mode,
+    /// GPUs to declare; `None` keeps what was declared before, and a count of 0 takes the declaration back.
+    pub virtual_gpus: Option<VirtualGpus>,
+    /// Queue file to set at start; `None` leaves the queues as they are.
+    pub queues_file: Option<PathBuf>,
+    /// How long what has ended is kept.
+    pub retention: Retention,
+    /// Gets a byte once the socket takes connections, and is closed.
+    pub ready: Option<OwnedFd>,
+}
+
+impl ServeOptions {
+    /// The defaults for a user's own daemon.
+    #[must_use]
+    pub fn personal(paths: Paths) -> Self {
+        Self {
+            paths,
+            mode: Mode::Personal,
+            virtual_gpus: None,
+            queues_file: None,
+            retention: Retention::default(),
+            ready: None,
+        }
+    }
+}
+
+/// Runs the daemon until it is told to stop.
+///
+/// # Errors
+/// When it cannot start; [`ServeError::hint`] says what to do.
+pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
+    // 1. Places, and nobody else in them: the state is locked by its store, the socket here.
+    options.paths.prepare()?;
+    let store = SqliteStore::open(&options.paths.state_dir)?;
+    let _socket_lock = DirLock::acquire(&options.paths.runtime_dir)?;
+    let queues = options.queues_file.as_deref().map(read_queues).transpose()?;
+
+    // 2. State.
+    let reader = store.reader()?;
+    let revision = store.revision()?;
+    let runtime = Runtime::open(store, QueueTree::single())?;
+    let idle = runtime.engine().is_none_or(|engine| engine.counts().active == 0);
+    let virtual_gpus = declare::virtual_gpus(runtime.store(), options.virtual_gpus.as_ref(), idle)?;
+    let (node_name, mut warnings) = declare::node_name(runtime.store(), &host_name(), idle)?;
+
+    // 3. The machine.
+    let threads = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(ServeError::Runtime)?;
+    let _context = threads.enter();
+    let (reports_in, reports) = mpsc::unbounded_channel();
+    let config = LocalConfig {
+        state_dir: options.paths.state_dir.clone(),
+        runtime_dir: options.paths.runtime_dir.clone(),
+        supervisor: vec!["/proc/self/exe".into(), "__supervise".into()],
+        virtual_gpus: virtual_gpus.clone(),
+        node_name,
+        system: options.mode == Mode::System,
+    };
+    let backend: Arc<dyn Backend> = Arc::new(LocalBackend::new(config, reports_in)?);
+    let clock = SystemClock::anchored(runtime.last());
+    warnings.extend(machine_warnings(&*backend, &clock));
+
+    // 4. Inputs.
+    let parts = Parts {
+        runtime,
+        reader,
+        revision,
+        backend,
+        reports,
+        clock: Arc::new(clock) as Arc<dyn Clock>,
+        mode: options.mode,
+        host: host_name(),
+        state_dir: options.paths.state_dir.clone(),
+        virtual_gpus: virtual_gpus.map_or(0, |declared| declared.count),
+        queues,
+        retention: options.retention,
+        warnings,
+    };
+    let core = Core::start(parts)?;
+    let served = threads.block_on(listen(&core, &options.paths, options.mode, options.ready));
+    let sound = core.shut_down();
+    // Gone already is as good as removed.
+    let _gone = fs::remove_file(&options.paths.socket);
+    served?;
+    if sound { Ok(()) } else { Err(ServeError::Defect) }
+}
+
+async fn listen(core: &Core, paths: &Paths, mode: Mode, ready: Option<OwnedFd>) -> Result<(), ServeError> {
+    let failed = |source| ServeError::Socket { path: paths.socket.clone(), source };
+    let listener = bind(&paths.socket, mode).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Runtime)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Runtime)?;
+    // A terminal that closes is not a wish to stop.
+    let _hangup = signal(SignalKind::hangup()).map_err(ServeError::Runtime)?;
+    tracing::info!(socket = %paths.socket.display(), mode = mode.word(), "listening");
+    ready::tell(ready);
+    tokio::select! {
+        () = core.listen(listener, Arc::new(KernelPeers)) => {}
+        _ = terminate.recv() => core.stop(),
+        _ = interrupt.recv() => core.stop(),
+    }
+    tracing::info!("stopping; running tasks go on");
+    Ok(())
+}
+
+/// Binds the socket. The lock is held, so a socket that is there belongs to a daemon that is gone.
+fn bind(socket: &Path, mode: Mode) -> std::io::Result<UnixListener> {
+    match fs::remove_file(socket) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let listener = UnixListener::bind(socket)?;
+    // Everybody may knock at the shared daemon; the kernel says who does.
+    let open_to = if mode == Mode::System { 0o666 } else { 0o600 };
+    fs::set_permissions(socket, fs::Permissions::from_mode(open_to))?;
+    Ok(listener)
+}
+
+fn read_queues(path: &Path) -> Result<QueueTree, ServeError> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| ServeError::QueuesFile { path: path.to_owned(), source })?;
+    muster_spec::parse_queues(&text, Some(&path.display().to_string()))
+        .map_err(|diagnostics| ServeError::Queues(Box::new(diagnostics)))
+}
+
+fn machine_warnings(backend: &dyn Backend, clock: &SystemClock) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if backend.nodes().iter().all(|node| node.devices.is_empty()) {
+        warnings.push(
+            "no GPU was found; jobs that ask for one are refused. declare virtual ones with --virtual-gpus N"
+                .to_owned(),
+        );
+    }
+    let ahead = clock.ahead_of_wall();
+    if ahead > CLOCK_WARNING {
+        warnings.push(format!(
+            "the wall clock was set back: times shown here run {ahead} ahead of it, so that they never go back"
+        ));
+    }
+    warnings
+}

@@ -1,0 +1,132 @@
+//! The runtime's store on SQLite: append, load, snapshot, receipts, probe.
+
+use muster_model::UserName;
+use muster_model::unit::Time;
+use muster_runtime::{Batch, Loaded, Receipt, Record, SavedState, Store, StoreError};
+use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::fault::{damaged, refused};
+use super::{SqliteStore, instant, project, schema, sql};
+
+impl Store for SqliteStore {
+    fn append(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(refused)?;
+        write_records(&transaction, batch)?;
+        write_payloads(&transaction, batch)?;
+        for fact in &batch.facts {
+            project::fact(&transaction, fact)?;
+        }
+        transaction.commit().map_err(refused)
+    }
+
+    fn load(&mut self) -> Result<Loaded, StoreError> {
+        schema::migrate(&self.connection)?;
+        let row: Option<(i64, String)> = self
+            .connection
+            .query_row("SELECT seq, body FROM snapshots WHERE id = 1", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .optional()
+            .map_err(refused)?;
+        let (since, saved) = match row {
+            Some((seq, body)) => {
+                let saved = serde_json::from_str(&body).map_err(|error| damaged("the snapshot", &error))?;
+                (seq, Some(saved))
+            }
+            None => (0, None),
+        };
+        Ok(Loaded { saved, records: self.records_after(since)? })
+    }
+
+    fn save(&mut self, state: &SavedState) -> Result<(), StoreError> {
+        let body = encode(state)?;
+        let transaction = self.connection.transaction().map_err(refused)?;
+        let seq: i64 = transaction
+            .query_row("SELECT coalesce(max(seq), 0) FROM journal", [], |row| row.get(0))
+            .map_err(refused)?;
+        transaction
+            .execute(
+                "INSERT INTO snapshots (id, seq, at, body) VALUES (1, ?1, ?2, ?3)
+                 ON CONFLICT (id) DO UPDATE SET seq = ?1, at = ?2, body = ?3",
+                params![seq, sql(state.at.0), body],
+            )
+            .map_err(refused)?;
+        transaction.execute("DELETE FROM journal WHERE seq <= ?1", [seq]).map_err(refused)?;
+        transaction.commit().map_err(refused)
+    }
+
+    fn receipt(&self, user: &UserName, key: &str) -> Result<Option<Receipt>, StoreError> {
+        let mut query = self
+            .connection
+            .prepare_cached("SELECT body FROM keys WHERE user = ?1 AND key = ?2")
+            .map_err(refused)?;
+        let body: Option<String> =
+            query.query_row([user.as_str(), key], |row| row.get(0)).optional().map_err(refused)?;
+        body.map(|body| serde_json::from_str(&body).map_err(|error| damaged("a receipt", &error))).transpose()
+    }
+
+    fn probe(&mut self) -> Result<(), StoreError> {
+        // As large as a batch may well be: a disk with room for one small row is still full.
+        let ballast = "x".repeat(64 * 1024);
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(refused)?;
+        schema::set_meta(&transaction, "probe", Some(&ballast))?;
+        schema::set_meta(&transaction, "probe", None)?;
+        transaction.commit().map_err(refused)
+    }
+}
+
+impl SqliteStore {
+    fn records_after(&self, seq: i64) -> Result<Vec<(Time, Record)>, StoreError> {
+        let mut query = self
+            .connection
+            .prepare("SELECT seq, at, body FROM journal WHERE seq > ?1 ORDER BY seq")
+            .map_err(refused)?;
+        let rows =
+            query.query_map([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).map_err(refused)?;
+        rows.map(|row| {
+            let (seq, at, body): (i64, i64, String) = row.map_err(refused)?;
+            let record = serde_json::from_str(&body)
+                .map_err(|error| damaged(&format!("journal record {seq}"), &error))?;
+            Ok((instant(at), record))
+        })
+        .collect()
+    }
+}
+
+fn write_records(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), StoreError> {
+    let mut insert = transaction
+        .prepare_cached("INSERT INTO journal (at, kind, body) VALUES (?1, ?2, ?3)")
+        .map_err(refused)?;
+    for record in &batch.records {
+        insert.execute(params![sql(batch.at.0), record.kind(), encode(record)?]).map_err(refused)?;
+    }
+    Ok(())
+}
+
+fn write_payloads(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), StoreError> {
+    for (id, payload) in &batch.payloads {
+        transaction
+            .prepare_cached("INSERT INTO payloads (id, body) VALUES (?1, ?2)")
+            .and_then(|mut insert| insert.execute(params![sql(id.0), encode_sql(payload)?]))
+            .map_err(refused)?;
+    }
+    for (user, key, receipt) in &batch.receipts {
+        transaction
+            .prepare_cached("INSERT INTO keys (user, key, at, body) VALUES (?1, ?2, ?3, ?4)")
+            .and_then(|mut insert| {
+                insert.execute(params![user.as_str(), key, sql(batch.at.0), encode_sql(receipt)?])
+            })
+            .map_err(refused)?;
+    }
+    Ok(())
+}
+
+fn encode_sql<T: serde::Serialize>(value: &T) -> Result<String, rusqlite::Error> {
+    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}
+
+pub(super) fn encode<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Io(error.to_string()))
+}

@@ -1,0 +1,103 @@
+//! Tables of `muster.db`. Journal, snapshot, payloads and receipts are the state; `history`, `live`, `attempts` and `usage`
+//! are projections of it, kept for people and open to SQL in a user's own daemon.
+//!
+//! Changing a table needs a higher [`SCHEMA_VERSION`] and a step in [`migrate`]; a newer file is refused.
+
+use muster_runtime::{JOURNAL_VERSION, StoreError};
+use rusqlite::{Connection, OptionalExtension};
+
+use super::fault::refused;
+
+/// Version of the tables.
+pub(super) const SCHEMA_VERSION: u32 = 1;
+
+/// Instants are milliseconds since the epoch; texts named `body`, `view`, `what` and `placement` are JSON.
+const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+
+-- inputs and decisions since the last snapshot, oldest first
+CREATE TABLE IF NOT EXISTS journal (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL
+) STRICT;
+-- the state after record `seq`; one row
+CREATE TABLE IF NOT EXISTS snapshots (
+    id INTEGER PRIMARY KEY CHECK (id = 1), seq INTEGER NOT NULL, at INTEGER NOT NULL, body TEXT NOT NULL
+) STRICT;
+-- commands and environments of jobs that have not ended; they may hold secrets
+CREATE TABLE IF NOT EXISTS payloads (id INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT;
+-- answers given to submissions, by idempotency key
+CREATE TABLE IF NOT EXISTS keys (
+    user TEXT NOT NULL, key TEXT NOT NULL, at INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (user, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS keys_by_age ON keys (at);
+
+-- jobs that have ended: their last view, and what they ran (no environment)
+CREATE TABLE IF NOT EXISTS history (
+    job INTEGER PRIMARY KEY, name TEXT NOT NULL, user TEXT NOT NULL, queue TEXT NOT NULL, state TEXT NOT NULL,
+    submitted INTEGER NOT NULL, ended INTEGER NOT NULL, view TEXT NOT NULL, what TEXT
+) STRICT;
+CREATE INDEX IF NOT EXISTS history_by_age ON history (ended);
+-- owner and queue of jobs that have not ended
+CREATE TABLE IF NOT EXISTS live (job INTEGER PRIMARY KEY, user TEXT NOT NULL, queue TEXT NOT NULL) STRICT;
+-- every start of every element: what it held, from when to when, and how the element ended after its last one
+CREATE TABLE IF NOT EXISTS attempts (
+    job INTEGER NOT NULL, element INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    user TEXT NOT NULL, queue TEXT NOT NULL,
+    held_from INTEGER NOT NULL, running_from INTEGER, ended INTEGER,
+    gpu_milli INTEGER NOT NULL, gpu_milli_ms INTEGER, outcome TEXT, placement TEXT NOT NULL,
+    PRIMARY KEY (job, element, attempt)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS attempts_by_end ON attempts (ended);
+-- sums over all elements and attempts that have ended, pruned ones included
+CREATE TABLE IF NOT EXISTS usage (
+    user TEXT NOT NULL, queue TEXT NOT NULL, elements INTEGER NOT NULL, gpu_milli_ms INTEGER NOT NULL,
+    PRIMARY KEY (user, queue)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Checks the file's versions and creates what is missing.
+pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
+    let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(refused)?;
+    if version > SCHEMA_VERSION {
+        return Err(StoreError::NewerVersion { found: version });
+    }
+    if version == SCHEMA_VERSION {
+        return check_journal_version(connection);
+    }
+    let script = format!(
+        "BEGIN IMMEDIATE; {TABLES}
+         INSERT OR IGNORE INTO meta (name, value) VALUES ('journal_version', '{JOURNAL_VERSION}');
+         PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+    );
+    connection.execute_batch(&script).map_err(refused)?;
+    check_journal_version(connection)
+}
+
+fn check_journal_version(connection: &Connection) -> Result<(), StoreError> {
+    let text = meta(connection, "journal_version")?.unwrap_or_default();
+    match text.parse::<u32>() {
+        Ok(found) if found > JOURNAL_VERSION => Err(StoreError::NewerVersion { found }),
+        Ok(_) => Ok(()),
+        Err(_) => Err(StoreError::Corrupt(format!("its journal version reads `{text}`"))),
+    }
+}
+
+/// A value of the `meta` table.
+pub(super) fn meta(connection: &Connection, name: &str) -> Result<Option<String>, StoreError> {
+    connection
+        .query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0))
+        .optional()
+        .map_err(refused)
+}
+
+/// Sets or removes a value of the `meta` table.
+pub(super) fn set_meta(connection: &Connection, name: &str, value: Option<&str>) -> Result<(), StoreError> {
+    let done = match value {
+        Some(value) => connection.execute(
+            "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2",
+            [name, value],
+        ),
+        None => connection.execute("DELETE FROM meta WHERE name = ?1", [name]),
+    };
+    done.map(|_| ()).map_err(refused)
+}

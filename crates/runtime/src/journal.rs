@@ -1,0 +1,81 @@
+//! What is journalled. Records are inputs and decisions, never outcomes of computation: folding them gives the
+//! state back, in this version of the engine and in later ones.
+//!
+//! Changing the meaning of anything in here, or in the types that it holds, needs a higher [`JOURNAL_VERSION`].
+
+use muster_engine::Fact;
+use muster_model::unit::Time;
+use muster_model::{Event, JobId, Payload, PayloadId, Plan, UserName};
+use serde::{Deserialize, Serialize};
+
+/// Version of the journal's and the snapshot's form. A store with a higher one is refused: an older binary must
+/// not guess what a newer one meant.
+pub const JOURNAL_VERSION: u32 = 1;
+
+/// One row of the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Record {
+    /// Something happened or was asked for.
+    Event(Event),
+    /// The engine decided.
+    Plan(Plan),
+}
+
+impl Record {
+    /// A word for what it is about, for people who read the journal with SQL.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Record::Plan(_) => "plan",
+            Record::Event(event) => match event {
+                Event::NodeJoined(_) => "node_joined",
+                Event::NodeLost { .. } => "node_lost",
+                Event::NodeDrained { .. } => "node_drained",
+                Event::ForeignUse { .. } => "foreign_use",
+                Event::QueuesSet(_) => "queues_set",
+                Event::Submitted { .. } => "submitted",
+                Event::Hold(_) => "hold",
+                Event::Release(_) => "release",
+                Event::Cancel { .. } => "cancel",
+                Event::Requeue(_) => "requeue",
+                Event::Task(_) => "task",
+            },
+        }
+    }
+}
+
+/// Everything that one step makes durable: all of it or none of it.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The instant of the step.
+    pub at: Time,
+    /// For the journal, in the order in which they were applied. Never empty.
+    pub records: Vec<Record>,
+    /// What the records came to, for the accounting and history projections.
+    pub facts: Vec<Fact>,
+    /// Commands and environments of jobs submitted in this step.
+    pub payloads: Vec<(PayloadId, Payload)>,
+    /// Answers given to submissions, by user and idempotency key.
+    pub receipts: Vec<(UserName, String, Receipt)>,
+}
+
+/// The answer to an accepted submission, kept so that the same key gets the same answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// In document order.
+    pub jobs: Vec<ReceiptJob>,
+    /// Things the user was told.
+    pub warnings: Vec<String>,
+}
+
+/// One accepted job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiptJob {
+    /// Its number.
+    pub job: JobId,
+    /// Its name.
+    pub name: String,
+    /// Its elements.
+    pub elements: u32,
+}

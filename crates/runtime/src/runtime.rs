@@ -1,0 +1,354 @@
+//! The journal protocol. It owns engine and store, and lets an effect out only after the decision behind it is
+//! durable. It makes no scheduling choice.
+
+use muster_engine::{Engine, Violation};
+use muster_model::unit::Time;
+use muster_model::{Effect, Event, Plan, QueueTree};
+
+use crate::intake::{Input, Refused, Submission, clamp, is_observation};
+use crate::journal::{Batch, Receipt, Record};
+use crate::store::{SavedState, Store, StoreError};
+
+/// A snapshot is taken after this many records at the earliest, and after four times as many as there are jobs in
+/// memory, so that its cost stays a small part of what the records cost.
+pub const SNAPSHOT_AFTER: usize = 4096;
+
+/// Engine and store, kept in step.
+pub struct Runtime<S> {
+    store: S,
+    /// What a state directory without records starts from.
+    tree: QueueTree,
+    /// Absent after a failure, until the store gives it back.
+    live: Option<Live>,
+    /// The store failed last time: it is probed before anything is asked of it.
+    doubtful: bool,
+    snapshot_after: usize,
+}
+
+/// State that the store can give back at any time.
+struct Live {
+    engine: Engine,
+    /// As set last; the engine has it in its own form.
+    queues: QueueTree,
+    /// The instant of the last record.
+    last: Time,
+    next_job: u64,
+    records_since_snapshot: usize,
+}
+
+/// What a step came to. Everything in it is durable.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// By input. An event has an empty receipt.
+    pub answers: Vec<Result<Receipt, Refused>>,
+    /// For the backend, in order.
+    pub effects: Vec<Effect>,
+    /// The plan of this instant was refused by its judge and dropped, because of these.
+    pub violations: Vec<Violation>,
+    /// Something durable has changed.
+    pub changed: bool,
+    /// A snapshot was due and could not be kept; the journal still has everything.
+    pub snapshot_error: Option<StoreError>,
+}
+
+/// The store failed. No request of the step was accepted.
+#[derive(Debug)]
+pub struct StepFailure {
+    /// Why.
+    pub error: StoreError,
+    /// What the world reported in this step: hand it in again with a later step.
+    pub retry: Vec<Event>,
+    /// For the backend: everything that the durable state stands for, since the failed batch may be durable after
+    /// all. Repeating an effect changes nothing.
+    pub effects: Vec<Effect>,
+}
+
+impl<S: Store> Runtime<S> {
+    /// Loads what the store holds. `tree` is the queue tree of a state directory that was never used.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or holds what this binary must not interpret.
+    pub fn open(mut store: S, tree: QueueTree) -> Result<Self, StoreError> {
+        let live = Live::load(&mut store, &tree)?;
+        Ok(Self { store, tree, live: Some(live), doubtful: false, snapshot_after: SNAPSHOT_AFTER })
+    }
+
+    /// Takes snapshots after this many records instead of [`SNAPSHOT_AFTER`].
+    #[must_use]
+    pub fn with_snapshot_after(mut self, records: usize) -> Self {
+        self.snapshot_after = records;
+        self
+    }
+
+    /// The engine, for reading; absent while the store cannot be read.
+    #[must_use]
+    pub fn engine(&self) -> Option<&Engine> {
+        self.live.as_ref().map(|live| &live.engine)
+    }
+
+    /// The engine, for questions that it answers on scratch and rolls back (`explain`).
+    #[must_use]
+    pub fn engine_mut(&mut self) -> Option<&mut Engine> {
+        self.live.as_mut().map(|live| &mut live.engine)
+    }
+
+    /// The queue tree as set last; absent while the store cannot be read.
+    #[must_use]
+    pub fn queues(&self) -> Option<&QueueTree> {
+        self.live.as_ref().map(|live| &live.queues)
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// The store, for what is not part of the journal.
+    #[must_use]
+    pub fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    /// Gives the store back and drops the rest, as a crash would.
+    #[must_use]
+    pub fn into_store(self) -> S {
+        self.store
+    }
+
+    /// The instant of the last record; the next step is not before it.
+    #[must_use]
+    pub fn last(&self) -> Time {
+        self.live.as_ref().map_or(Time(0), |live| live.last)
+    }
+
+    /// The number that the next job gets.
+    #[must_use]
+    pub fn next_job(&self) -> u64 {
+        self.live.as_ref().map_or(1, |live| live.next_job)
+    }
+
+    /// The instant that a step at `now` would have.
+    #[must_use]
+    pub fn instant(&self, now: Time) -> Time {
+        clamp(now, self.last())
+    }
+
+    /// Would this submission be accepted? Changes nothing.
+    ///
+    /// # Errors
+    /// The refusal, as a step would give it.
+    pub fn judge(&self, submission: Submission) -> Result<Receipt, Refused> {
+        match &self.live {
+            Some(live) => submission.number(&live.engine, live.next_job).map(|numbered| numbered.receipt),
+            None => Ok(Receipt::default()),
+        }
+    }
+
+    /// Takes the inputs of one instant through the protocol.
+    ///
+    /// # Errors
+    /// When the store fails. The engine in memory is then what the store holds.
+    pub fn step(&mut self, now: Time, inputs: Vec<Input>) -> Result<Step, StepFailure> {
+        // 1. A store that failed is asked first, before anything depends on it.
+        let mut live = match self.ready() {
+            Ok(live) => live,
+            Err(error) => {
+                return Err(StepFailure { error, retry: observations(&inputs), effects: Vec::new() });
+            }
+        };
+        let at = clamp(now, live.last);
+
+        // 2. Inputs, one after the other: judged on the state that the ones before it left.
+        let mut batch =
+            Batch { at, records: Vec::new(), facts: Vec::new(), payloads: Vec::new(), receipts: Vec::new() };
+        let retry = observations(&inputs);
+        let mut answers = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            match live.take(input, &self.store, &mut batch) {
+                Ok(answer) => answers.push(answer),
+                Err(error) => return Err(self.fail(error, retry)),
+            }
+        }
+
+        // 3. One plan, judged by `check`; decisions that it refuses never happen.
+        let plan = live.engine.plan(at);
+        let (plan, violations) = vetted(&live.engine, at, plan);
+        live.engine.commit(at, &plan);
+        if !plan.is_empty() {
+            batch.records.push(Record::Plan(plan));
+        }
+        debug_assert_eq!(live.engine.sanity_check(), Vec::new(), "the state breaks an invariant");
+
+        // 4. Durable, or undone.
+        batch.facts = live.engine.take_facts();
+        let effects = live.engine.take_effects();
+        let changed = !batch.records.is_empty();
+        if changed && let Err(error) = self.store.append(&batch) {
+            return Err(self.fail(error, retry));
+        }
+        live.last = if changed { at } else { live.last };
+        live.records_since_snapshot += batch.records.len();
+
+        // 5. Only now may effects leave.
+        let snapshot_error = live.save_when_due(&mut self.store, self.snapshot_after).err();
+        self.live = Some(live);
+        Ok(Step { answers, effects, violations, changed, snapshot_error })
+    }
+
+    /// Takes the live state out for a step; a step that does not put it back has failed.
+    fn ready(&mut self) -> Result<Live, StoreError> {
+        if self.doubtful {
+            self.store.probe()?;
+            self.doubtful = false;
+        }
+        match self.live.take() {
+            Some(live) => Ok(live),
+            None => Live::load(&mut self.store, &self.tree),
+        }
+    }
+
+    /// The state in memory may be ahead of the durable one: drops it and loads again.
+    fn fail(&mut self, error: StoreError, retry: Vec<Event>) -> StepFailure {
+        self.doubtful = true;
+        self.live = Live::load(&mut self.store, &self.tree).ok();
+        let effects = self.live.as_ref().map(|live| live.engine.outstanding()).unwrap_or_default();
+        StepFailure { error, retry, effects }
+    }
+}
+
+impl Live {
+    /// Folds the journal: applies and commits, never plans.
+    fn load<S: Store>(store: &mut S, tree: &QueueTree) -> Result<Self, StoreError> {
+        let loaded = store.load()?;
+        let mut live = match loaded.saved {
+            Some(saved) => Self {
+                engine: Engine::restore(saved.engine).map_err(damaged)?,
+                queues: saved.queues,
+                last: saved.at,
+                next_job: saved.next_job,
+                records_since_snapshot: 0,
+            },
+            None => Self {
+                engine: Engine::new(tree.clone()).map_err(damaged)?,
+                queues: tree.clone(),
+                last: Time(0),
+                next_job: 1,
+                records_since_snapshot: 0,
+            },
+        };
+        live.records_since_snapshot = loaded.records.len();
+        for (at, record) in loaded.records {
+            live.fold(at, &record);
+        }
+        // What these stand for was handed out, or is asked for by `outstanding`.
+        drop((live.engine.take_effects(), live.engine.take_facts()));
+        Ok(live)
+    }
+
+    fn fold(&mut self, at: Time, record: &Record) {
+        self.last = at;
+        match record {
+            Record::Event(event) => {
+                if let Event::Submitted { job, .. } = event {
+                    self.next_job = self.next_job.max(job.0 + 1);
+                }
+                self.apply(at, event);
+            }
+            Record::Plan(plan) => self.engine.commit(at, plan),
+        }
+    }
+
+    /// Judges an input and applies it.
+    fn take<S: Store>(
+        &mut self,
+        input: Input,
+        store: &S,
+        batch: &mut Batch,
+    ) -> Result<Result<Receipt, Refused>, StoreError> {
+        match input {
+            Input::Event(event) => Ok(match self.engine.judge(&event) {
+                Ok(()) => {
+                    self.record(event, batch);
+                    Ok(Receipt::default())
+                }
+                Err(refusal) => Err(Refused { draft: 0, refusal }),
+            }),
+            Input::Submission(submission) => self.submit(submission, store, batch),
+        }
+    }
+
+    fn submit<S: Store>(
+        &mut self,
+        submission: Submission,
+        store: &S,
+        batch: &mut Batch,
+    ) -> Result<Result<Receipt, Refused>, StoreError> {
+        let (user, key) = (submission.user.clone(), submission.key.clone());
+        let twin = batch.receipts.iter().find(|(whose, which, _)| *whose == user && *which == key);
+        if let Some((_, _, receipt)) = twin {
+            return Ok(Ok(receipt.clone()));
+        }
+        if let Some(receipt) = store.receipt(&user, &key)? {
+            return Ok(Ok(receipt));
+        }
+        let numbered = match submission.number(&self.engine, self.next_job) {
+            Ok(numbered) => numbered,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        self.next_job += numbered.jobs.len() as u64;
+        for (job, spec, payload) in numbered.jobs {
+            batch.payloads.push((spec.payload, payload));
+            self.record(Event::Submitted { job, spec }, batch);
+        }
+        batch.receipts.push((user, key, numbered.receipt.clone()));
+        Ok(Ok(numbered.receipt))
+    }
+
+    fn record(&mut self, event: Event, batch: &mut Batch) {
+        self.apply(batch.at, &event);
+        batch.records.push(Record::Event(event));
+    }
+
+    fn apply(&mut self, at: Time, event: &Event) {
+        if let Event::QueuesSet(tree) = event {
+            self.queues = (**tree).clone();
+        }
+        self.engine.apply(at, event);
+    }
+
+    fn save_when_due<S: Store>(&mut self, store: &mut S, after: usize) -> Result<(), StoreError> {
+        let due = after.max(4 * self.engine.counts().jobs as usize);
+        if self.records_since_snapshot < due {
+            return Ok(());
+        }
+        // Whether it works or not, the next try is a full interval away.
+        self.records_since_snapshot = 0;
+        store.save(&SavedState {
+            at: self.last,
+            next_job: self.next_job,
+            queues: self.queues.clone(),
+            engine: self.engine.snapshot(),
+        })
+    }
+}
+
+/// The plan, or an empty one with the reasons why its judge refused it.
+fn vetted(engine: &Engine, at: Time, plan: Plan) -> (Plan, Vec<Violation>) {
+    match engine.check(at, &plan) {
+        Ok(()) => (plan, Vec::new()),
+        Err(violations) => (Plan::default(), violations),
+    }
+}
+
+fn observations(inputs: &[Input]) -> Vec<Event> {
+    let events = inputs.iter().filter_map(|input| match input {
+        Input::Event(event) if is_observation(event) => Some(event.clone()),
+        Input::Event(_) | Input::Submission(_) => None,
+    });
+    events.collect()
+}
+
+fn damaged(error: impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt(error.to_string())
+}

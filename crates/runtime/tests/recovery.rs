@@ -1,0 +1,312 @@
+//! What a crash may cost: nothing. Random runs with a store that fails at random appends, before or after the batch
+//! became durable, compared step by step with a run on a sound store that sees only what was durable.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod world;
+
+use std::collections::BTreeMap;
+
+use muster_model::unit::Time;
+use muster_model::{Event, JobId, QueueTree, Target};
+use muster_runtime::engine::Engine;
+use muster_runtime::{Input, MemStore, Runtime, Store, StoreError};
+use proptest::prelude::*;
+use world::{Fault, Faulty, Outside, at, draft, joined, submission};
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Op {
+    Submit {
+        tasks: u32,
+        elements: u32,
+        restarts: u32,
+        chained: bool,
+    },
+    Cancel(u64),
+    Hold(u64),
+    Release(u64),
+    Requeue(u64),
+    Report {
+        pick: usize,
+        fail: bool,
+    },
+    NodeLost(bool),
+    NodeJoined(bool),
+    Tick,
+    /// All nodes are there, nothing is held, and every task says what it has to say.
+    GoWell,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        3 => (1..5u32, 1..5u32, 0..2u32, any::<bool>())
+            .prop_map(|(tasks, elements, restarts, chained)| Op::Submit { tasks, elements, restarts, chained }),
+        1 => (1..12u64).prop_map(Op::Cancel),
+        1 => (1..12u64).prop_map(Op::Hold),
+        1 => (1..12u64).prop_map(Op::Release),
+        1 => (1..12u64).prop_map(Op::Requeue),
+        12 => (any::<usize>(), prop::bool::weighted(0.15)).prop_map(|(pick, fail)| Op::Report { pick, fail }),
+        1 => any::<bool>().prop_map(Op::NodeLost),
+        1 => any::<bool>().prop_map(Op::NodeJoined),
+        2 => Just(Op::Tick),
+    ]
+}
+
+fn faults() -> impl Strategy<Value = BTreeMap<usize, Fault>> {
+    let fault = prop_oneof![Just(Fault::Before), Just(Fault::After)];
+    prop::collection::btree_map(0..80usize, fault, 0..12)
+}
+
+/// The runtime under test with its failing store, beside one whose store never fails.
+struct Pair {
+    subject: Runtime<Faulty>,
+    reference: Runtime<MemStore>,
+    outside: Outside,
+    /// Every effect that the reference handed out or stands for.
+    allowed: std::collections::BTreeSet<String>,
+    /// Observations that wait for a store that takes them.
+    retry: Vec<Event>,
+    submissions: usize,
+}
+
+impl Pair {
+    fn new(faults: BTreeMap<usize, Fault>, snapshot_after: usize) -> Self {
+        let store = Faulty { faults, ..Faulty::default() };
+        let subject = Runtime::open(store, QueueTree::single()).unwrap().with_snapshot_after(snapshot_after);
+        let reference = Runtime::open(MemStore::default(), QueueTree::single()).unwrap();
+        Self {
+            subject,
+            reference,
+            outside: Outside::default(),
+            allowed: Default::default(),
+            retry: Vec::new(),
+            submissions: 0,
+        }
+    }
+
+    fn inputs(&mut self, op: &Op) -> Vec<Input> {
+        let node = |first: bool| if first { "n1" } else { "n2" };
+        let whole = |job: u64| Target { job: JobId(job), index: None };
+        let event = match op {
+            Op::Submit { tasks, elements, restarts, chained } => {
+                self.submissions += 1;
+                let key = format!("key-{}", self.submissions);
+                let mut drafts = vec![draft("one", *tasks, *elements, *restarts)];
+                if *chained {
+                    let mut second = draft("two", 1, 1, 0);
+                    second.after.push((muster_model::DependencyKind::AfterAny, 0));
+                    drafts.push(second);
+                }
+                return vec![Input::Submission(submission(&key, drafts))];
+            }
+            Op::Cancel(job) => Event::Cancel { target: whole(*job), by: "ann".into() },
+            Op::Hold(job) => Event::Hold(whole(*job)),
+            Op::Release(job) => Event::Release(whole(*job)),
+            Op::Requeue(job) => Event::Requeue(whole(*job)),
+            Op::Report { pick, fail } => match self.outside.report(*pick, *fail) {
+                Some(event) => event,
+                None => return Vec::new(),
+            },
+            Op::NodeLost(first) => Event::NodeLost { node: node(*first).into(), reason: "gone".into() },
+            Op::NodeJoined(first) => joined(node(*first), 4),
+            Op::Tick => return Vec::new(),
+            Op::GoWell => return self.all_well(),
+        };
+        vec![Input::Event(event)]
+    }
+
+    fn all_well(&mut self) -> Vec<Input> {
+        let mut events = vec![joined("n1", 4), joined("n2", 4)];
+        let jobs = engine(&self.subject).jobs(at(0));
+        events.extend(jobs.iter().map(|view| Event::Release(Target { job: view.job, index: None })));
+        while let Some(event) = self.outside.report(0, false) {
+            events.push(event);
+        }
+        events.into_iter().map(Input::Event).collect()
+    }
+
+    /// One step on both sides. The reference takes it exactly if it became durable.
+    fn step(&mut self, now: Time, op: &Op) {
+        let mut inputs: Vec<Input> = std::mem::take(&mut self.retry).into_iter().map(Input::Event).collect();
+        inputs.extend(self.inputs(op));
+        let copy = inputs.clone();
+        let before = self.subject.store().inner.appended();
+        let outcome = self.subject.step(now, inputs);
+        let is_durable = self.subject.store().inner.appended() > before;
+
+        if is_durable || outcome.is_ok() {
+            let step = self.reference.step(now, copy).unwrap();
+            self.allowed.extend(step.effects.iter().map(|effect| format!("{effect:?}")));
+            if let Ok(outcome) = &outcome {
+                assert_eq!(outcome.answers, step.answers, "the same inputs get the same answers");
+            }
+        }
+        let standing = engine(&self.reference).outstanding();
+        self.allowed.extend(standing.iter().map(|effect| format!("{effect:?}")));
+
+        match outcome {
+            Ok(step) => {
+                assert!(step.violations.is_empty(), "{:?}", step.violations);
+                self.outside.take(&step.effects);
+            }
+            Err(failure) => {
+                self.retry = failure.retry;
+                self.outside.take(&failure.effects);
+            }
+        }
+    }
+
+    fn compare(&mut self) {
+        assert_eq!(state(&self.subject), state(&self.reference), "live state is what was durable");
+        let mut copy = self.subject.store().clone();
+        assert!(copy.load().is_ok());
+        let recovered = Runtime::open(copy, QueueTree::single()).unwrap();
+        assert_eq!(state(&recovered), state(&self.reference), "so is the state that a restart finds");
+        assert_eq!(recovered.next_job(), self.reference.next_job(), "numbers are never given twice");
+        let stray: Vec<_> = self.outside.seen.difference(&self.allowed).collect();
+        assert!(stray.is_empty(), "effects left without a durable decision: {stray:?}");
+        assert_eq!(engine(&self.subject).sanity_check(), Vec::new());
+    }
+}
+
+fn engine<S: Store>(runtime: &Runtime<S>) -> &Engine {
+    runtime.engine().expect("the store of this test can always be read")
+}
+
+fn state<S: Store>(runtime: &Runtime<S>) -> serde_json::Value {
+    serde_json::to_value(engine(runtime).snapshot()).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_durable_is_lost_and_nothing_else_ever_left(
+        ops in prop::collection::vec((op(), 0..3u64), 1..70),
+        faults in faults(),
+        snapshot_after in prop_oneof![Just(5usize), Just(40), Just(10_000)],
+    ) {
+        let mut pair = Pair::new(faults, snapshot_after);
+        let mut secs = 0;
+        for joins in [true, false] {
+            pair.step(at(secs), &Op::NodeJoined(joins));
+        }
+        for (op, pause) in &ops {
+            secs += pause;
+            pair.step(at(secs), op);
+            pair.compare();
+        }
+
+        // Then all goes well: every observation that was refused is taken, and everything ends.
+        pair.subject.store_mut().faults.clear();
+        for _ in 0..400 {
+            if engine(&pair.subject).counts().jobs == 0 && pair.retry.is_empty() {
+                break;
+            }
+            secs += 5;
+            pair.step(at(secs), &Op::GoWell);
+        }
+        pair.compare();
+        prop_assert_eq!(engine(&pair.subject).counts().jobs, 0, "every job comes to an end");
+    }
+}
+
+fn started() -> Runtime<Faulty> {
+    let mut runtime = Runtime::open(Faulty::default(), QueueTree::single()).unwrap();
+    runtime.step(at(0), vec![Input::Event(joined("n1", 4))]).unwrap();
+    runtime
+}
+
+#[test]
+fn a_key_is_one_submission_however_often_it_comes() {
+    let mut runtime = started();
+    let twice = || Input::Submission(submission("same", vec![draft("one", 1, 1, 0)]));
+    let step = runtime.step(at(1), vec![twice(), twice()]).unwrap();
+    let first = step.answers[0].clone().unwrap();
+    assert_eq!(first, step.answers[1].clone().unwrap(), "within one step");
+    let later = runtime.step(at(2), vec![twice()]).unwrap();
+    assert_eq!(first, later.answers[0].clone().unwrap(), "in a later step");
+    let mut restarted = Runtime::open(runtime.into_store(), QueueTree::single()).unwrap();
+    let after = restarted.step(at(3), vec![twice()]).unwrap();
+    assert_eq!(first, after.answers[0].clone().unwrap(), "after a restart");
+    assert_eq!(engine(&restarted).counts().jobs, 1);
+}
+
+#[test]
+fn a_submission_is_accepted_whole_or_not_at_all() {
+    let mut runtime = started();
+    let before = state(&runtime);
+    let drafts = vec![draft("fits", 1, 1, 0), draft("never fits", 5, 1, 0)];
+    let step = runtime.step(at(1), vec![Input::Submission(submission("k", drafts))]).unwrap();
+    assert_eq!(step.answers[0].as_ref().unwrap_err().draft, 1);
+    assert!(!step.changed && step.effects.is_empty());
+    assert_eq!(state(&runtime), before);
+    assert_eq!(runtime.next_job(), 1, "no number was used up");
+
+    let mut forward = draft("waits for a later one", 1, 1, 0);
+    forward.after.push((muster_model::DependencyKind::AfterOk, 1));
+    let drafts = vec![forward, draft("later", 1, 1, 0)];
+    let step = runtime.step(at(1), vec![Input::Submission(submission("k", drafts))]).unwrap();
+    assert!(step.answers[0].is_err());
+    assert_eq!(state(&runtime), before);
+}
+
+#[test]
+fn time_never_goes_back() {
+    let mut runtime = started();
+    runtime.step(at(100), vec![Input::Submission(submission("a", vec![draft("a", 1, 1, 0)]))]).unwrap();
+    runtime.step(at(50), vec![Input::Submission(submission("b", vec![draft("b", 1, 1, 0)]))]).unwrap();
+    let jobs = engine(&runtime).jobs(at(100));
+    assert_eq!(jobs[1].submitted, at(100), "the clock went back, the time line did not");
+    let restarted = Runtime::open(runtime.into_store(), QueueTree::single()).unwrap();
+    assert_eq!(restarted.last(), at(100));
+    assert_eq!(restarted.instant(at(3)), at(100));
+}
+
+#[test]
+fn a_full_store_refuses_requests_keeps_observations_and_recovers() {
+    let mut runtime = started();
+    let mut outside = Outside::default();
+    let submit = |key: &str| Input::Submission(submission(key, vec![draft("one", 1, 1, 0)]));
+    outside.take(&runtime.step(at(1), vec![submit("a")]).unwrap().effects);
+
+    runtime.store_mut().is_full = true;
+    let report = outside.report(0, false).unwrap();
+    let failure = runtime.step(at(2), vec![Input::Event(report.clone()), submit("b")]).unwrap_err();
+    assert!(matches!(failure.error, StoreError::Full(_)));
+    assert_eq!(
+        failure.retry,
+        std::slice::from_ref(&report),
+        "what the world said is handed back, the request is not"
+    );
+    let again = runtime.step(at(3), vec![Input::Event(report.clone())]).unwrap_err();
+    assert_eq!(again.retry, std::slice::from_ref(&report));
+    assert_eq!(engine(&runtime).counts().jobs, 1, "reading goes on");
+
+    runtime.store_mut().is_full = false;
+    let step = runtime.step(at(4), vec![Input::Event(report)]).unwrap();
+    assert!(step.effects.iter().any(|effect| matches!(effect, muster_model::Effect::Go { .. })), "{step:?}");
+    assert!(runtime.step(at(5), vec![submit("b")]).unwrap().answers[0].is_ok());
+}
+
+#[test]
+fn a_newer_journal_is_refused() {
+    let newer = muster_runtime::JOURNAL_VERSION + 1;
+    let refused = Runtime::open(MemStore::with_version(newer), QueueTree::single()).err().unwrap();
+    assert_eq!(refused, StoreError::NewerVersion { found: newer });
+    assert!(refused.to_string().contains("version 2") && refused.hint().contains("newer"), "{refused}");
+}
+
+#[test]
+fn snapshots_bound_the_journal() {
+    let mut runtime = started().with_snapshot_after(10);
+    for round in 0..50 {
+        let event = Event::NodeDrained { node: "n1".into(), drained: round % 2 == 0, reason: "".into() };
+        runtime.step(at(round), vec![Input::Event(event)]).unwrap();
+    }
+    assert!(runtime.store().inner.journal_len() <= 10, "{}", runtime.store().inner.journal_len());
+    let expected = state(&runtime);
+    let restarted = Runtime::open(runtime.into_store(), QueueTree::single()).unwrap();
+    assert_eq!(state(&restarted), expected);
+}
