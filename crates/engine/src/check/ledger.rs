@@ -31,25 +31,27 @@ impl Sum {
         }
     }
 
-    /// What of it a node does not have. `is_new` when the sum contains what a plan adds: only then must devices be
-    /// in service and unused by others, as these may change under what is held.
-    pub(super) fn excess(&self, id: NodeId, pool: &Pool, is_new: bool) -> Vec<Violation> {
+    /// What of it a node does not have, looking only at what `asked` has some of: what is held may exceed a node that
+    /// shrank or that others use, as long as nothing is added to it. `in_service`: devices must be usable, too.
+    pub(super) fn excess(&self, asked: &Sum, id: NodeId, pool: &Pool, in_service: bool) -> Vec<Violation> {
         let node = pool.node(id);
         let mut found = Vec::new();
-        for (device, milli) in &self.devices {
-            let in_service = !is_new || node.usable.contains(*device);
-            if *milli > 1000 || !in_service {
-                found.push(Violation::Device { node: id, device: *device, milli: *milli });
+        for device in asked.devices.keys() {
+            let milli = self.devices.get(device).copied().unwrap_or(0);
+            if milli > 1000 || in_service && !node.usable.contains(*device) {
+                found.push(Violation::Device { node: id, device: *device, milli });
             }
         }
         let (cpus, memory) = offered(node);
-        if self.cpus > cpus {
+        if asked.cpus > 0 && self.cpus > cpus {
             found.push(Violation::Quantity { node: id, what: "cpus" });
         }
-        if self.memory > memory {
+        if asked.memory > 0 && self.memory > memory {
             found.push(Violation::Quantity { node: id, what: "memory" });
         }
-        if self.extras.iter().any(|(name, count)| *count > node.spec.extras.get(name).copied().unwrap_or(0)) {
+        let of = |sum: &Sum, name| sum.extras.get(name).copied().unwrap_or(0);
+        let has = |name| node.spec.extras.get(name).copied().unwrap_or(0);
+        if asked.extras.keys().any(|name| of(self, name) > has(name)) {
             found.push(Violation::Quantity { node: id, what: "extras" });
         }
         found
@@ -62,5 +64,5 @@ fn offered(node: &Node) -> (u64, u64) {
     (cpus, node.spec.memory.0.saturating_sub(node.foreign.memory.0))
 }
 
-/// Sums by node.
-pub(super) type Sums = FxHashMap<NodeId, Sum>;
+/// By node: everything that would be held, and of that what a plan adds.
+pub(super) type Sums = FxHashMap<NodeId, (Sum, Sum)>;

@@ -12,6 +12,7 @@ use super::ledger::{Sum, Sums};
 use super::{Violation, quota, reserved};
 use crate::state::State;
 use crate::state::job::{Job, Phase};
+use crate::state::node::Node;
 
 /// Everything that is wrong with a plan.
 pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Violation>> {
@@ -43,7 +44,8 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
     let mut nodes: Vec<&NodeId> = sums.keys().collect();
     nodes.sort_unstable();
     for node in nodes {
-        found.extend(sums[node].excess(*node, &state.pool, true));
+        let (all, added) = &sums[node];
+        found.extend(all.excess(added, *node, &state.pool, true));
     }
     // 5. Limits, quotas, reservations.
     quota::check(state, plan, &mut found);
@@ -179,21 +181,26 @@ fn add(state: &State, job: &Job, placement: &Arc<[TaskPlacement]>, sums: &mut Su
     for task in placement.iter() {
         let Some(node) = state.pool.get(task.node) else { continue };
         let Some(needs) = needs_of(job, task) else { continue };
-        let sum = sums.entry(task.node).or_insert_with(|| Sum {
-            cpus: node.used.cpus,
-            memory: node.used.memory,
-            extras: node
-                .used
-                .extras
-                .iter()
-                .filter_map(|(id, count)| Some((Arc::clone(state.pool.extra_name(*id)?), *count)))
-                .collect(),
-            ..Sum::default()
-        });
+        let (all, added) =
+            sums.entry(task.node).or_insert_with(|| (held_quantities(state, node), Sum::default()));
         for device in task.devices.iter() {
-            sum.devices.entry(device).or_insert_with(|| u64::from(node.held_of(device)));
+            all.devices.entry(device).or_insert_with(|| u64::from(node.held_of(device)));
         }
-        sum.add(task, needs);
+        all.add(task, needs);
+        added.add(task, needs);
+    }
+}
+
+/// Quantities that a node's holders have; devices are added where they matter.
+fn held_quantities(state: &State, node: &Node) -> Sum {
+    let extras = node.used.extras.iter();
+    Sum {
+        cpus: node.used.cpus,
+        memory: node.used.memory,
+        extras: extras
+            .filter_map(|(id, count)| Some((Arc::clone(state.pool.extra_name(*id)?), *count)))
+            .collect(),
+        ..Sum::default()
     }
 }
 

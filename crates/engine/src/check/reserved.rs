@@ -30,13 +30,16 @@ pub(super) fn check(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viola
         let starts: BTreeSet<Time> =
             stays.iter().filter(|stay| stay.is_reservation).map(|stay| stay.start).collect();
         let broken = starts.into_iter().find(|at| {
-            let mut sum = Sum::default();
+            let (mut sum, mut reserved) = (Sum::default(), Sum::default());
             for stay in stays.iter().filter(|stay| stay.start <= *at && *at < stay.end) {
                 if let Some(needs) = needs_of(stay.job, stay.task) {
                     sum.add(stay.task, needs);
+                    if stay.is_reservation {
+                        reserved.add(stay.task, needs);
+                    }
                 }
             }
-            !sum.excess(node, &state.pool, false).is_empty()
+            !sum.excess(&reserved, node, &state.pool, false).is_empty()
         });
         let whose = |at| stays.iter().find(|stay| stay.is_reservation && stay.start == at);
         if let Some(stay) = broken.and_then(whose) {

@@ -82,7 +82,7 @@ impl State {
     fn quota_reason(&self, job: &Job) -> Option<Reason> {
         let shape = self.classes.shape(job.class);
         let mut refused = None;
-        for pick in picks(shape, self.pool.index.models()) {
+        for pick in picks(&self.pool, shape) {
             let gpus = pick.exact.as_deref().unwrap_or(&[]);
             match self.policy.judge_start(job.record.leaf, job.user, gpus) {
                 Ok(()) => return None,

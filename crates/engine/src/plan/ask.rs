@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::state::node::{Node, Window};
+use crate::state::pool::Pool;
 use crate::state::shape::{Eligible, GroupNeed, Shape};
 
 /// Models that each group may use in one try, in order of preference.
@@ -16,6 +17,9 @@ pub(crate) struct Pick {
     /// Thousandths by model that the gang will hold, when every group has just one model to use.
     pub(crate) exact: Option<SmallVec<[(ModelId, u64); 1]>>,
 }
+
+/// Most that a gang may hold of a model, in thousandths of GPUs; models not listed have no cap.
+pub(crate) type Caps = SmallVec<[(ModelId, u64); 1]>;
 
 /// What has come free before a future start, by node in the order in which it did. The latest is used first, so that
 /// what is free already stays free for backfill.
@@ -31,6 +35,7 @@ pub(crate) struct Freed {
 pub(crate) struct Ask<'a> {
     pub(crate) shape: &'a Shape,
     pub(crate) pick: &'a Pick,
+    pub(crate) caps: &'a [(ModelId, u64)],
     pub(crate) eligible: &'a Eligible,
     pub(crate) avoid: &'a [NodeId],
     pub(crate) window: Window,
@@ -48,16 +53,16 @@ impl Ask<'_> {
 }
 
 /// The tries for a shape, in order: the whole gang on one model, for each model in order of preference; then each task
-/// on whichever model it accepts.
-pub(crate) fn picks(shape: &Shape, models: usize) -> SmallVec<[Pick; 1]> {
-    let all = || (0..models as u16).map(ModelId).collect::<SmallVec<[ModelId; 2]>>();
+/// on whichever model it accepts. Models that no node has are left out.
+pub(crate) fn picks(pool: &Pool, shape: &Shape) -> SmallVec<[Pick; 1]> {
+    let present: SmallVec<[ModelId; 2]> = pool.models().collect();
     let accepted: SmallVec<[SmallVec<[ModelId; 2]>; 1]> = shape
         .groups
         .iter()
         .map(|group| match &group.models {
             _ if !group.wants_gpu() => SmallVec::new(),
-            None => all(),
-            Some(models) => models.clone(),
+            None => present.clone(),
+            Some(models) => models.iter().copied().filter(|model| present.contains(model)).collect(),
         })
         .collect();
     let mut candidates: SmallVec<[ModelId; 2]> = SmallVec::new();

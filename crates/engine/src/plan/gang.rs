@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use muster_model::{DeviceSet, ElementId, GpuMilli, NodeId, TaskPlacement};
+use muster_policy::ModelId;
 use smallvec::SmallVec;
 
-use super::ask::Ask;
+use super::ask::{Ask, Caps};
 use super::{plain, share, whole};
 use crate::state::ends::End;
 use crate::state::pool::{Checkpoint, HoldKey, Pool};
@@ -21,6 +22,15 @@ pub(crate) struct Gang<'a> {
     pub(crate) ask: Ask<'a>,
     pub(crate) key: HoldKey,
     tasks: Vec<TaskPlacement>,
+    /// Held of models that have a cap.
+    spent: Caps,
+}
+
+/// A place within a gang to come back to.
+pub(crate) struct Mark {
+    checkpoint: Checkpoint,
+    tasks: usize,
+    spent: Caps,
 }
 
 /// Places a gang. On success the pool holds it under the key and the placement is by rank; otherwise nothing changed.
@@ -33,7 +43,7 @@ pub(crate) fn place(
 ) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
     let checkpoint = pool.checkpoint();
     let key = pool.open(element, end, Arc::clone(shape));
-    let mut gang = Gang { pool, ask, key, tasks: Vec::new() };
+    let mut gang = Gang { pool, ask, key, tasks: Vec::new(), spent: Caps::new() };
     for group in &shape.order {
         if !gang.place_group(*group) {
             gang.pool.rollback(checkpoint);
@@ -65,15 +75,44 @@ impl Gang<'_> {
         self.tasks.push(task);
     }
 
-    /// A place to come back to within the gang.
-    pub(crate) fn mark(&self) -> (Checkpoint, usize) {
-        (self.pool.checkpoint(), self.tasks.len())
+    /// Holds one task's devices of a model.
+    pub(crate) fn grant_gpu(
+        &mut self,
+        group: u16,
+        model: ModelId,
+        node: NodeId,
+        devices: DeviceSet,
+        share: u16,
+    ) {
+        if !self.ask.caps.is_empty() {
+            let milli = u64::from(devices.len()) * u64::from(share);
+            match self.spent.iter_mut().find(|(known, _)| *known == model) {
+                Some((_, spent)) => *spent += milli,
+                None => self.spent.push((model, milli)),
+            }
+        }
+        self.grant(group, node, devices, share);
+    }
+
+    /// How many more tasks of a group the cap on a model allows.
+    pub(crate) fn cap_room(&self, model: ModelId, need: &GroupNeed) -> u32 {
+        let of =
+            |list: &[(ModelId, u64)]| list.iter().find(|(known, _)| *known == model).map(|(_, milli)| *milli);
+        let Some(cap) = of(self.ask.caps) else { return u32::MAX };
+        let left = cap.saturating_sub(of(&self.spent).unwrap_or(0));
+        u32::try_from(left / need.milli()).unwrap_or(u32::MAX)
+    }
+
+    /// A place to come back to.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { checkpoint: self.pool.checkpoint(), tasks: self.tasks.len(), spent: self.spent.clone() }
     }
 
     /// Undoes all grants since the mark.
-    pub(crate) fn reset(&mut self, (checkpoint, tasks): (Checkpoint, usize)) {
-        self.pool.rollback(checkpoint);
-        self.tasks.truncate(tasks);
+    pub(crate) fn reset(&mut self, mark: Mark) {
+        self.pool.rollback(mark.checkpoint);
+        self.tasks.truncate(mark.tasks);
+        self.spent = mark.spent;
     }
 
     /// How many tasks of a group the quantities of a node allow.

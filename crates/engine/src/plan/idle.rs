@@ -30,12 +30,11 @@ fn fits(pool: &Pool, shape: &Shape, avoid: &[NodeId], working: bool) -> bool {
     let mut idle = pool.clone();
     idle.make_idle(working);
     let pool = &mut idle;
-    let models = pool.index.models();
     let eligible = shape.eligible(pool);
     let window = Window { now: Time(0), from: Time(0), until: Time::NEVER };
     let shape = Arc::new(shape.clone());
-    picks(&shape, models).iter().any(|pick| {
-        let ask = Ask { shape: &shape, pick, eligible: &eligible, avoid, window, freed: None };
+    picks(pool, &shape).iter().any(|pick| {
+        let ask = Ask { shape: &shape, pick, caps: &[], eligible: &eligible, avoid, window, freed: None };
         gang::place(pool, ask, ElementId::single(JobId(0)), End::Never, &shape).is_some()
     })
 }

@@ -1,5 +1,9 @@
 //! Planning: one pass over what waits, in the policy's order, on scratch. The result is a value; at the end everything
 //! is rolled back. What a pass does with one entry is in [`Planner::consider`].
+//!
+//! A pass has rounds. Starts change shares, and with them the order and whose reservation comes first; so if something
+//! started while something else was kept back by a reservation alone, another round looks again with fresh
+//! reservations. A pass ends with a round that changes nothing: planning again after its commit decides nothing.
 
 pub(crate) mod ask;
 pub(crate) mod gang;
@@ -7,6 +11,7 @@ pub(crate) mod idle;
 mod plain;
 pub(crate) mod reserve;
 mod share;
+mod terms;
 mod walk;
 mod whole;
 
@@ -29,6 +34,7 @@ use crate::state::pool::Checkpoint;
 use crate::state::shape::{ClassId, Eligible, Shape};
 use ask::{Ask, Pick, picks};
 use reserve::Wish;
+use terms::Admitted;
 
 /// Makes a plan and leaves the state as it was.
 pub(crate) fn plan(state: &mut State, now: Time) -> Plan {
@@ -71,6 +77,12 @@ pub(crate) struct Candidate {
     pub(crate) duration: Option<Span>,
 }
 
+/// Whether a round changed so much that another one is needed.
+enum Round {
+    Again,
+    Last,
+}
+
 /// A start on scratch.
 struct Planned {
     leaf: LeafId,
@@ -83,8 +95,31 @@ struct Planned {
 pub(crate) struct Memo {
     pub(crate) picks: Arc<[Pick]>,
     pub(crate) eligible: Eligible,
-    /// It did not fit until this instant; during a pass nothing is given back, so it fits no longer window either.
+    /// It did not fit until this instant; during a round nothing is given back, so it fits no longer window either.
+    /// One instant from now when it would not fit even without reservations; that holds for the whole pass.
     failed: Option<Time>,
+}
+
+/// Elements that a pass has dealt with.
+#[derive(Clone, Debug, Default)]
+struct Taken {
+    by_slot: FxHashMap<Slot, u32>,
+    by_job: FxHashMap<JobId, u32>,
+}
+
+impl Taken {
+    fn count(&mut self, slot: Slot, job: JobId) {
+        *self.by_slot.entry(slot).or_default() += 1;
+        *self.by_job.entry(job).or_default() += 1;
+    }
+
+    fn of_slot(&self, slot: Slot) -> u32 {
+        self.by_slot.get(&slot).copied().unwrap_or(0)
+    }
+
+    fn of_job(&self, job: JobId) -> u32 {
+        self.by_job.get(&job).copied().unwrap_or(0)
+    }
 }
 
 /// A pass under way. Everything it does to the state is on scratch.
@@ -93,10 +128,12 @@ pub(crate) struct Planner<'s> {
     pub(crate) now: Time,
     checkpoint: Checkpoint,
     memos: FxHashMap<ClassId, Memo>,
-    /// Elements of a slot that were started or reserved in this pass.
-    taken: FxHashMap<Slot, u32>,
-    /// Elements of an array that were started or reserved in this pass, individual ones included.
-    taken_of_job: FxHashMap<JobId, u32>,
+    /// Elements started in this pass.
+    started: Taken,
+    /// Elements reserved in this round.
+    waiting: Taken,
+    /// Something was kept back in this round by a reservation alone.
+    contested: bool,
     /// Reservations per leaf.
     reserved: FxHashMap<LeafId, u32>,
     planned: Vec<Planned>,
@@ -111,8 +148,9 @@ impl<'s> Planner<'s> {
             now,
             checkpoint,
             memos: FxHashMap::default(),
-            taken: FxHashMap::default(),
-            taken_of_job: FxHashMap::default(),
+            started: Taken::default(),
+            waiting: Taken::default(),
+            contested: false,
             reserved: FxHashMap::default(),
             planned: Vec::new(),
             decisions: Vec::new(),
@@ -121,29 +159,41 @@ impl<'s> Planner<'s> {
 
     /// Considers every entry in order, until `stop` says so of the next one.
     pub(crate) fn run(&mut self, stop: impl Fn(Slot) -> bool) {
-        let strict = self.state.policy.tree().backfill == Backfill::None;
-        loop {
-            let mut pass = self.state.policy.begin_pass(self.now);
-            let mut started: FxHashMap<Slot, u32> = FxHashMap::default();
-            while let Some(slot) = pass.next(&self.state.policy) {
-                if stop(slot) {
-                    return;
-                }
-                let Some(candidate) = self.candidate(slot) else { continue };
-                match self.consider(slot, &candidate) {
-                    Verdict::Started => {
-                        *started.entry(slot).or_default() += 1;
-                        pass.started(&self.state.policy, candidate.leaf, candidate.user);
-                    }
-                    Verdict::Blocked if strict => pass.skip_leaf(candidate.leaf),
-                    Verdict::Blocked | Verdict::Limited(_) => {}
-                }
-            }
-            // An array whose tickets were all used up may have more to start: go round again.
-            if !started.iter().any(|(slot, count)| self.may_have_more(*slot, *count)) {
-                return;
+        while let Round::Again = self.round(&stop) {
+            self.state.pool.clear_bookings();
+            self.reserved.clear();
+            self.waiting = Taken::default();
+            self.contested = false;
+            let for_good = self.now + Span(1);
+            for memo in self.memos.values_mut() {
+                memo.failed = memo.failed.filter(|failed| *failed <= for_good);
             }
         }
+    }
+
+    /// One round: every entry once.
+    fn round(&mut self, stop: &impl Fn(Slot) -> bool) -> Round {
+        let strict = self.state.policy.tree().backfill == Backfill::None;
+        let mut pass = self.state.policy.begin_pass(self.now);
+        let mut started: FxHashMap<Slot, u32> = FxHashMap::default();
+        while let Some(slot) = pass.next(&self.state.policy) {
+            if stop(slot) {
+                return Round::Last;
+            }
+            let Some(candidate) = self.candidate(slot) else { continue };
+            match self.consider(slot, &candidate) {
+                Verdict::Started => {
+                    *started.entry(slot).or_default() += 1;
+                    pass.started(&self.state.policy, candidate.leaf, candidate.user);
+                }
+                Verdict::Blocked if strict => pass.skip_leaf(candidate.leaf),
+                Verdict::Blocked | Verdict::Limited(_) => {}
+            }
+        }
+        // An array whose tickets were all used up may have more to start, too.
+        let again = !started.is_empty() && self.contested
+            || started.iter().any(|(slot, count)| self.may_have_more(*slot, *count));
+        if again { Round::Again } else { Round::Last }
     }
 
     fn may_have_more(&self, slot: Slot, started: u32) -> bool {
@@ -159,9 +209,9 @@ impl<'s> Planner<'s> {
     pub(crate) fn candidate(&self, slot: Slot) -> Option<Candidate> {
         let owner = self.state.entries.owner(slot);
         let job = &self.state.jobs[&owner.job];
-        let taken = self.taken.get(&slot).copied().unwrap_or(0);
+        let taken = self.started.of_slot(slot) + self.waiting.of_slot(slot);
         let record = &job.record;
-        if record.cap_room() <= self.taken_of_job.get(&owner.job).copied().unwrap_or(0) {
+        if record.cap_room() <= self.started.of_job(owner.job) + self.waiting.of_job(owner.job) {
             return None;
         }
         let ordinal = match owner.ordinal {
@@ -195,61 +245,65 @@ impl<'s> Planner<'s> {
             return Verdict::Blocked;
         }
         // 2. Limits and quota, for each model it could use.
-        let allowed = match self.allowed(candidate, &memo.picks) {
-            Ok(allowed) => allowed,
+        let tries = match self.admitted(candidate, &memo.picks) {
+            Ok(tries) => tries,
             Err(reason) => return Verdict::Limited(reason),
         };
         // 3. A place now.
         if !hopeless {
-            match self.start(candidate, &memo, &allowed) {
-                Ok(()) => {
-                    self.take(slot, candidate.job);
-                    return Verdict::Started;
-                }
-                Err(Some(reason)) => return Verdict::Limited(reason),
-                Err(None) => {}
+            if self.start(candidate, &memo, &tries) {
+                self.started.count(slot, candidate.job);
+                return Verdict::Started;
             }
-            if candidate.avoid.is_empty() && allowed.len() == memo.picks.len() {
-                let memo = self.memo(candidate.class);
-                memo.failed = Some(memo.failed.map_or(until, |failed| failed.min(until)));
-            }
+            self.learn(candidate, &memo, &tries, until);
         }
         // 4. A place later.
         if reserves {
-            self.reserve(slot, candidate, &memo.eligible, &allowed);
+            self.reserve(slot, candidate, &memo.eligible, &tries);
         }
         Verdict::Blocked
     }
 
-    /// Tries to start on scratch. An error carries the quota's reason when only quota stood against it.
-    fn start(&mut self, candidate: &Candidate, memo: &Memo, allowed: &[&Pick]) -> Result<(), Option<Reason>> {
-        let mut refused = None;
-        for pick in allowed {
-            let checkpoint = self.state.pool.checkpoint();
+    /// Remembers that a candidate did not fit, for everybody else of its class.
+    fn learn(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>], until: Time) {
+        // Would it fit for a moment, before any reservation begins?
+        let moment = Span(1);
+        let checkpoint = self.state.pool.checkpoint();
+        let is_kept_back = !self.state.pool.bookings().is_empty()
+            && tries.iter().any(|one| {
+                self.place(candidate, &candidate.shape, one, &memo.eligible, Some(moment)).is_some()
+            });
+        self.state.pool.rollback(checkpoint);
+        self.contested |= is_kept_back;
+        let until = if is_kept_back { until } else { self.now + moment };
+        let is_free = tries.len() == memo.picks.len() && tries.iter().all(|one| one.caps.is_empty());
+        if candidate.avoid.is_empty() && is_free {
+            let memo = self.memo(candidate.class);
+            memo.failed = Some(memo.failed.map_or(until, |failed| failed.min(until)));
+        }
+    }
+
+    /// Tries to start on scratch.
+    fn start(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
+        for one in tries {
             let Some(placement) =
-                self.place(candidate, &candidate.shape, pick, &memo.eligible, candidate.duration)
+                self.place(candidate, &candidate.shape, one, &memo.eligible, candidate.duration)
             else {
                 continue;
             };
-            let gpus = match &pick.exact {
+            let gpus = match &one.pick.exact {
                 Some(exact) => exact.clone(),
                 None => gpus_by_model(&self.state.pool, &placement),
             };
-            if pick.exact.is_none()
-                && let Err(reason) = self.state.policy.judge_start(candidate.leaf, candidate.user, &gpus)
-            {
-                self.state.pool.rollback(checkpoint);
-                refused = Some(reason);
-                continue;
-            }
+            debug_assert_eq!(self.state.policy.judge_start(candidate.leaf, candidate.user, &gpus), Ok(()));
             self.state.policy.try_hold(candidate.leaf, candidate.user, &gpus);
             self.planned.push(Planned { leaf: candidate.leaf, user: candidate.user, gpus });
             let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
             let backfilled = !self.state.pool.bookings().is_empty();
             self.decisions.push(Decision::Start { id, placement, backfilled });
-            return Ok(());
+            return true;
         }
-        Err(refused)
+        false
     }
 
     /// Places a gang from now on, on scratch.
@@ -257,29 +311,30 @@ impl<'s> Planner<'s> {
         &mut self,
         candidate: &Candidate,
         shape: &Arc<Shape>,
-        pick: &Pick,
+        one: &Admitted<'_>,
         eligible: &Eligible,
         duration: Option<Span>,
     ) -> Option<Arc<[TaskPlacement]>> {
         let until = duration.map_or(Time::NEVER, |span| self.now + span);
         let window = Window { now: self.now, from: self.now, until };
-        let ask = Ask { shape, pick, eligible, avoid: &candidate.avoid, window, freed: None };
+        let (pick, caps, avoid) = (one.pick, &one.caps, &candidate.avoid);
+        let ask = Ask { shape, pick, caps, eligible, avoid, window, freed: None };
         let end = duration.map_or(End::Never, End::After);
         gang::place(&mut self.state.pool, ask, candidate.element, end, shape).map(|(_, placement)| placement)
     }
 
-    fn reserve(&mut self, slot: Slot, candidate: &Candidate, eligible: &Eligible, allowed: &[&Pick]) {
+    fn reserve(&mut self, slot: Slot, candidate: &Candidate, eligible: &Eligible, tries: &[Admitted<'_>]) {
         *self.reserved.entry(candidate.leaf).or_default() += 1;
         let wish = Wish {
             element: candidate.element,
             shape: &candidate.shape,
-            picks: allowed,
+            tries,
             eligible,
             avoid: &candidate.avoid,
             duration: candidate.duration,
         };
         if let Some((start, end, placement)) = reserve::earliest(&mut self.state.pool, self.now, &wish) {
-            self.take(slot, candidate.job);
+            self.waiting.count(slot, candidate.job);
             self.state.pool.book(candidate.element, (start, end), Arc::clone(&candidate.shape), placement);
         }
     }
@@ -294,31 +349,13 @@ impl<'s> Planner<'s> {
     }
 
     /// Tries that limits and quota admit; the first refusal when there is none.
-    pub(crate) fn allowed<'p>(
+    pub(crate) fn admitted<'p>(
         &self,
         candidate: &Candidate,
         picks: &'p [Pick],
-    ) -> Result<SmallVec<[&'p Pick; 2]>, Reason> {
-        let mut allowed = SmallVec::new();
-        let mut refused = None;
-        for pick in picks {
-            let gpus = pick.exact.as_deref().unwrap_or(&[]);
-            match self.state.policy.judge_start(candidate.leaf, candidate.user, gpus) {
-                Ok(()) => allowed.push(pick),
-                Err(reason) => {
-                    refused.get_or_insert(reason);
-                }
-            }
-        }
-        match refused {
-            Some(reason) if allowed.is_empty() => Err(reason),
-            _ => Ok(allowed),
-        }
-    }
-
-    fn take(&mut self, slot: Slot, job: JobId) {
-        *self.taken.entry(slot).or_default() += 1;
-        *self.taken_of_job.entry(job).or_default() += 1;
+    ) -> Result<SmallVec<[Admitted<'p>; 1]>, Reason> {
+        let whose = (candidate.leaf, candidate.user);
+        terms::admitted(&self.state.policy, whose, &candidate.shape, picks)
     }
 
     pub(crate) fn memo(&mut self, class: ClassId) -> &mut Memo {
@@ -326,7 +363,7 @@ impl<'s> Planner<'s> {
         self.memos.entry(class).or_insert_with(|| {
             let shape = Arc::clone(state.classes.shape(class));
             let eligible = state.classes.eligible(class, &state.pool);
-            let picks = picks(&shape, state.pool.index.models());
+            let picks = picks(&state.pool, &shape);
             Memo { picks: picks.into_iter().collect(), eligible, failed: None }
         })
     }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use muster_model::{ElementId, NodeId, Span, TaskPlacement, Time};
 
-use super::ask::{Ask, Freed, Pick};
+use super::ask::{Ask, Freed};
 use super::gang;
+use super::terms::Admitted;
 use crate::state::ends::{End, EndCursor};
 use crate::state::node::{Node, Window};
 use crate::state::pool::{HoldKey, Pool};
@@ -19,8 +20,8 @@ use crate::state::shape::{Eligible, GroupNeed, Shape};
 pub(crate) struct Wish<'a> {
     pub(crate) element: ElementId,
     pub(crate) shape: &'a Arc<Shape>,
-    /// Tries that quota admits now.
-    pub(crate) picks: &'a [&'a Pick],
+    /// Tries that limits and quota admit now.
+    pub(crate) tries: &'a [Admitted<'a>],
     pub(crate) eligible: &'a Eligible,
     pub(crate) avoid: &'a [NodeId],
     /// How long it holds what it gets; `None` is endless.
@@ -67,9 +68,9 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
         }
         let until = wish.duration.map_or(Time::NEVER, |span| from + span);
         let window = Window { now, from, until };
-        for pick in wish.picks {
+        for Admitted { pick, caps } in wish.tries {
             let (eligible, avoid) = (wish.eligible, wish.avoid);
-            let ask = Ask { shape: wish.shape, pick, eligible, avoid, window, freed: Some(&freed) };
+            let ask = Ask { shape: wish.shape, pick, caps, eligible, avoid, window, freed: Some(&freed) };
             if let Some((_, placement)) = gang::place(pool, ask, wish.element, End::Never, wish.shape) {
                 return Some((from, until, placement));
             }

@@ -20,10 +20,13 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
 
 /// One task anywhere: the best partially held device, else a fresh one.
 fn place_one(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, model: ModelId) -> bool {
+    if gang.cap_room(model, need) == 0 {
+        return false;
+    }
     let mut walk = ShareWalk::new(model, need.share);
     while let Some((node, device)) = walk.next(gang.pool) {
         if admits_one(gang, need, node) && fits(gang, need, node, device) {
-            gang.grant(group, node, DeviceSet::one(device), need.share);
+            gang.grant_gpu(group, model, node, DeviceSet::one(device), need.share);
             return true;
         }
     }
@@ -33,7 +36,7 @@ fn place_one(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, model: ModelId) 
             if admits_one(gang, need, node)
                 && let Some(device) = best_device(gang, need, node, model)
             {
-                gang.grant(group, node, DeviceSet::one(device), need.share);
+                gang.grant_gpu(group, model, node, DeviceSet::one(device), need.share);
                 return true;
             }
         }
@@ -50,13 +53,14 @@ fn place_blocks(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, models: &[Mod
         while left > 0
             && let Some(node) = walk.next(gang.pool)
         {
-            if used.contains(&node) || !gang.admits(node) || gang.scalar_room(node, need) < block {
+            let room = gang.scalar_room(node, need).min(gang.cap_room(*model, need));
+            if used.contains(&node) || !gang.admits(node) || room < block {
                 continue;
             }
             let checkpoint = gang.mark();
             let placed = (0..block).all(|_| match best_device(gang, need, node, *model) {
                 Some(device) => {
-                    gang.grant(group, node, DeviceSet::one(device), need.share);
+                    gang.grant_gpu(group, *model, node, DeviceSet::one(device), need.share);
                     true
                 }
                 None => false,

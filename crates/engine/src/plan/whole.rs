@@ -115,7 +115,7 @@ fn room(gang: &Gang<'_>, need: &GroupNeed, model: ModelId, node: NodeId, most: u
     let free = free(gang, model, node).len() / need.devices;
     match free.min(most) {
         0 => 0,
-        room => room.min(gang.scalar_room(node, need)),
+        room => room.min(gang.cap_room(model, need)).min(gang.scalar_room(node, need)),
     }
 }
 
@@ -129,7 +129,7 @@ fn fill(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, model: ModelId, node:
     let tasks = room(gang, need, model, node, most);
     for _ in 0..tasks {
         let devices = choose(gang, free(gang, model, node), node, need.devices);
-        gang.grant(group, node, devices, WHOLE);
+        gang.grant_gpu(group, model, node, devices, WHOLE);
     }
     tasks
 }

@@ -82,11 +82,6 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// How many models have ever had a node.
-    pub(crate) fn models(&self) -> usize {
-        self.models.len()
-    }
-
     /// The index of one model; an unknown one has no nodes.
     pub(crate) fn model(&self, model: ModelId) -> Option<&ModelIndex> {
         self.models.get(usize::from(model.0))

@@ -48,10 +48,15 @@ pub(crate) struct Checkpoint(usize);
 #[derive(Clone, Debug)]
 enum Undo {
     Opened(HoldKey),
-    Granted { key: HoldKey, task: TaskPlacement },
+    Granted {
+        key: HoldKey,
+        task: TaskPlacement,
+    },
     Closed(HoldKey),
     Parked(HoldKey),
     Booked,
+    /// Bookings that were dropped together.
+    Unbooked(Vec<Booking>),
 }
 
 /// Nodes and holdings.
@@ -67,6 +72,8 @@ pub(crate) struct Pool {
     bookings: Vec<Booking>,
     log: Vec<Undo>,
     extras: Vec<Arc<str>>,
+    /// How many nodes have each model, lost and drained ones included.
+    nodes_by_model: Vec<u32>,
     /// Changes whenever what an idle cluster could host may have changed.
     epoch: u64,
 }
@@ -117,6 +124,22 @@ impl Pool {
             self.extras.push(name.into());
             (self.extras.len() - 1) as ExtraId
         })
+    }
+
+    /// Models that some node has.
+    pub(crate) fn models(&self) -> impl Iterator<Item = ModelId> {
+        let present = self.nodes_by_model.iter().enumerate().filter(|(_, nodes)| **nodes > 0);
+        present.map(|(model, _)| ModelId(model as u16))
+    }
+
+    fn count_models(&mut self, at: usize, change: impl Fn(u32) -> u32) {
+        for (model, _) in &self.nodes[at].models {
+            let model = usize::from(model.0);
+            if self.nodes_by_model.len() <= model {
+                self.nodes_by_model.resize(model + 1, 0);
+            }
+            self.nodes_by_model[model] = change(self.nodes_by_model[model]);
+        }
     }
 
     /// A node joined, or came back with other capacity; what is held of it stays held.
@@ -185,7 +208,9 @@ impl Pool {
     fn change(&mut self, id: NodeId, edit: impl FnOnce(&mut Node)) {
         let at = id.0 as usize;
         self.index.retire(&mut self.nodes[at]);
+        self.count_models(at, |nodes| nodes - 1);
         edit(&mut self.nodes[at]);
+        self.count_models(at, |nodes| nodes + 1);
         let extras = self.nodes[at].spec.extras.clone();
         let mut extras: Vec<_> =
             extras.iter().map(|(name, count)| (self.intern_extra(name), *count)).collect();
@@ -362,6 +387,27 @@ impl Pool {
             latest_start: last.map_or(start, |last| last.latest_start.max(start)),
             earliest_end: last.map_or(end, |last| last.earliest_end.min(end)),
         };
+        self.enter_booking(booking);
+        self.log.push(Undo::Booked);
+    }
+
+    /// Drops all bookings, on scratch.
+    pub(crate) fn clear_bookings(&mut self) {
+        for booking in &self.bookings {
+            for task in booking.placement.iter() {
+                let node = &mut self.nodes[task.node.0 as usize];
+                if !node.bookings.is_empty() {
+                    node.bookings.clear();
+                    node.refresh_booked();
+                    self.index.publish(node);
+                }
+            }
+        }
+        let dropped = std::mem::take(&mut self.bookings);
+        self.log.push(Undo::Unbooked(dropped));
+    }
+
+    fn enter_booking(&mut self, booking: Booking) {
         let reservation = self.bookings.len() as u32;
         for task in booking.placement.iter() {
             let node = &mut self.nodes[task.node.0 as usize];
@@ -387,7 +433,6 @@ impl Pool {
             self.index.publish(node);
         }
         self.bookings.push(booking);
-        self.log.push(Undo::Booked);
     }
 
     pub(crate) fn checkpoint(&self) -> Checkpoint {
@@ -415,6 +460,11 @@ impl Pool {
                     }
                 }
                 Undo::Booked => self.unbook(),
+                Undo::Unbooked(bookings) => {
+                    for booking in bookings {
+                        self.enter_booking(booking);
+                    }
+                }
             }
         }
     }

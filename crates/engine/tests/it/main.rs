@@ -4,4 +4,5 @@
 
 mod arrays;
 mod life;
+mod random;
 mod world;

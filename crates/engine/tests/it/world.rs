@@ -277,6 +277,11 @@ impl World {
         JobId(self.next_job + 1)
     }
 
+    /// Numbers were given to jobs that were not submitted through [`World::submit`].
+    pub fn skip_ids(&mut self, count: u64) {
+        self.next_job += count;
+    }
+
     pub fn id(&self, name: &str) -> JobId {
         self.names[name]
     }

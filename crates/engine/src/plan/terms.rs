@@ -1,0 +1,74 @@
+//! What limits and quota say to each try of a gang, before a place is looked for.
+
+use muster_model::Reason;
+use muster_policy::{LeafId, ModelId, Policy, UserId};
+use smallvec::SmallVec;
+
+use super::ask::{Caps, Pick};
+use crate::state::shape::Shape;
+
+/// A try that limits and quota admit, and how much of each model they do.
+#[derive(Clone, Debug)]
+pub(crate) struct Admitted<'p> {
+    pub(crate) pick: &'p Pick,
+    pub(crate) caps: Caps,
+}
+
+/// The tries that are admitted; the first refusal when there is none.
+pub(crate) fn admitted<'p>(
+    policy: &Policy,
+    (leaf, user): (LeafId, UserId),
+    shape: &Shape,
+    picks: &'p [Pick],
+) -> Result<SmallVec<[Admitted<'p>; 1]>, Reason> {
+    let mut admitted = SmallVec::new();
+    let mut refused = None;
+    for pick in picks {
+        let verdict = match &pick.exact {
+            Some(exact) => policy.judge_start(leaf, user, exact).map(|()| Caps::new()),
+            None => caps(policy, (leaf, user), shape, pick),
+        };
+        match verdict {
+            Ok(caps) => admitted.push(Admitted { pick, caps }),
+            Err(reason) => {
+                refused.get_or_insert(reason);
+            }
+        }
+    }
+    match refused {
+        Some(reason) if admitted.is_empty() => Err(reason),
+        _ => Ok(admitted),
+    }
+}
+
+/// How much of each model a gang that may mix them can hold. Exact, since quotas of models are independent, and limits
+/// on users and elements see only sums, which are the same on any models.
+fn caps(policy: &Policy, (leaf, user): (LeafId, UserId), shape: &Shape, pick: &Pick) -> Result<Caps, Reason> {
+    let total: u64 = shape.groups.iter().map(|group| u64::from(group.tasks) * group.milli()).sum();
+    let mut models: SmallVec<[ModelId; 2]> = pick.models.iter().flatten().copied().collect();
+    models.sort_unstable();
+    models.dedup();
+    policy.judge_start(leaf, user, &[])?;
+    let mut caps = Caps::new();
+    let mut refused = None;
+    for model in &models {
+        let judge = |milli: u64| policy.judge_start(leaf, user, &[(*model, milli)]);
+        let Err(reason) = judge(total) else { continue };
+        refused.get_or_insert(reason);
+        // The most that is admitted: what is, stays so for less.
+        let (mut most, mut refused_at) = (0, total);
+        while refused_at - most > 1 {
+            let middle = most + (refused_at - most) / 2;
+            match judge(middle) {
+                Ok(()) => most = middle,
+                Err(_) => refused_at = middle,
+            }
+        }
+        caps.push((*model, most));
+    }
+    let in_vain = caps.len() == models.len() && caps.iter().map(|(_, cap)| *cap).sum::<u64>() < total;
+    match refused {
+        Some(reason) if in_vain => Err(reason),
+        _ => Ok(caps),
+    }
+}

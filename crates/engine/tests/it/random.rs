@@ -1,0 +1,310 @@
+//! Invariants on random clusters, queues, jobs and faults. Every step of the world checks the plan with the judge, plans
+//! twice, plans again after the commit, and walks the state's invariants; the end checks replay and restore.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_engine::Engine;
+use muster_model::job::{Array, DependencyKind, GpuRequest, Resources};
+use muster_model::queue::{Backfill, Limits};
+use muster_model::{
+    Bytes, CpuMilli, Dependency, DeviceSet, Effect, Event, Foreign, GpuMilli, GpuModel, JobId, JobSpec,
+    NodeSpec, Observation, QueueSpec, QueueTree, Restart, Span, Target, TaskExit, TaskGroup, Time,
+};
+use proptest::prelude::*;
+
+use crate::world::{World, job, node_of, says, text};
+
+/// A stream of choices from one number.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// A number below `sides`.
+    pub fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % sides
+    }
+
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.roll(from.len() as u64) as usize]
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.roll(100) < percent
+    }
+}
+
+fn random_node(dice: &mut Dice, name: &str) -> NodeSpec {
+    let model = *dice.pick(&["h100", "a100"]);
+    let mut node = node_of(name, *dice.pick(&[0, 1, 2, 4, 8]), model, *dice.pick(&[4, 16, 64]));
+    if dice.chance(20) {
+        for device in node.devices.iter_mut().step_by(2) {
+            device.model = "slice".into();
+        }
+    }
+    node.memory = Bytes(*dice.pick(&[64, 256]));
+    node.labels.insert("zone".into(), (*dice.pick(&["east", "west"])).into());
+    if dice.chance(30) {
+        node.extras.insert("nic".into(), 2);
+    }
+    node
+}
+
+fn leaf(dice: &mut Dice, name: &str) -> QueueSpec {
+    let mut queue = QueueSpec::named(name);
+    queue.weight = 1 + dice.roll(3) as u32;
+    if dice.chance(40) {
+        queue.quota.insert("h100".into(), 1 + dice.roll(6));
+        queue.borrow = dice.chance(50).then(|| dice.roll(4));
+        queue.lend = dice.chance(30).then(|| dice.roll(3));
+    }
+    if dice.chance(30) {
+        queue.limits = Limits {
+            running_jobs: dice.chance(50).then(|| 1 + dice.roll(5) as u32),
+            gpus_per_user: dice.chance(50).then(|| 1 + dice.roll(6)),
+            time: None,
+        };
+    }
+    queue
+}
+
+pub fn random_tree(dice: &mut Dice) -> QueueTree {
+    let mut tree = QueueTree::single();
+    tree.backfill = *dice.pick(&[
+        Backfill::Easy,
+        Backfill::Easy,
+        Backfill::None,
+        Backfill::Conservative { depth: 3 },
+        Backfill::Conservative { depth: 100 },
+    ]);
+    tree.half_life = Span::from_secs(600);
+    if dice.chance(70) {
+        let mut team = QueueSpec::named("team");
+        team.queues = vec![leaf(dice, "red"), leaf(dice, "blue")];
+        tree.queues = vec![QueueSpec::named("default"), team, leaf(dice, "solo")];
+    }
+    tree
+}
+
+fn leaves(tree: &QueueTree) -> Vec<&'static str> {
+    if tree.queues.len() > 1 { vec!["default", "team/red", "team/blue", "solo"] } else { vec!["default"] }
+}
+
+fn random_group(dice: &mut Dice, name: &str) -> TaskGroup {
+    let mut gpu = match dice.roll(10) {
+        0..=5 => GpuRequest::whole(*dice.pick(&[1, 1, 1, 2, 4, 8])),
+        6..=7 => GpuRequest { share: GpuMilli(*dice.pick(&[100, 250, 500, 700])), ..GpuRequest::default() },
+        _ => GpuRequest::default(),
+    };
+    if !gpu.is_none() && dice.chance(30) {
+        gpu.models.push(GpuModel::from(*dice.pick(&["h100", "a100", "slice"])));
+        if dice.chance(40) {
+            gpu.models.push(GpuModel::from(*dice.pick(&["h100", "a100"])));
+            gpu.models.dedup();
+        }
+    }
+    let tasks = *dice.pick(&[1, 1, 1, 2, 3, 4, 6]);
+    let per_node = dice.chance(25).then(|| *dice.pick(&[1, 2])).filter(|block| tasks % block == 0);
+    let mut task =
+        Resources { gpu, cpus: CpuMilli(*dice.pick(&[0, 500, 1000, 3000])), ..Resources::default() };
+    task.memory = Bytes(*dice.pick(&[0, 0, 10, 60]));
+    if dice.chance(10) {
+        task.extras.insert("nic".into(), 1);
+    }
+    TaskGroup { name: name.into(), min_tasks: tasks, max_tasks: tasks, tasks_per_node: per_node, task }
+}
+
+pub fn random_job(dice: &mut Dice, tree: &QueueTree, now: Time, next: JobId) -> JobSpec {
+    let mut spec = job("any").spec;
+    spec.groups = vec![random_group(dice, "one")];
+    if dice.chance(15) {
+        spec.groups.push(random_group(dice, "two"));
+    }
+    spec.user = (*dice.pick(&["ann", "bob", "cy"])).into();
+    spec.queue = (*dice.pick(&leaves(tree))).into();
+    spec.priority = *dice.pick(&[0, 0, 0, 5]);
+    spec.time_limit = dice.chance(80).then(|| Span::from_secs(1 + dice.roll(60)));
+    spec.grace = Span(*dice.pick(&[0, 500]));
+    if dice.chance(15) {
+        let last = dice.roll(100) as u32;
+        let max_running = dice.chance(50).then(|| 1 + dice.roll(4) as u32);
+        spec.array = Some(Array { first: 0, last, step: 1 + dice.roll(2) as u32, max_running });
+    }
+    if dice.chance(40) {
+        spec.restart = Restart {
+            on_failure: dice.chance(70),
+            max_restarts: dice.roll(4) as u32,
+            backoff: Span::from_secs(1),
+        };
+    }
+    if dice.chance(10) {
+        spec.constraint.labels.insert("zone".into(), (*dice.pick(&["east", "west"])).into());
+    }
+    if dice.chance(5) {
+        spec.constraint.exclude.push("n1".into());
+    }
+    spec.held = dice.chance(5);
+    spec.begin = dice.chance(5).then(|| now + Span::from_secs(dice.roll(20)));
+    if dice.chance(15) && next.0 > 1 {
+        use DependencyKind::{After, AfterAny, AfterNotOk, AfterOk};
+        let kind = *dice.pick(&[After, AfterAny, AfterOk, AfterNotOk]);
+        spec.after.push(Dependency { kind, job: JobId(1 + dice.roll(next.0 - 1)) });
+    }
+    spec
+}
+
+/// A task of a random active attempt reports something.
+fn random_report(dice: &mut Dice, world: &World) -> Option<Event> {
+    let tasks = world.engine.expected_tasks();
+    if tasks.is_empty() {
+        return None;
+    }
+    let (mut id, rank, _) = dice.pick(&tasks).clone();
+    if dice.chance(5) {
+        id.attempt.0 = id.attempt.0.saturating_sub(1);
+    }
+    let what = match dice.roll(14) {
+        0..=3 => Observation::Prepared,
+        4..=6 => Observation::Started,
+        7..=10 => Observation::Exited(TaskExit::Code { code: 0 }),
+        11 => Observation::Exited(TaskExit::Code { code: 1 }),
+        12 => Observation::Refused { reason: "busy".into() },
+        _ => Observation::Lost { reason: "gone".into() },
+    };
+    Some(says(id, rank.0, what))
+}
+
+fn random_target(dice: &mut Dice, world: &World) -> Target {
+    let job = JobId(1 + dice.roll(world.next_id().0));
+    let index = dice.chance(40).then(|| dice.roll(10) as u32);
+    Target { job, index }
+}
+
+/// What happens next: one event, if the engine accepts it.
+fn random_event(dice: &mut Dice, world: &World, tree: &QueueTree, nodes: &[NodeSpec]) -> Option<Event> {
+    let node = dice.pick(nodes).name.clone();
+    let event = match dice.roll(40) {
+        0..=13 => {
+            let job = world.next_id();
+            Event::Submitted { job, spec: Arc::new(random_job(dice, tree, world.now, job)) }
+        }
+        14..=27 => random_report(dice, world)?,
+        28..=29 => Event::Cancel { target: random_target(dice, world), by: "ann".into() },
+        30 => Event::Hold(random_target(dice, world)),
+        31 => Event::Release(random_target(dice, world)),
+        32 => Event::Requeue(random_target(dice, world)),
+        33 => Event::NodeLost { node, reason: "gone".into() },
+        34..=35 => Event::NodeJoined(Box::new(dice.pick(nodes).clone())),
+        36 => Event::NodeDrained { node, drained: dice.chance(40), reason: "why".into() },
+        37 => {
+            let devices =
+                if dice.chance(50) { DeviceSet(u128::from(dice.roll(16))) } else { DeviceSet::EMPTY };
+            let foreign =
+                Foreign { devices, cpus: CpuMilli(dice.roll(4) as u32 * 1000), ..Foreign::default() };
+            Event::ForeignUse { node, foreign }
+        }
+        38 => {
+            let mut changed = tree.clone();
+            changed.backfill = random_tree(dice).backfill;
+            Event::QueuesSet(Box::new(changed))
+        }
+        _ => {
+            let mut smaller = dice.pick(nodes).clone();
+            smaller.devices.truncate(smaller.devices.len() / 2);
+            Event::NodeJoined(Box::new(smaller))
+        }
+    };
+    world.engine.judge(&event).is_ok().then_some(event)
+}
+
+/// Plays a random story and checks everything that can be checked of it.
+fn play(seed: u64, steps: usize) {
+    let mut dice = Dice::new(seed);
+    let tree = random_tree(&mut dice);
+    let nodes: Vec<NodeSpec> =
+        (0..=dice.roll(5)).map(|at| random_node(&mut dice, &format!("n{}", (at * 7) % 6))).collect();
+    let Ok(engine) = Engine::new(tree.clone()) else { return };
+    drop(engine);
+    let mut world = World::with_queues(&nodes, tree.clone());
+    world.obliging = dice.chance(50);
+    let mut effects = 0;
+    for _ in 0..steps {
+        world.now = world.now + Span(dice.roll(3) * dice.roll(4000));
+        let mut events: Vec<Event> = Vec::new();
+        for _ in 0..=dice.roll(3) {
+            let event = random_event(&mut dice, &world, &tree, &nodes);
+            let is_new = |event: &Event| {
+                !matches!(event, Event::Submitted { job, .. } if *job != world.next_id())
+                    && !matches!(event, Event::Submitted { .. })
+                    || !events.iter().any(|other| matches!(other, Event::Submitted { .. }))
+            };
+            events.extend(event.filter(is_new));
+        }
+        let submitted = events.iter().filter(|event| matches!(event, Event::Submitted { .. })).count();
+        world.skip_ids(submitted as u64);
+        if dice.chance(5) && !world.journal.is_empty() {
+            // Old news come again.
+            let old = dice.pick(&world.journal).1.clone();
+            events.extend(old.into_iter().filter(|event| matches!(event, Event::Task(_))));
+        }
+        world.step(events);
+        if dice.chance(5) {
+            check_restore(&mut world);
+        }
+        check_effects(&world.effects[effects..]);
+        effects = world.effects.len();
+    }
+    check_restore(&mut world);
+    let replayed = world.replayed(tree);
+    assert_eq!(text(&replayed.snapshot()), text(&world.engine.snapshot()), "replay gives the same state");
+}
+
+/// No order is given for an attempt after it was forgotten, and Go comes after Prepare.
+fn check_effects(effects: &[Effect]) {
+    let mut stage: BTreeMap<_, u8> = BTreeMap::new();
+    for effect in effects {
+        let (at, allowed) = match effect {
+            Effect::Prepare { .. } => (1, 0),
+            Effect::Go { .. } => (2, 1),
+            Effect::Stop { .. } => (3, 2),
+            Effect::Forget { .. } => (4, 3),
+        };
+        let last = stage.insert(effect.id(), at).unwrap_or(0);
+        assert!(last <= allowed, "{effect:?} after stage {last}");
+    }
+}
+
+/// A restored engine has the same state and makes the same plans.
+fn check_restore(world: &mut World) {
+    let stored = text(&world.engine.snapshot());
+    let mut restored = Engine::restore(serde_json::from_str(&stored).unwrap()).unwrap();
+    assert_eq!(text(&restored.snapshot()), stored);
+    assert_eq!(restored.sanity_check(), []);
+    world.now = world.now + Span::from_secs(3);
+    let later = world.now;
+    assert_eq!(restored.plan(later), world.engine.plan(later));
+    assert_eq!(restored.outstanding(), world.engine.outstanding());
+    assert_eq!(restored.expected_tasks(), world.engine.expected_tasks());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn invariants_hold_in_random_stories(seed in any::<u64>()) {
+        play(seed, 60);
+    }
+}
+
+#[test]
+fn invariants_hold_in_a_few_long_stories() {
+    for seed in 0..3 {
+        play(seed, 300);
+    }
+}
