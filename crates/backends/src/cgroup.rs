@@ -474,6 +474,14 @@ mod tests {
         assert_eq!(container.memory.as_deref(), Some(Path::new("/nowhere/memory/inner")));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_mount_table_is_read(table in "([ -~]{0,30} (-|cgroup2?|/sys)? ?){0,12}", own in "([0-9]:[a-z,]*:/?[ -~]{0,20}\n?){0,4}") {
+            let found = candidates(&table, &own);
+            proptest::prop_assert!(found.unified_controllers.is_empty());
+        }
+    }
+
     #[test]
     fn tasks_live_where_their_daemon_can_be_restarted() {
         let mount = Some(Path::new("/sys/fs/cgroup"));

@@ -191,6 +191,14 @@ mod tests {
         assert_eq!(Stat::parse("42 (x) S"), None);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_stat_is_read_or_refused(text in ".{0,120}", tail in "[ -~]{0,80}") {
+            let _ = Stat::parse(&text);
+            let _ = Stat::parse(&format!("1 (x) {tail}"));
+        }
+    }
+
     #[test]
     fn a_key_names_one_process_only() {
         let own = ProcessKey::of(std::process::id() as i32).unwrap();

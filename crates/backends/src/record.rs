@@ -173,11 +173,7 @@ impl TaskDir {
 
     /// Makes the directory and its parents, closed to others.
     pub fn create(&self) -> Result<(), RecordError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.path)
-            .map_err(|source| RecordError::Io { path: self.path.clone(), source })
+        private_dirs(&self.path).map_err(|source| RecordError::Io { path: self.path.clone(), source })
     }
 
     /// Writes the order. Not synced: it means nothing after a reboot.
@@ -192,10 +188,9 @@ impl TaskDir {
 
     /// Takes the task for the calling supervisor, once and for all.
     pub fn claim(&self, supervisor: ProcessKey) -> Result<(), RecordError> {
-        let temporary = format!("claim.{}", supervisor.pid);
-        self.write(&temporary, &Claim { version: VERSION, supervisor }, Sync::No)?;
-        let (from, to) = (self.path.join(&temporary), self.path.join("claim.json"));
-        let linked = std::fs::hard_link(&from, &to);
+        let (from, to) = (self.path.join(format!(".claim.{}", supervisor.pid)), self.path.join("claim.json"));
+        let linked = write_whole(&from, &Claim { version: VERSION, supervisor }, Sync::No)
+            .and_then(|()| std::fs::hard_link(&from, &to));
         let _ = std::fs::remove_file(&from);
         linked.map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => RecordError::Claimed,
@@ -251,20 +246,13 @@ impl TaskDir {
     fn write<T: Serialize>(&self, name: &str, record: &T, sync: Sync) -> Result<(), RecordError> {
         let path = self.path.join(name);
         let temporary = self.path.join(format!(".{name}.{}", std::process::id()));
-        let bytes = serde_json::to_vec(record).expect("records are plain data and always serialise");
-        let written = (|| {
-            let mut file =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-            file.write_all(&bytes)?;
-            if sync == Sync::Yes {
-                file.sync_data()?;
-            }
+        let written = write_whole(&temporary, record, sync).and_then(|()| {
             std::fs::rename(&temporary, &path)?;
             match sync {
                 Sync::Yes => File::open(&self.path)?.sync_all(),
                 Sync::No => Ok(()),
             }
-        })();
+        });
         written.map_err(|source| RecordError::Io { path, source })
     }
 
@@ -279,11 +267,26 @@ impl TaskDir {
     }
 }
 
+fn write_whole<T: Serialize>(path: &Path, record: &T, sync: Sync) -> io::Result<()> {
+    let bytes = serde_json::to_vec(record)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(&bytes)?;
+    match sync {
+        Sync::Yes => file.sync_data(),
+        Sync::No => Ok(()),
+    }
+}
+
 /// Whether a write must survive a power loss.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sync {
     Yes,
     No,
+}
+
+/// Makes a directory and its parents, those that are new closed to others.
+pub fn private_dirs(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Directory of all tasks of one attempt.
@@ -327,11 +330,7 @@ impl LiveList {
     /// The list under the `jobs` directory, made if it is not there.
     pub fn open(jobs: &Path) -> Result<Self, RecordError> {
         let dir = jobs.join(".live");
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&dir)
-            .map_err(|source| RecordError::Io { path: dir.clone(), source })?;
+        private_dirs(&dir).map_err(|source| RecordError::Io { path: dir.clone(), source })?;
         Ok(Self { dir })
     }
 

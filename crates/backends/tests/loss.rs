@@ -218,3 +218,16 @@ async fn many_crashes_of_the_daemon_run_everything_once() {
     }
     assert_eq!(std::fs::read_dir(ran).unwrap().count(), 40);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_emptied_runtime_directory_does_not_lose_a_task() {
+    let mut rig = Rig::new(Groups::Found);
+    let order = gang(id(1, 1), &["sleep 1000"]);
+    rig.start(&order).await;
+    std::fs::remove_dir_all(rig.path("run")).unwrap();
+    rig.boot();
+    rig.adopt(&[(order.id, 0)]);
+    assert_eq!(rig.next().await.2, Observation::Started);
+    rig.execute(common::stop(order.id));
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
+}

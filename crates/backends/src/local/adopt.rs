@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use super::launch;
 use super::state::{Entry, Shared};
-use super::task::{Audience, Begin, start};
+use super::task::{Audience, Begin, is_own_claim, start};
 use crate::driver::Expected;
 use crate::process;
 use crate::record::{Claim, End, RecordError, TaskDir};
@@ -80,6 +80,9 @@ pub(super) fn find_out(shared: &Shared, id: AttemptId, rank: Rank) -> Found {
     if !claim.supervisor.is_of_this_boot() {
         return Found::Over(lost("the machine rebooted".to_owned()));
     }
+    if is_own_claim(&dir) && claim.supervisor.is_alive() {
+        return Found::Over(lost("it was never started".to_owned()));
+    }
     let socket = shared.socket(id, rank);
     if let Some(stream) =
         claim.supervisor.is_alive().then(|| launch::connect(shared, &dir, &socket)).flatten()
@@ -117,8 +120,7 @@ fn lost(reason: String) -> Observation {
 /// Kills a supervisor that lives but cannot be talked to. True when there was one.
 fn end_supervisor(claim: &Claim) -> bool {
     let key = &claim.supervisor;
-    // A claim by this very process says "never to be started"; see `Actor::never_ran`.
-    if key.pid == std::process::id() as i32 || !key.is_alive() {
+    if !key.is_alive() {
         return false;
     }
     process::signal_checked(key.pid, Signal::KILL, |_| key.is_alive());

@@ -13,12 +13,14 @@ use crate::env::{self, Rendezvous};
 use crate::process;
 use crate::record::{OrderRecord, RecordError, TaskDir, VERSION};
 use crate::socket;
+use crate::supervise::LISTEN_AGAIN;
 use crate::wire::{self, Hello};
 
 /// Where the ranks of a gang on one machine meet.
 const MASTER_ADDR: &str = "127.0.0.1";
-/// How long to try to reach a supervisor that is alive.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long to try to reach a supervisor that is alive: it notices that its socket was removed, and makes it
+/// anew, within [`LISTEN_AGAIN`].
+const CONNECT_PATIENCE: Duration = LISTEN_AGAIN.saturating_add(Duration::from_secs(15));
 
 /// What came of a launch.
 pub(super) enum Launched {

@@ -11,7 +11,6 @@ mod state;
 mod task;
 
 use std::ffi::OsString;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ pub use crate::supervise;
 use crate::cgroup::Hierarchies;
 use crate::driver::{Backend, Capabilities, Command, Expected, Reports};
 use crate::gpu;
-use crate::record::{LiveList, RecordError, TaskDir};
+use crate::record::{self, LiveList, RecordError, TaskDir};
 use state::Shared;
 
 /// GPUs that are declared rather than found.
@@ -182,7 +181,7 @@ impl Backend for LocalBackend {
 fn private_dir(path: &Path) -> Result<(), LocalError> {
     use std::os::unix::fs::MetadataExt;
     let failed = |source| LocalError::Dir { path: path.to_owned(), source };
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    record::private_dirs(path).map_err(failed)?;
     let meta = std::fs::symlink_metadata(path).map_err(failed)?;
     let is_ours = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw();
     if !is_ours || meta.mode() & 0o022 != 0 {

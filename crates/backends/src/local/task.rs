@@ -15,7 +15,7 @@ use super::launch::{self, Launched};
 use super::state::{Entry, Gang, Shared, is_final};
 use crate::env;
 use crate::port;
-use crate::record;
+use crate::record::{self, TaskDir};
 use crate::wire::{FromSupervisor, Lines, ToSupervisor, line};
 
 /// A task that is expected but was never claimed gets this long for its Prepare to be repeated: the daemon may
@@ -132,12 +132,23 @@ pub(super) fn forget(shared: &Arc<Shared>, id: AttemptId) {
 /// Deletes what is kept of one task for re-adoption.
 fn clear(shared: &Shared, id: AttemptId, rank: Rank) {
     let dir = shared.dir(id, rank);
+    let is_alive = matches!(dir.claimed(), Ok(Some(claim)) if claim.supervisor.is_alive());
+    if is_alive && matches!(dir.ended(), Ok(None)) && !is_own_claim(&dir) {
+        tracing::warn!(attempt = %id, %rank, "not forgotten: its supervisor lives");
+        return;
+    }
     if let Ok(Some(order)) = dir.order() {
         let _ = order.cgroup.remove();
     }
     dir.forget();
     let _ = std::fs::remove_file(shared.socket(id, rank));
     shared.live.remove(id, rank);
+}
+
+/// True for a claim by this very process, which says "never to be started"; see [`Actor::never_ran`].
+pub(super) fn is_own_claim(dir: &TaskDir) -> bool {
+    let own = std::process::id() as i32;
+    matches!(dir.claimed(), Ok(Some(claim)) if claim.supervisor.pid == own)
 }
 
 /// How an actor begins.

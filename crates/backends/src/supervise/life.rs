@@ -9,14 +9,15 @@ use rustix::process::Signal;
 
 use super::clock;
 use super::finish::{self, Died};
+use super::prepare;
 use super::stage::Said;
 use super::supervisor::{Stage, Supervisor, Why};
 use crate::process::ProcessKey;
-use crate::record::End;
+use crate::record::{self, End};
 use crate::wire::FromSupervisor;
 
 /// Orphans of the task become the supervisor's children and are reaped at least this often.
-const REAP_PAUSE_MAX: Duration = Duration::from_secs(30);
+pub(crate) const REAP_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// And at most this often while the task runs.
 const REAP_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// How often to look whether everything is gone while the task is being ended.
@@ -59,10 +60,14 @@ impl Deadlines {
         others.into_iter().flatten().fold(self.reap_at, Duration::min)
     }
 
+    /// True when it is time to look for ended children.
+    fn is_reaping_due(&self, now: Duration) -> bool {
+        now >= self.reap_at
+    }
+
     /// After a look for ended children: when to look again, ever more rarely while there are none.
     fn looked(&mut self, now: Duration, reaped: bool, is_ending: bool) {
-        let is_due = now >= self.reap_at;
-        self.reap_pause = match (is_ending, reaped, is_due) {
+        self.reap_pause = match (is_ending, reaped, self.is_reaping_due(now)) {
             (true, ..) => ENDING_PAUSE,
             (false, true, _) => REAP_PAUSE_MIN,
             (false, false, true) => (self.reap_pause * 2).min(REAP_PAUSE_MAX),
@@ -159,11 +164,26 @@ impl Supervisor {
         if passed(self.deadlines.limit_at) {
             self.stop(Why::Limit);
         }
+        if self.deadlines.is_reaping_due(now) && self.ending.is_none() {
+            self.keep_listening();
+        }
         if passed(self.deadlines.kill_at) {
             finish::kill_round(self);
             // A process that is stuck in the kernel cannot die now: ask again, ever more rarely.
             self.deadlines.kill_at = Some(now + self.deadlines.kill_pause);
             self.deadlines.kill_pause = (self.deadlines.kill_pause * 2).min(KILL_PAUSE_MAX);
+        }
+    }
+
+    /// Runtime directories are emptied (a log-out, a cleaner of old files): a daemon that comes later must still
+    /// find this supervisor.
+    fn keep_listening(&mut self) {
+        let path = &self.order.socket;
+        if !path.exists() && path.parent().is_some_and(|dir| record::private_dirs(dir).is_ok()) {
+            // Failing, it is tried again with the next look.
+            if let Ok(listener) = prepare::listen(path) {
+                self.listener = listener;
+            }
         }
     }
 
@@ -203,7 +223,6 @@ impl Supervisor {
             });
         }
         self.sessions.hang_up_shells();
-        self.stop(Why::Leftovers);
     }
 
     /// Nothing of the task is left: record it, then say it.

@@ -23,6 +23,8 @@ use std::process::ExitCode;
 
 use crate::record::TaskDir;
 
+pub(crate) use life::REAP_PAUSE_MAX as LISTEN_AGAIN;
+
 /// First argument that makes the binary a supervisor.
 pub const SUPERVISE: &str = "__supervise";
 /// First argument that makes the binary the second stage of a task.

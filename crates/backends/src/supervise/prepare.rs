@@ -124,7 +124,8 @@ fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervi
     })
 }
 
-fn listen(path: &Path) -> io::Result<UnixListener> {
+/// Listens at the socket's path.
+pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     let listener = socket::bind(path)?;
     listener.set_nonblocking(true)?;
     Ok(listener)

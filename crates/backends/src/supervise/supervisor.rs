@@ -95,8 +95,11 @@ impl Supervisor {
             self.sessions.sweep();
             self.on_deadlines(clock::now());
             let children = self.reap();
-            if self.end.is_some() && !children && self.order.cgroup.processes().is_empty() {
-                break;
+            if self.end.is_some() {
+                if !children && self.order.cgroup.processes().is_empty() {
+                    break;
+                }
+                self.stop(Why::Leftovers);
             }
         }
         self.settle();
