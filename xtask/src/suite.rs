@@ -30,7 +30,12 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
     suite.step("tidy", "cargo xtask tidy", || tidy::run(root));
     suite.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]);
     if full {
-        suite.cargo("rustdoc", &["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]);
+        // Libraries only: doc comments of the binary are the text of its --help.
+        suite.cargo(
+            "rustdoc",
+            &["doc", "--workspace", "--lib", "--no-deps"],
+            &[("RUSTDOCFLAGS", "-D warnings")],
+        );
         suite.step("generated files", "cargo xtask gen --check", || generated::check(root));
         // What needs root is marked as ignored, with that reason: run where it can be, counted as skipped elsewhere.
         let privileged: &[&str] = if tools::is_root() { &["--", "--include-ignored"] } else { &[] };
