@@ -14,7 +14,7 @@ use crate::yaml::{Entry, Node, Value};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) String);
 
-inline_schema!(Text, { "type": ["string", "number"] });
+inline_schema!(Text, { "type": ["string", "number", "boolean"] });
 
 impl Field for Text {
     fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
