@@ -12,6 +12,7 @@ const EXACT: [&str; 4] = ["engine", "model", "policy", "runtime"];
 /// condition with a deadline; the pause between two looks at the condition is such a place.
 const SLEEPS: &[(&str, usize, &str)] = &[
     ("crates/backends/tests/common/mod.rs", 1, "between two looks at a condition with a deadline"),
+    ("crates/daemon/tests/it/site.rs", 1, "between two looks at a condition with a deadline"),
     ("crates/cli/tests/it/crash.rs", 1, "the moment of the kill is what is random here"),
     ("crates/cli/tests/it/home.rs", 1, "between two looks at a condition with a deadline"),
     ("crates/cli/tests/system/site.rs", 1, "between two looks at a condition with a deadline"),
