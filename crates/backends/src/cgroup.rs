@@ -216,6 +216,20 @@ impl Hierarchies {
     }
 }
 
+/// The memory limit that this process itself is under, when there is one.
+#[must_use]
+pub fn own_memory_limit() -> Option<Bytes> {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let own = candidates(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
+    let files = [
+        own.unified.map(|dir| dir.join("memory.max")),
+        own.memory.map(|dir| dir.join("memory.limit_in_bytes")),
+    ];
+    let texts = files.into_iter().flatten().filter_map(|file| std::fs::read_to_string(file).ok());
+    // No limit is `max` in v2 and a number beyond any machine in v1.
+    texts.filter_map(|text| text.trim().parse().ok().map(Bytes)).min()
+}
+
 /// What the names of an instance's groups begin with.
 #[must_use]
 pub fn name_prefix(instance: &str) -> String {

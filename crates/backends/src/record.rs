@@ -95,6 +95,9 @@ pub struct OrderRecord {
     /// `oom_score_adj` of the task where its supervisor's is lowered (system mode).
     #[serde(default)]
     pub oom_score_adj: Option<i32>,
+    /// Soft limit of open files for the task; the daemon raises its own.
+    #[serde(default)]
+    pub open_files: Option<u64>,
     /// Socket on which the supervisor listens.
     pub socket: PathBuf,
 }
@@ -126,8 +129,20 @@ pub struct Ended {
     pub version: u32,
     /// How.
     pub end: End,
+    /// What it used; `None` when it did not run.
+    #[serde(default)]
+    pub usage: Option<Usage>,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
+}
+
+/// What a task's processes used, as the kernel counts it for those that were waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Largest resident set of any one process, in bytes.
+    pub max_rss_bytes: u64,
+    /// CPU time of all processes, user and system, in milliseconds.
+    pub cpu_ms: u64,
 }
 
 /// How a task ended.
@@ -214,8 +229,8 @@ impl TaskDir {
     }
 
     /// Records durably how it ended.
-    pub fn write_ended(&self, end: End) -> Result<(), RecordError> {
-        self.write("exit.json", &Ended { version: VERSION, end, at_ms: now_ms() }, Sync::Yes)
+    pub fn write_ended(&self, end: End, usage: Option<Usage>) -> Result<(), RecordError> {
+        self.write("exit.json", &Ended { version: VERSION, end, usage, at_ms: now_ms() }, Sync::Yes)
     }
 
     /// How it ended, if that is known.
@@ -432,7 +447,7 @@ mod tests {
         assert!(matches!(dir.ended(), Err(RecordError::Newer { found: 2, .. })));
         std::fs::write(&path, "").unwrap();
         assert!(matches!(dir.ended(), Err(RecordError::Corrupt { .. })));
-        dir.write_ended(End::Exited(TaskExit::Code { code: 3 })).unwrap();
+        dir.write_ended(End::Exited(TaskExit::Code { code: 3 }), None).unwrap();
         assert_eq!(dir.ended().unwrap().unwrap().end, End::Exited(TaskExit::Code { code: 3 }));
     }
 

@@ -252,3 +252,18 @@ async fn a_task_gets_its_environment_directory_and_mask_and_nothing_else() {
         assert!(!text.contains("s3cret"), "a secret outlives its job");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_task_used_is_recorded() {
+    let mut rig = Rig::new(Groups::Found);
+    let order = gang(id(1, 1), &["i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; ulimit -Sn"]);
+    assert_eq!(rig.run(&order).await, TaskExit::Code { code: 0 });
+    let text = std::fs::read_to_string(rig.task_dir(order.id, 0).join("exit.json")).unwrap();
+    let ended: muster_backends::record::Ended = serde_json::from_str(&text).unwrap();
+    let usage = ended.usage.unwrap();
+    assert!(usage.cpu_ms >= 10 && usage.max_rss_bytes >= 1 << 19, "{usage:?}");
+    // The task has the limit of open files that this process was started with, not the raised one.
+    let order = muster_backends::record::TaskDir::at(rig.task_dir(order.id, 0)).order().unwrap().unwrap();
+    let soft = order.open_files.or(rustix::process::getrlimit(rustix::process::Resource::Nofile).current);
+    assert_eq!(rig.log(order.id, 0).trim().parse().ok(), soft);
+}

@@ -91,7 +91,8 @@ async fn tasks_that_are_not_expected_are_ended_and_forgotten() {
     until("its end", || !is_running(main) && !is_running(escaped)).await;
     let dir = rig.task_dir(order.id, 0);
     until("its order to be forgotten", || !dir.join("order.json").exists()).await;
-    assert!(std::fs::read_dir(rig.path("state/jobs/.live")).unwrap().next().is_none());
+    let live = rig.path("state/jobs/.live");
+    until("the list of live tasks to be empty", || std::fs::read_dir(&live).unwrap().next().is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

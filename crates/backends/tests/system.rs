@@ -196,3 +196,13 @@ async fn what_a_user_leaves_behind_is_ended_in_system_mode_too() {
     assert_eq!(rig.exit().await, TaskExit::Stopped);
     assert!(!is_running(escaped), "it scrubbed its environment and got away");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root"]
+async fn a_terminal_belongs_to_its_user() {
+    let mut rig = system();
+    let script = "test -w \"$(tty)\" && stat -c '%u %a' \"$(tty)\" && echo open > /dev/tty";
+    let job = GangOrder { interactive: true, ..order(id(1, 1), 0, script) };
+    assert_eq!(rig.run(&job).await, TaskExit::Code { code: 0 });
+    assert_eq!(rig.log(job.id, 0), format!("{} 620\r\nopen\r\n", user(0).uid));
+}

@@ -6,17 +6,22 @@ use std::io;
 use muster_model::unit::{Bytes, CpuMilli};
 use muster_model::{NodeName, NodeSpec};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::cgroup;
 use crate::gpu::Found;
 
 /// Label that says by what the GPUs reach each other: `nvlink` or `pcie`.
 const INTERCONNECT_LABEL: &str = "gpu-link";
 
-/// This machine as a node. CPUs are those that this process may use; memory is what the kernel manages.
+/// This machine as a node: the CPUs that this process may use, and what the kernel manages of memory or, in a
+/// container, may be used of it.
 pub(super) fn node(name: &NodeName, found: &Found) -> io::Result<NodeSpec> {
     let cpus = std::thread::available_parallelism()?.get() as u32;
     let meminfo = std::fs::read_to_string("/proc/meminfo")?;
     let memory = parse_memory_total(&meminfo)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no MemTotal in /proc/meminfo"))?;
+    let memory = cgroup::own_memory_limit().map_or(memory, |limit| memory.min(limit));
     Ok(NodeSpec {
         name: name.clone(),
         devices: found.devices.clone(),
@@ -26,6 +31,14 @@ pub(super) fn node(name: &NodeName, found: &Found) -> io::Result<NodeSpec> {
         labels: found.interconnect.iter().map(|link| (INTERCONNECT_LABEL.into(), (*link).into())).collect(),
         domains: Vec::new(),
     })
+}
+
+/// Raises this process's soft limit of open files to the hard one: every live task takes two descriptors, and the
+/// usual soft limit is 1024. Gives the limit that was, for the tasks; `None` where nothing was raised.
+pub(super) fn raise_open_files() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    (limit.current != limit.maximum && setrlimit(Resource::Nofile, raised).is_ok()).then_some(limit.current?)
 }
 
 /// `MemTotal` of `/proc/meminfo`, whose `kB` are units of 1024 bytes.

@@ -100,6 +100,7 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
         hold_port: (within == 0).then(|| ports.get(group).copied()).flatten(),
         cgroup: shared.hierarchies.plan(&name, task.cpus, task.memory),
         oom_score_adj: shared.oom_score_adj,
+        open_files: shared.open_files,
         socket: shared.socket(order.id, task.rank),
     }
 }

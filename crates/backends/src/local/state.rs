@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::LocalConfig;
 use super::task::ToTask;
+use super::{LocalConfig, facts};
 use crate::cgroup::{Hierarchies, name_prefix};
 use crate::driver::{Report, Reports};
 use crate::gpu::foreign::Ours;
@@ -31,6 +31,8 @@ pub(super) struct Shared {
     pub(super) instance: String,
     /// What tasks get back where supervisors are protected from the out-of-memory killer: only root may.
     pub(super) oom_score_adj: Option<i32>,
+    /// What tasks get back where the daemon raised its limit of open files.
+    pub(super) open_files: Option<u64>,
     pub(super) reports: Reports,
     pub(super) runtime: Handle,
     pub(super) launches: Semaphore,
@@ -84,6 +86,7 @@ impl Shared {
         let oom_score_adj = config.system.then(own).flatten();
         Self {
             oom_score_adj,
+            open_files: facts::raise_open_files(),
             config,
             jobs,
             sockets,

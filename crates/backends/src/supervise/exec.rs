@@ -17,7 +17,7 @@ use std::process::{Command as Program, ExitCode};
 use muster_model::payload::{Command, Identity};
 use nix::unistd::{Gid, Uid, initgroups, setgid, setuid};
 use rustix::fs::{Access, MemfdFlags, Mode, OFlags};
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::CgroupPlan;
@@ -39,6 +39,8 @@ pub struct ExecPlan {
     pub cgroup: CgroupPlan,
     /// The task's own inclination to be taken when memory runs out, where the supervisor's was lowered.
     pub oom_score_adj: Option<i32>,
+    /// Soft limit of open files.
+    pub open_files: Option<u64>,
     /// Standard output is a terminal that becomes the controlling one.
     pub terminal: bool,
 }
@@ -102,6 +104,10 @@ fn prepare(plan: &ExecPlan) -> Result<Program, String> {
 
     if let Some(adjustment) = plan.oom_score_adj {
         std::fs::write(OOM_FILE, adjustment.to_string()).map_err(|error| format!("{OOM_FILE}: {error}"))?;
+    }
+    if let Some(soft) = plan.open_files {
+        let limit = Rlimit { current: Some(soft), ..getrlimit(Resource::Nofile) };
+        setrlimit(Resource::Nofile, limit).map_err(|error| format!("cannot limit open files: {error}"))?;
     }
 
     // 2. Become the user, for good.

@@ -234,7 +234,8 @@ impl Supervisor {
         finish::remove_groups(&self.order.cgroup);
         let end = self.end.clone().unwrap_or(End::Exited(TaskExit::Stopped));
         // Without its directory (a removed state directory) there is nobody left to tell.
-        while self.dir.write_ended(end.clone()).is_err() && self.dir.path().exists() {
+        let usage = (self.stage >= Stage::Released).then(finish::usage).flatten();
+        while self.dir.write_ended(end.clone(), usage).is_err() && self.dir.path().exists() {
             std::thread::sleep(RECORD_RETRY);
         }
         let _ = std::fs::remove_file(&self.order.socket);

@@ -39,7 +39,7 @@ pub(super) fn run(dir: TaskDir) {
                 let _ = order.cgroup.kill_all(finish::KILL_PATIENCE);
                 let _ = order.cgroup.remove();
                 let _ = std::fs::remove_file(&order.socket);
-                let _ = dir.write_ended(End::Refused(reason.clone()));
+                let _ = dir.write_ended(End::Refused(reason.clone()), None);
                 FromSupervisor::Refused { reason }
             }
         },
@@ -141,6 +141,7 @@ pub(super) fn exec_plan(order: &OrderRecord) -> ExecPlan {
         identity: order.switch_user.then(|| order.identity.clone()),
         cgroup: order.cgroup.clone(),
         oom_score_adj: order.oom_score_adj,
+        open_files: order.open_files,
         terminal: order.terminal,
     }
 }
