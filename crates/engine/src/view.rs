@@ -187,7 +187,7 @@ impl State {
 
     /// The first thing that keeps an element from starting.
     fn first_reason(&self, now: Time, id: JobId, job: &Job, ordinal: u32, gaps: &mut Gaps) -> Option<Reason> {
-        let own = self.own_reasons(now, id, job, ordinal);
+        let own = self.own_reasons(now, job, ordinal);
         own.into_iter().next().or_else(|| self.outer_reason(id, job, ordinal, gaps))
     }
 }

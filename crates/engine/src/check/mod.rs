@@ -9,6 +9,8 @@ mod plan;
 mod quota;
 mod reserved;
 mod state;
+#[cfg(test)]
+mod tests;
 mod violation;
 
 pub use violation::Violation;

@@ -60,6 +60,9 @@ fn check_job(id: JobId, record: &JobRecord, found: &mut Vec<Violation>) {
     if waiting + record.fresh() + record.active + ended + rest != record.total {
         wrong("its elements do not add up");
     }
+    if record.total != record.spec.element_count() {
+        wrong("it has not the elements that its spec says");
+    }
     if record.is_over() {
         wrong("it is over but still in memory");
     }
@@ -83,7 +86,9 @@ fn check_entries(state: &State, id: JobId, job: &Job, found: &mut Vec<Violation>
     let may_wait = record.waits_for.is_empty() && !record.held && record.fresh() > 0 && record.cap_room() > 0;
     match fresh {
         Standing::Out if may_wait => wrong("its fresh elements are forgotten"),
-        Standing::Queued(tickets) if !may_wait || tickets > record.fresh().min(MAX_TICKETS) => {
+        Standing::Queued(tickets)
+            if !may_wait || tickets != record.fresh().min(record.cap_room()).min(MAX_TICKETS) =>
+        {
             wrong("its fresh elements may not be in the order");
         }
         Standing::Out | Standing::Queued(_) | Standing::Sleeping(_) => {}

@@ -1,59 +1,86 @@
 //! Explain: why an element waits, when it starts at the latest, and what would start it now. Data first; text is made
-//! in `report`. Everything is tried on scratch with the planner itself, so that no explanation promises what the
-//! engine would not do.
+//! in `report`. Everything is tried on scratch with the planner itself, at the element's own place in the order, so that
+//! no explanation promises what the engine would not do.
 
 pub(crate) mod gap;
+mod holders;
 pub(crate) mod reasons;
+mod sooner;
+mod trial;
 
-use muster_model::view::{Eta, Explanation, State as Word};
-use muster_model::{ElementId, JobId, JobSpec, Reason, Time};
+use std::sync::Arc;
+
+use muster_model::view::{Explanation, State as Word};
+use muster_model::{ElementId, Event, JobId, JobSpec, Time};
 
 use crate::refusal::Refusal;
 use crate::state::State;
-use crate::state::entries::{Owner, seq};
+use crate::state::entries::{Owner, Standing, seq};
+use trial::Trial;
 
 /// Explains one element.
 pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Explanation> {
+    state.wake(now);
     let view = state.element_view(now, id)?;
     let job = state.jobs.get(&id.job)?;
     let ordinal = job.record.ordinal_of(id.index)?;
-    let mut explanation = Explanation {
-        element: id,
-        name: job.record.spec.name.to_string(),
-        state: view.state,
-        reasons: Vec::new(),
-        position: None,
-        queue: state.policy.leaf_name(job.record.leaf).clone(),
-        holders: Vec::new(),
-        eta: None,
-        sooner: Vec::new(),
-    };
+    let mut explanation = blank(id, &job.record.spec, view.state);
+    explanation.queue = state.policy.leaf_name(job.record.leaf).clone();
     if !matches!(view.state, Word::Held | Word::Pending) {
         return Some(explanation);
     }
-    explanation.reasons = state.own_reasons(now, id.job, job, ordinal);
-    explanation.reasons.extend(state.outer_reason(id.job, job, ordinal, &mut reasons::Gaps::default()));
+    // 1. Its own terms, and its place in the order.
     let owner = Owner { job: id.job, ordinal: job.record.elements.contains_key(&ordinal).then_some(ordinal) };
     let priority = job.record.spec.priority;
-    explanation.position =
-        Some(state.policy.position(now, job.record.leaf, job.user, priority, seq(owner, 0)));
-    let reserved = state.reservations.iter().find(|one| one.element == id);
-    explanation.eta = reserved.map(|one| Eta { start: one.start, reserved: true });
+    let position = state.policy.position(now, job.record.leaf, job.user, priority, seq(owner, 0));
+    explanation.position = Some(position);
+    explanation.reasons = state.own_reasons(now, job, ordinal);
+    if !matches!(state.entries.standing(owner), Standing::Queued(_)) {
+        // Not in the order: what would stand against it besides is read from the state.
+        let outer = state.outer_reason(id.job, job, ordinal, &mut reasons::Gaps::default());
+        explanation.reasons.extend(outer);
+        return Some(explanation);
+    }
+    // 2. At its place in the order: what stands against it, when that ends, what would help.
+    let mut trial = Trial::at(state, now, owner, id);
+    let finding = trial.finding();
+    explanation.eta = trial.eta(&finding);
+    explanation.sooner = sooner::within_queue(&mut trial, &finding);
+    explanation.holders = trial.holders(&finding);
+    explanation.reasons.extend(finding.reason.clone());
+    trial.end();
+    // 3. In another place in the order.
+    if finding.reason.is_some() {
+        explanation.sooner.extend(sooner::other_queues(state, now, id));
+    }
     Some(explanation)
 }
 
-/// Explains a job that is not submitted.
+/// Explains a job that is not submitted, on a copy of the state: nothing of it may stay, not even its names.
 pub(crate) fn explain_submission(state: &mut State, now: Time, spec: &JobSpec) -> Explanation {
-    let refused: Option<Reason> = match state.judge_spec(spec) {
-        Err(Refusal::Never(reason)) => Some(reason),
-        Err(_) | Ok(()) => None,
-    };
-    let _ = now;
+    let last = state.jobs.last_key_value().map_or(0, |(id, _)| id.0).max(state.recent.last().0);
+    let id = ElementId { job: JobId(last + 1), index: spec.array.as_ref().map_or(0, |array| array.first) };
+    let mut explanation = blank(id, spec, Word::Pending);
+    match state.judge_spec(spec) {
+        Err(Refusal::Never(reason)) => {
+            explanation.reasons.push(reason);
+            explanation
+        }
+        Err(_) => explanation,
+        Ok(()) => {
+            let mut copy = state.clone();
+            copy.apply(now, &Event::Submitted { job: id.job, spec: Arc::new(spec.clone()) });
+            explain(&mut copy, now, id).unwrap_or(explanation)
+        }
+    }
+}
+
+fn blank(id: ElementId, spec: &JobSpec, state: Word) -> Explanation {
     Explanation {
-        element: ElementId::single(JobId(0)),
+        element: id,
         name: spec.name.to_string(),
-        state: Word::Pending,
-        reasons: refused.into_iter().collect(),
+        state,
+        reasons: Vec::new(),
         position: None,
         queue: spec.queue.clone(),
         holders: Vec::new(),

@@ -17,7 +17,7 @@ pub(crate) type Gaps = FxHashMap<ClassId, CapacityGap>;
 
 impl State {
     /// What lies in the element's own terms.
-    pub(crate) fn own_reasons(&self, now: Time, _id: JobId, job: &Job, ordinal: u32) -> Vec<Reason> {
+    pub(crate) fn own_reasons(&self, now: Time, job: &Job, ordinal: u32) -> Vec<Reason> {
         let record = &job.record;
         let mut reasons = Vec::new();
         let begin = record.spec.begin.unwrap_or(Time(0));

@@ -81,6 +81,7 @@ pub(crate) struct Candidate {
 enum Round {
     Again,
     Last,
+    Stopped,
 }
 
 /// A start on scratch.
@@ -134,6 +135,8 @@ pub(crate) struct Planner<'s> {
     waiting: Taken,
     /// Something was kept back in this round by a reservation alone.
     contested: bool,
+    /// Strict order: who blocks a queue in this round.
+    heads: Vec<ElementId>,
     /// Reservations per leaf.
     reserved: FxHashMap<LeafId, u32>,
     planned: Vec<Planned>,
@@ -151,6 +154,7 @@ impl<'s> Planner<'s> {
             started: Taken::default(),
             waiting: Taken::default(),
             contested: false,
+            heads: Vec::new(),
             reserved: FxHashMap::default(),
             planned: Vec::new(),
             decisions: Vec::new(),
@@ -158,12 +162,19 @@ impl<'s> Planner<'s> {
     }
 
     /// Considers every entry in order, until `stop` says so of the next one.
-    pub(crate) fn run(&mut self, stop: impl Fn(Slot) -> bool) {
-        while let Round::Again = self.round(&stop) {
+    /// Answers whether it stopped so.
+    pub(crate) fn run(&mut self, stop: impl Fn(Slot) -> bool) -> bool {
+        loop {
+            match self.round(&stop) {
+                Round::Again => {}
+                Round::Last => return false,
+                Round::Stopped => return true,
+            }
             self.state.pool.clear_bookings();
             self.reserved.clear();
             self.waiting = Taken::default();
             self.contested = false;
+            self.heads.clear();
             let for_good = self.now + Span(1);
             for memo in self.memos.values_mut() {
                 memo.failed = memo.failed.filter(|failed| *failed <= for_good);
@@ -178,7 +189,7 @@ impl<'s> Planner<'s> {
         let mut started: FxHashMap<Slot, u32> = FxHashMap::default();
         while let Some(slot) = pass.next(&self.state.policy) {
             if stop(slot) {
-                return Round::Last;
+                return Round::Stopped;
             }
             let Some(candidate) = self.candidate(slot) else { continue };
             match self.consider(slot, &candidate) {
@@ -186,7 +197,10 @@ impl<'s> Planner<'s> {
                     *started.entry(slot).or_default() += 1;
                     pass.started(&self.state.policy, candidate.leaf, candidate.user);
                 }
-                Verdict::Blocked if strict => pass.skip_leaf(candidate.leaf),
+                Verdict::Blocked if strict => {
+                    self.heads.push(candidate.element);
+                    pass.skip_leaf(candidate.leaf);
+                }
                 Verdict::Blocked | Verdict::Limited(_) => {}
             }
         }
@@ -340,7 +354,7 @@ impl<'s> Planner<'s> {
     }
 
     /// True while its leaf has fewer blocked entries with a reservation than backfill protects.
-    fn may_reserve(&self, leaf: LeafId) -> bool {
+    pub(crate) fn may_reserve(&self, leaf: LeafId) -> bool {
         let depth = match self.state.policy.tree().backfill {
             Backfill::None | Backfill::Easy => 1,
             Backfill::Conservative { depth } => depth,
@@ -368,8 +382,13 @@ impl<'s> Planner<'s> {
         })
     }
 
+    /// Strict order: who blocks a queue.
+    pub(crate) fn blocked_heads(&self) -> &[ElementId] {
+        &self.heads
+    }
+
     /// The reservations made so far.
-    pub(crate) fn reservations(&self) -> Vec<Reservation> {
+    fn reservations(&self) -> Vec<Reservation> {
         let bookings = self.state.pool.bookings().iter();
         bookings
             .map(|booking| Reservation {

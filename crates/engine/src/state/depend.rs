@@ -26,6 +26,11 @@ impl Recent {
         self.by_job.get(&job).copied()
     }
 
+    /// The largest number that is remembered.
+    pub(crate) fn last(&self) -> JobId {
+        self.order.iter().map(|(job, _)| *job).max().unwrap_or_default()
+    }
+
     fn push(&mut self, job: JobId, succeeded: bool) {
         if self.order.len() == REMEMBERED
             && let Some((oldest, _)) = self.order.pop_front()

@@ -206,7 +206,7 @@ impl JobRecord {
 
     /// Elements that wait and have no record.
     pub(crate) fn fresh(&self) -> u32 {
-        self.total - self.next - self.elements.range(self.next..).count() as u32
+        self.total.saturating_sub(self.next + self.elements.range(self.next..).count() as u32)
     }
 
     /// The `nth` waiting ordinal without a record, from 0.

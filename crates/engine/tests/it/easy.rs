@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 
 use muster_engine::Engine;
 use muster_model::queue::Backfill;
-use muster_model::{
-    Decision, ElementId, Event, JobId, Observation, QueueTree, Span, TaskExit, Time,
-};
+use muster_model::{Decision, ElementId, Event, JobId, Observation, QueueTree, Span, TaskExit, Time};
 use proptest::prelude::*;
 
 use crate::random::Dice;
@@ -182,7 +180,8 @@ fn engine(jobs: &[Rigid], width: u32, backfill: Backfill, machine: Machine) -> V
             report(&mut engine, now, at, Observation::Exited(TaskExit::Code { code: 0 }));
         }
         while jobs.get(next).is_some_and(|job| job.arrives == now) {
-            let event = Event::Submitted { job: JobId(next as u64 + 1), spec: spec(jobs[next], machine).into() };
+            let event =
+                Event::Submitted { job: JobId(next as u64 + 1), spec: spec(jobs[next], machine).into() };
             engine.judge(&event).unwrap();
             engine.apply(Time(now), &event);
             next += 1;

@@ -4,6 +4,9 @@
 
 mod arrays;
 mod easy;
+mod explain;
+mod judge;
 mod life;
+mod places;
 mod random;
 mod world;

@@ -1,0 +1,193 @@
+//! Broken states: each invariant of the state is broken on purpose, and the walk must find it.
+
+use std::sync::Arc;
+
+use muster_model::job::{GpuRequest, Resources};
+use muster_model::node::Device;
+use muster_model::view::TaskStage;
+use muster_model::{
+    Array, Bytes, CpuMilli, DeviceSet, Effect, ElementId, Event, GpuModel, JobId, JobSpec, NodeConstraint,
+    NodeSpec, PayloadId, Plan, QueueTree, Restart, Span, TaskGroup, Time,
+};
+
+use super::{Violation, sanity_check, starts_have_effects};
+use crate::plan;
+use crate::state::State;
+use crate::state::entries::{Owner, Rank, Standing};
+use crate::state::job::{Element, Phase, Run, RunStage};
+
+const NOW: Time = Time(1000);
+
+fn spec(tasks: u32, array: Option<Array>) -> JobSpec {
+    let gpu = GpuRequest::whole(1);
+    let task = Resources { gpu, cpus: CpuMilli(1000), memory: Bytes(10), ..Resources::default() };
+    let group =
+        TaskGroup { name: "worker".into(), min_tasks: tasks, max_tasks: tasks, tasks_per_node: None, task };
+    JobSpec {
+        name: "job".into(),
+        user: "ann".into(),
+        queue: "default".into(),
+        priority: 0,
+        groups: vec![group],
+        time_limit: Some(Span::from_secs(10)),
+        grace: Span(0),
+        constraint: NodeConstraint::default(),
+        array,
+        after: Vec::new(),
+        restart: Restart::NEVER,
+        checkpoint: None,
+        held: false,
+        begin: None,
+        payload: PayloadId(0),
+    }
+}
+
+/// A node with 8 devices; a gang of three runs, an array of ten has five active and five waiting.
+fn sound() -> (State, Plan) {
+    let mut state = State::new(QueueTree::single()).unwrap();
+    let device = Device {
+        model: GpuModel::from("h100"),
+        memory: Bytes(0),
+        uuid: "".into(),
+        is_virtual: true,
+        slice_of: None,
+    };
+    let node = NodeSpec {
+        name: "n1".into(),
+        devices: vec![device; 8],
+        cpus: CpuMilli(64_000),
+        memory: Bytes(1000),
+        extras: Default::default(),
+        labels: Default::default(),
+        domains: Vec::new(),
+    };
+    state.apply(NOW, &Event::NodeJoined(Box::new(node)));
+    let array = Array { first: 0, last: 9, step: 1, max_running: None };
+    for (job, spec) in [(1, spec(3, None)), (2, spec(1, Some(array)))] {
+        state.apply(NOW, &Event::Submitted { job: JobId(job), spec: Arc::new(spec) });
+    }
+    let plan = plan::plan(&mut state, NOW);
+    state.commit(NOW, &plan);
+    assert_eq!(sanity_check(&state), []);
+    (state, plan)
+}
+
+fn element(state: &mut State) -> &mut Element {
+    state.jobs.get_mut(&JobId(1)).unwrap().record.elements.get_mut(&0).unwrap()
+}
+
+fn run(state: &mut State) -> &mut Run {
+    element(state).run.as_mut().unwrap()
+}
+
+#[track_caller]
+fn trips(what: &str, break_it: impl FnOnce(&mut State)) {
+    let (mut state, _) = sound();
+    break_it(&mut state);
+    assert_ne!(sanity_check(&state), [], "nobody notices: {what}");
+}
+
+#[test]
+fn a_broken_gang_is_found() {
+    trips("a task is missing", |state| {
+        let tasks = run(state).placement[..2].into();
+        run(state).placement = tasks;
+    });
+    trips("all tasks are over", |state| {
+        let run = run(state);
+        run.tasks.iter_mut().for_each(|task| task.stage = TaskStage::Ended);
+        run.over = 3;
+    });
+    trips("miscounted", |state| run(state).over = 1);
+    trips("told to run too early", |state| run(state).stage = RunStage::Going);
+    trips("active without an attempt", |state| element(state).run = None);
+    trips("ended while it holds", |state| {
+        let job = &mut state.jobs.get_mut(&JobId(1)).unwrap().record;
+        job.active = 0;
+        job.failed = 1;
+        job.begun = 1;
+        let element = job.elements.get_mut(&0).unwrap();
+        element.begun = true;
+        element.phase = Phase::Ended { outcome: muster_model::Outcome::TimedOut, at: NOW };
+    });
+}
+
+#[test]
+fn broken_counts_are_found() {
+    fn job(state: &mut State) -> &mut crate::state::job::JobRecord {
+        &mut state.jobs.get_mut(&JobId(2)).unwrap().record
+    }
+    trips("active", |state| job(state).active += 1);
+    trips("succeeded", |state| job(state).succeeded += 1);
+    trips("total", |state| job(state).total += 1);
+    trips("begun", |state| job(state).begun += 1);
+    trips("next", |state| job(state).next -= 1);
+    trips("cap", |state| {
+        let mut spec = (*job(state).spec).clone();
+        spec.array = Some(Array { first: 0, last: 9, step: 1, max_running: Some(2) });
+        job(state).spec = Arc::new(spec);
+    });
+    trips("over but there", |state| {
+        let record = &mut state.jobs.get_mut(&JobId(1)).unwrap().record;
+        record.total = 0;
+    });
+}
+
+#[test]
+fn broken_nodes_are_found() {
+    trips("a device is held twice", |state| {
+        let job = state.jobs.get_mut(&JobId(2)).unwrap();
+        let other = job.record.elements.get(&0).unwrap().run.clone().unwrap().placement;
+        let run = job.record.elements.get_mut(&1).unwrap().run.as_mut().unwrap();
+        run.placement = other;
+    });
+    trips("held by nobody", |state| {
+        let shape = Arc::clone(state.classes.shape(state.jobs[&JobId(1)].class));
+        let placement: Arc<[_]> = state.pool.holdings().next().unwrap().placement[..1].into();
+        let end = crate::state::ends::End::Never;
+        let id = ElementId::single(JobId(1));
+        let moved = muster_model::TaskPlacement { devices: DeviceSet::EMPTY, ..placement[0].clone() };
+        state.pool.hold(id, end, shape, Arc::from([moved]));
+    });
+    trips("given back too early", |state| {
+        let key = run(state).key;
+        let holding = state.pool.holding(key).clone();
+        state.pool.release(key);
+        let again: Arc<[_]> = holding.placement[..2].into();
+        let key = state.pool.hold(holding.element, holding.end, holding.shape, again);
+        run(state).key = key;
+    });
+    trips("somebody else's holding", |state| {
+        let other = state.jobs[&JobId(2)].record.elements[&0].run.as_ref().unwrap().key;
+        run(state).key = other;
+    });
+    trips("a booking outlives its pass", |state| {
+        let holding = state.pool.holdings().next().unwrap().clone();
+        let when = (Time(5000), Time(6000));
+        state.pool.book(holding.element, when, holding.shape, holding.placement);
+    });
+}
+
+#[test]
+fn a_forgotten_entry_is_found() {
+    trips("nobody considers the rest of the array", |state| {
+        let job = &state.jobs[&JobId(2)];
+        let rank = Rank { leaf: job.record.leaf, user: job.user, priority: 0 };
+        let owner = Owner { job: JobId(2), ordinal: None };
+        state.entries.set(&mut state.policy, owner, rank, Standing::Out);
+    });
+    trips("too many tickets", |state| {
+        let job = &state.jobs[&JobId(2)];
+        let rank = Rank { leaf: job.record.leaf, user: job.user, priority: 0 };
+        let owner = Owner { job: JobId(2), ordinal: None };
+        state.entries.set(&mut state.policy, owner, rank, Standing::Queued(40));
+    });
+}
+
+#[test]
+fn a_start_without_an_effect_is_found() {
+    let (state, plan) = sound();
+    assert_eq!(starts_have_effects(&plan, &state.effects), []);
+    let without: Vec<Effect> = state.effects[1..].to_vec();
+    assert_eq!(starts_have_effects(&plan, &without), [Violation::NoEffect(state.effects[0].id())]);
+}

@@ -1,0 +1,46 @@
+//! Who holds the GPUs that an element could use.
+
+use std::collections::BTreeMap;
+
+use muster_model::view::Holder;
+use muster_model::{ElementId, GpuMilli, Time};
+
+use crate::state::State;
+use crate::state::shape::Shape;
+
+/// At most this many are named.
+const MOST: usize = 10;
+
+/// Those who end soonest first.
+pub(super) fn of(state: &State, now: Time, shape: &Shape) -> Vec<Holder> {
+    let mut held: BTreeMap<(Time, ElementId), u64> = BTreeMap::new();
+    for holding in state.pool.holdings() {
+        let milli: u64 = holding
+            .placement
+            .iter()
+            .filter(|task| {
+                let node = state.pool.node(task.node);
+                let model = task.devices.iter().next().and_then(|device| node.model_of(device));
+                let is_wanted =
+                    |model| shape.groups.iter().any(|group| group.wants_gpu() && group.accepts(model));
+                node.hosts() && shape.admits(node) && model.is_some_and(is_wanted)
+            })
+            .map(|task| u64::from(task.devices.len()) * u64::from(task.share.0))
+            .sum();
+        if milli > 0 {
+            held.insert((holding.end.at(now), holding.element), milli);
+        }
+    }
+    let name = |id: ElementId| {
+        state.jobs.get(&id.job).map(|job| job.record.spec.name.to_string()).unwrap_or_default()
+    };
+    held.into_iter()
+        .take(MOST)
+        .map(|((end, element), milli)| Holder {
+            element,
+            name: name(element),
+            gpus: GpuMilli(u32::try_from(milli).unwrap_or(u32::MAX)),
+            ends_by: (end < Time::NEVER).then_some(end),
+        })
+        .collect()
+}

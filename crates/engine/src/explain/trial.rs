@@ -1,0 +1,177 @@
+//! A pass stopped at one element's place in the order: what comes before it has started and reserved on scratch, and
+//! variants of it can be tried there.
+
+use std::sync::Arc;
+
+use muster_model::queue::Backfill;
+use muster_model::view::{Eta, Holder};
+use muster_model::{ElementId, JobSpec, Reason, Span, Time};
+use muster_policy::Slot;
+
+use super::{gap, holders};
+use crate::plan::ask::picks;
+use crate::plan::reserve::{self, Wish};
+use crate::plan::{Candidate, Planner};
+use crate::state::State;
+use crate::state::entries::Owner;
+use crate::state::shape::Shape;
+
+/// See the module's description.
+pub(super) struct Trial<'s> {
+    planner: Planner<'s>,
+    slot: Option<Slot>,
+    /// `None` when the pass never comes to it: strict order, and somebody of its queue is blocked before it.
+    candidate: Option<Candidate>,
+    pub(super) spec: Arc<JobSpec>,
+}
+
+/// What a trial found.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    /// What stands against a start; `None` when it would start now.
+    pub(super) reason: Option<Reason>,
+}
+
+impl<'s> Trial<'s> {
+    /// Runs a pass up to an entry.
+    pub(super) fn at(state: &'s mut State, now: Time, owner: Owner, id: ElementId) -> Self {
+        let spec = Arc::clone(&state.jobs[&id.job].record.spec);
+        let slot = state.entries.slot(owner);
+        let mut planner = Planner::new(state, now);
+        let reached = planner.run(|other| Some(other) == slot);
+        let candidate = slot.filter(|_| reached).and_then(|slot| planner.candidate(slot));
+        Self { planner, slot, candidate: candidate.map(|one| Candidate { element: id, ..one }), spec }
+    }
+
+    /// Rolls everything back.
+    pub(super) fn end(self) {
+        drop(self.planner.finish());
+    }
+
+    pub(super) fn state(&self) -> &State {
+        self.planner.state
+    }
+
+    /// What stands against a start now.
+    pub(super) fn finding(&mut self) -> Finding {
+        let Some(candidate) = self.candidate.clone() else {
+            return Finding { reason: self.behind() };
+        };
+        let memo = self.planner.memo(candidate.class).clone();
+        let tries = match self.planner.admitted(&candidate, &memo.picks) {
+            Ok(tries) => tries,
+            Err(reason) => return Finding { reason: Some(reason) },
+        };
+        let mut fits = |duration: Option<Span>| {
+            let checkpoint = self.planner.state.pool.checkpoint();
+            let placed = tries.iter().any(|one| {
+                self.planner.place(&candidate, &candidate.shape, one, &memo.eligible, duration).is_some()
+            });
+            self.planner.state.pool.rollback(checkpoint);
+            placed
+        };
+        if fits(candidate.duration) {
+            return Finding { reason: None };
+        }
+        if !fits(Some(Span(1))) {
+            let state = &*self.planner.state;
+            let gap = gap::now(&state.pool, state.policy.models(), &candidate.shape, &memo.eligible);
+            return Finding { reason: Some(Reason::Capacity(gap)) };
+        }
+        Finding { reason: self.reserved(&candidate) }
+    }
+
+    /// The reservation that stands against it: the first whose beginning it may not outlast.
+    fn reserved(&mut self, candidate: &Candidate) -> Option<Reason> {
+        let now = self.planner.now;
+        let mut starts: Vec<(Time, ElementId)> =
+            self.planner.state.pool.bookings().iter().map(|one| (one.start, one.element)).collect();
+        starts.sort_unstable();
+        // What fits a window fits every shorter one.
+        let outlasts = |trial: &mut Self, start: Time| {
+            trial.starts(&trial.spec.clone(), Some(start.since(now) + Span(1)))
+        };
+        let (mut low, mut high) = (0, starts.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match outlasts(self, starts[middle].0) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        let (start, element) = *starts.get(low)?;
+        let grace = self.spec.grace;
+        debug_assert!(candidate.duration.is_none_or(|duration| duration > start.since(now)));
+        let longest = start.since(now).0.checked_sub(grace.0).filter(|limit| *limit > 0).map(Span);
+        Some(Reason::Reserved { element, start, fits_if_shorter_than: longest })
+    }
+
+    /// Strict order: who in its queue is blocked before it.
+    fn behind(&self) -> Option<Reason> {
+        let job_leaf = |id: ElementId| self.state().jobs.get(&id.job).map(|job| job.record.leaf);
+        let blocked = self.planner.blocked_heads().iter().copied();
+        let own = self.slot.map(|slot| self.state().entries.owner(slot).job)?;
+        let leaf = self.state().jobs.get(&own)?.record.leaf;
+        let head = blocked.filter(|head| job_leaf(*head) == Some(leaf)).next()?;
+        debug_assert!(self.state().policy.tree().backfill == Backfill::None);
+        Some(Reason::Behind { element: head })
+    }
+
+    /// Would the element start now with these terms, held for `duration` (its own when the terms' limit is meant)?
+    pub(super) fn starts(&mut self, spec: &JobSpec, duration: Option<Span>) -> bool {
+        let Some(candidate) = self.candidate.clone() else { return false };
+        let state = &*self.planner.state;
+        let shape: Arc<Shape> =
+            match spec.groups == self.spec.groups && spec.constraint == self.spec.constraint {
+                true => Arc::clone(&candidate.shape),
+                false => Arc::new(state.shape_of(spec)),
+            };
+        let picks = picks(&state.pool, &shape);
+        let eligible = shape.eligible(&state.pool);
+        let leaf = candidate.leaf;
+        if state.policy.judge_submission(leaf, spec).is_err() {
+            return false;
+        }
+        let candidate = Candidate { shape: Arc::clone(&shape), ..candidate };
+        let Ok(tries) = self.planner.admitted(&candidate, &picks) else { return false };
+        let checkpoint = self.planner.state.pool.checkpoint();
+        let placed = tries
+            .iter()
+            .any(|one| self.planner.place(&candidate, &shape, one, &eligible, duration).is_some());
+        self.planner.state.pool.rollback(checkpoint);
+        placed
+    }
+
+    /// When it starts at the latest.
+    pub(super) fn eta(&mut self, finding: &Finding) -> Option<Eta> {
+        let now = self.planner.now;
+        let (slot, candidate) = (self.slot?, self.candidate.clone()?);
+        match &finding.reason {
+            None => return Some(Eta { start: now, reserved: true }),
+            Some(Reason::Capacity(_) | Reason::Reserved { .. }) => {}
+            Some(_) => return None,
+        }
+        let memo = self.planner.memo(candidate.class).clone();
+        let tries = self.planner.admitted(&candidate, &memo.picks).ok()?;
+        let reserved = self.planner.may_reserve(candidate.leaf) && self.planner.candidate(slot).is_some();
+        let wish = Wish {
+            element: candidate.element,
+            shape: &candidate.shape,
+            tries: &tries,
+            eligible: &memo.eligible,
+            avoid: &candidate.avoid,
+            duration: candidate.duration,
+        };
+        let (start, _, _) = reserve::earliest(&mut self.planner.state.pool, now, &wish)?;
+        Some(Eta { start, reserved })
+    }
+
+    /// Who holds GPUs that it could use, when it is capacity that it waits for.
+    pub(super) fn holders(&mut self, finding: &Finding) -> Vec<Holder> {
+        let Some(candidate) = &self.candidate else { return Vec::new() };
+        match &finding.reason {
+            Some(Reason::Capacity(_)) => holders::of(self.planner.state, self.planner.now, &candidate.shape),
+            _ => Vec::new(),
+        }
+    }
+}
