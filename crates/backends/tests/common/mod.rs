@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use muster_backends::cgroup::Hierarchies;
 use muster_backends::driver::{Backend, Command, Expected, Report};
 use muster_backends::local::{LocalBackend, LocalConfig, VirtualGpus};
+use muster_backends::process;
+use muster_backends::record::TaskDir;
 use muster_model::launch::{GangOrder, TaskOrder};
 use muster_model::payload::{Command as Program, Identity};
 use muster_model::{
@@ -169,17 +171,26 @@ impl Drop for Rig {
                 if path.is_dir() {
                     open.push(path);
                 } else if path.file_name().is_some_and(|name| name == "claim.json") {
-                    let claim: muster_backends::record::Claim =
-                        serde_json::from_slice(&std::fs::read(&path).unwrap_or_default()).unwrap();
-                    if claim.supervisor.is_alive() && claim.supervisor.pid != std::process::id() as i32 {
-                        for pid in muster_backends::process::descendants(claim.supervisor.pid) {
-                            muster_backends::process::signal(pid, rustix::process::Signal::KILL);
-                        }
-                        muster_backends::process::signal(claim.supervisor.pid, rustix::process::Signal::KILL);
-                    }
+                    end_task(&TaskDir::at(path.parent().unwrap().to_owned()));
                 }
             }
         }
+    }
+}
+
+/// Ends a supervisor that still lives, and everything below it.
+fn end_task(dir: &TaskDir) {
+    if let Ok(Some(claim)) = dir.claimed()
+        && claim.supervisor.is_alive()
+        && claim.supervisor.pid != std::process::id() as i32
+    {
+        for pid in process::descendants(claim.supervisor.pid).into_iter().chain([claim.supervisor.pid]) {
+            process::signal(pid, rustix::process::Signal::KILL);
+        }
+    }
+    if let Ok(Some(order)) = dir.order() {
+        let _ = order.cgroup.kill_all(PATIENCE);
+        let _ = process::until_empty(PATIENCE, || order.cgroup.remove());
     }
 }
 
