@@ -1,6 +1,9 @@
 //! Terminal sessions: after the upgrade the daemon passes bytes between client and supervisor and understands none of
 //! them.
 
+use std::io;
+use std::path::PathBuf;
+
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
@@ -9,6 +12,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use muster_api::client::SESSION_PROTOCOL;
 use muster_api::query::AttachQuery;
+use muster_backends::local::session;
 use muster_model::view::State as JobState;
 use muster_model::{Attempt, AttemptId, ElementId, JobId, Rank};
 use tokio::net::UnixStream;
@@ -40,8 +44,8 @@ pub(crate) async fn attach(
     let path = app.backend.attach_socket(id, rank);
     let path =
         path.ok_or_else(|| Failure::conflict("this backend has no terminal sessions", "use muster logs"))?;
-    let mut supervisor = UnixStream::connect(&path).await.map_err(|error| {
-        tracing::debug!(%error, path = %path.display(), "no supervisor to attach to");
+    let mut supervisor = connect(path).await.map_err(|error| {
+        tracing::debug!(%error, "no supervisor to attach to");
         Failure::conflict(format!("rank {rank} of job {job} takes no session now"), "see muster show")
     })?;
 
@@ -58,6 +62,14 @@ pub(crate) async fn attach(
     });
     let head = [(header::CONNECTION, "upgrade"), (header::UPGRADE, SESSION_PROTOCOL)];
     Ok((StatusCode::SWITCHING_PROTOCOLS, head, Body::empty()).into_response())
+}
+
+/// Announced as a client's: what is passed on must not be taken for the daemon's own orders.
+async fn connect(path: PathBuf) -> io::Result<UnixStream> {
+    let connected = tokio::task::spawn_blocking(move || session::connect(&path)).await;
+    let stream = connected.map_err(io::Error::other)??;
+    stream.set_nonblocking(true)?;
+    UnixStream::from_std(stream)
 }
 
 /// The running task that is meant.

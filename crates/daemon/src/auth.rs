@@ -66,7 +66,8 @@ impl Peers for KernelPeers {
 
     fn resolve(&self, peer: Peer) -> (UserName, bool) {
         let user = User::from_uid(Uid::from_raw(peer.uid)).ok().flatten();
-        let name = user.as_ref().map_or_else(|| peer.uid.to_string(), |user| user.name.clone());
+        // No account can have a name with `#`, so a number never passes for somebody of that name.
+        let name = user.as_ref().map_or_else(|| format!("#{}", peer.uid), |user| user.name.clone());
         let admin = peer.uid == 0 || in_admin_group(&name, user.map_or(peer.gid, |user| user.gid.as_raw()));
         (name.into(), admin)
     }

@@ -9,7 +9,7 @@ use muster_api::query::{ElementQuery, JobFilter};
 use muster_api::types::{ActionRequest, ActionResponse, Explained, JobDetail, JobList};
 use muster_model::payload::Command;
 use muster_model::view::{ElementView, JobView, State as JobState};
-use muster_model::{Attempt, AttemptId, JobId, Rank, UserName};
+use muster_model::{Attempt, AttemptId, JobId, Outcome, Rank, UserName};
 
 use super::{App, JobPath, OptionalBody, Params, daemon};
 use crate::auth::Caller;
@@ -24,6 +24,7 @@ const MAX_IDS: usize = 1000;
 
 pub(super) async fn list(
     State(app): State<App>,
+    caller: Caller,
     Params(filter): Params<JobFilter>,
 ) -> Result<Json<JobList>, Failure> {
     let wanted = filter.ids.as_deref().map(parse_ids).transpose()?;
@@ -54,7 +55,8 @@ pub(super) async fn list(
     jobs.extend(ended.into_iter().map(|view| (view.job, view)));
 
     // 3. What does not match goes.
-    let jobs = jobs.into_values().filter(|view| matches(view, &filter, state, wanted.as_ref())).collect();
+    let jobs = jobs.into_values().filter(|view| matches(view, &filter, state, wanted.as_ref()));
+    let jobs = jobs.map(|view| as_seen_by(&caller, view)).collect();
     Ok(Json(JobList { now: status.now, revision: status.revision, jobs }))
 }
 
@@ -79,7 +81,7 @@ pub(super) async fn one(
         logs: Vec::new(),
         enforcement: daemon::enforcement(&app.backend.capabilities()),
         now,
-        job: view,
+        job: as_seen_by(&caller, view),
     };
     if caller.may_touch(&detail.job.user) {
         detail.commands = what.as_ref().map(commands);
@@ -150,6 +152,19 @@ pub(crate) async fn owner(app: &App, job: JobId) -> Result<UserName, Failure> {
     }
     let ended = read(&app.reader, move |reader| reader.ended(job)).await?;
     ended.map(|ended| ended.view.user).ok_or_else(|| Failure::no_job(job))
+}
+
+/// Why a task could not start names directories and programs of its owner; others learn that it could not.
+fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
+    if !caller.may_touch(&view.user) {
+        let outcomes = view.elements.iter_mut().filter_map(|element| element.outcome.as_mut());
+        for outcome in outcomes {
+            if let Outcome::StartFailed { reason, .. } = outcome {
+                *reason = "its owner is told why".into();
+            }
+        }
+    }
+    view
 }
 
 fn parse_ids(text: &str) -> Result<BTreeSet<JobId>, Failure> {
