@@ -1,0 +1,266 @@
+//! What a user waits for, measured on the built binary with real processes: submit to running, an array from end to end,
+//! `muster ps`. Prints one table, or JSON with `--json`; every figure has its goal beside it. It uses a home of its own,
+//! stops its daemon, and asserts nothing: figures are for reading.
+//!
+//! `cargo bench -p muster --bench end_to_end [-- --json] [--samples N] [--only submit,array,ps]`
+
+#![allow(clippy::unwrap_used, reason = "a bench that cannot unwrap has nothing to report")]
+
+use std::io::Read;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use muster_api::Client;
+use muster_api::query::JobFilter;
+use muster_api::types::SubmitRequest;
+use muster_model::JobId;
+use muster_model::view::State;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Map, Value, json};
+
+/// First argument that makes this binary the job: it says when it ran, as its first act.
+const STAMP: &str = "__stamp";
+/// GPUs of the daemon; the array runs on all of them at once.
+const SLOTS: u32 = 64;
+/// Elements of the array.
+const ELEMENTS: u32 = 2_000;
+/// Jobs that `ps` lists.
+const KNOWN_JOBS: usize = 100;
+/// Longest wait for a job; a bench that hangs is worse than one that fails.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn main() -> ExitCode {
+    let now = monotonic();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, socket] = args.as_slice()
+        && word == STAMP
+    {
+        let _nobody_listens = UnixDatagram::unbound().and_then(|to| to.send_to(&now.to_ne_bytes(), socket));
+        return ExitCode::SUCCESS;
+    }
+    let value = |name: &str| args.iter().skip_while(|arg| *arg != name).nth(1);
+    let samples = value("--samples").map_or(200, |count| count.parse().unwrap());
+    let wanted = |part: &str| value("--only").is_none_or(|only| only.split(',').any(|name| name == part));
+
+    let bench = Bench::new();
+    let mut rows = Vec::new();
+    if wanted("submit") {
+        rows.extend(bench.submit_to_running(samples));
+    }
+    if wanted("array") {
+        rows.push(bench.array());
+    }
+    if wanted("ps") {
+        rows.push(bench.ps(samples.min(100)));
+    }
+    rows.extend(bench.memory());
+    match args.iter().any(|arg| arg == "--json") {
+        true => println!("{}", serde_json::to_string_pretty(&json!({"rows": rows})).unwrap()),
+        false => print_table(&rows),
+    }
+    ExitCode::SUCCESS
+}
+
+/// Nanoseconds on the clock that all processes of the machine share.
+fn monotonic() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+/// A daemon in a home of its own, and a socket on which jobs say when they ran.
+struct Bench {
+    home: tempfile::TempDir,
+    stamps: UnixDatagram,
+    client: Client,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let stamps = UnixDatagram::bind(home.path().join("stamps")).unwrap();
+        stamps.set_read_timeout(Some(PATIENCE)).unwrap();
+        let client = Client::new(home.path().join("m/run/muster.sock"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let bench = Self { home, stamps, client, runtime };
+        let gpus = format!("--virtual-gpus={SLOTS}");
+        let mut daemon =
+            bench.command(&["serve", "--background", &gpus]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = [0; 1];
+        daemon.stdout.take().unwrap().read_exact(&mut said).unwrap();
+        assert_eq!(said, *b"1", "the daemon did not start");
+        // Reaps it when it ends.
+        std::thread::spawn(move || daemon.wait());
+        bench
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
+        command.args(args).env_clear().env("PATH", "/usr/bin:/bin").env("HOME", self.home.path());
+        command.env("MUSTER_HOME", self.home.path().join("m")).current_dir(self.home.path());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// This binary as a job.
+    fn stamp(&self) -> [String; 3] {
+        let text = |path: PathBuf| path.into_os_string().into_string().unwrap();
+        let own = std::env::current_exe().unwrap();
+        [text(own), STAMP.to_owned(), text(self.home.path().join("stamps"))]
+    }
+
+    fn request(&self, key: &str, fields: &Value) -> SubmitRequest {
+        let fields: Map<String, Value> = fields.as_object().cloned().unwrap();
+        SubmitRequest {
+            key: key.to_owned(),
+            source: String::new(),
+            file: None,
+            overrides: fields,
+            env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+            workdir: self.home.path().display().to_string(),
+            umask: 0o022,
+            interactive: false,
+            dry_run: false,
+        }
+    }
+
+    fn submit(&self, key: &str, fields: &Value) -> JobId {
+        let request = self.request(key, fields);
+        self.runtime.block_on(self.client.submit(&request)).unwrap().jobs[0].job
+    }
+
+    /// Waits until no job is live, by the daemon's own word.
+    fn until_idle(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        let idle = async {
+            loop {
+                let list = self.client.jobs(JobFilter::default()).await.unwrap();
+                if list.jobs.iter().all(|job| job.state.is_final()) {
+                    return;
+                }
+                assert!(Instant::now() < deadline, "jobs still run after {PATIENCE:?}");
+                self.client.changes(Some(list.revision), 5).await.unwrap();
+            }
+        };
+        self.runtime.block_on(idle);
+    }
+
+    /// From just before the call until the job's process runs, each on an idle daemon.
+    fn submit_to_running(&self, samples: usize) -> Vec<Row> {
+        let stamp = self.stamp();
+        let mut by_api = Vec::with_capacity(samples);
+        for number in 0..samples {
+            let from = monotonic();
+            self.submit(&format!("api-{number}"), &json!({"run": stamp, "gpus": 1}));
+            by_api.push(self.stamped_after(from));
+            self.until_idle();
+        }
+        let mut by_cli = Vec::with_capacity(samples);
+        let args = ["run", "--gpus", "1", "--", &stamp[0], &stamp[1], &stamp[2]];
+        for _ in 0..samples {
+            let from = monotonic();
+            let said = self.command(&args).output().unwrap();
+            assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+            by_cli.push(self.stamped_after(from));
+            self.until_idle();
+        }
+        vec![
+            Row::times("submit to running, API client", by_api, "<= 50 ms median"),
+            Row::times("submit to running, `muster run`", by_cli, "<= 50 ms median"),
+        ]
+    }
+
+    /// Milliseconds from `from` until the next job ran.
+    fn stamped_after(&self, from: u64) -> f64 {
+        let mut bytes = [0; 8];
+        self.stamps.recv(&mut bytes).unwrap();
+        (u64::from_ne_bytes(bytes) - from) as f64 / 1e6
+    }
+
+    /// From just before the call until the last element has ended.
+    fn array(&self) -> Row {
+        let fields =
+            json!({"run": ["true"], "gpus": 1, "array": format!("0-{}", ELEMENTS - 1), "time": "1m"});
+        let from = Instant::now();
+        let job = self.submit("array", &fields);
+        self.until_idle();
+        let took = from.elapsed().as_secs_f64();
+        let ended = self.runtime.block_on(self.client.job(job, None)).unwrap().job;
+        assert_eq!(ended.state, State::Done, "{ended:?}");
+        let per_second = f64::from(ELEMENTS) / took;
+        Row {
+            what: format!("array of {ELEMENTS} `true` over {SLOTS} GPUs"),
+            values: vec![("tasks per second", per_second), ("seconds", took)],
+            samples: 1,
+            goal: ">= 300 tasks per second",
+        }
+    }
+
+    /// A new `muster ps` process from start to end.
+    fn ps(&self, samples: usize) -> Row {
+        for number in 0..KNOWN_JOBS {
+            self.submit(&format!("held-{number}"), &json!({"run": ["true"], "hold": true}));
+        }
+        let times = (0..samples).map(|_| {
+            let from = Instant::now();
+            let said = self.command(&["ps"]).output().unwrap();
+            let took = from.elapsed().as_secs_f64() * 1e3;
+            let listed = said.stdout.iter().filter(|byte| **byte == b'\n').count();
+            assert!(said.status.success() && listed >= KNOWN_JOBS, "{listed} lines");
+            took
+        });
+        let times = times.collect();
+        Row::times(&format!("`muster ps` of {KNOWN_JOBS} jobs, cold"), times, "<= 50 ms median")
+    }
+
+    /// What the daemon holds by now, in MiB.
+    fn memory(&self) -> Option<Row> {
+        let info = self.runtime.block_on(self.client.info()).unwrap();
+        let status =
+            std::fs::read_to_string(Path::new("/proc").join(info.pid.to_string()).join("status")).ok()?;
+        let mib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.0)
+        };
+        let values = vec![("now MiB", mib("VmRSS:")?), ("peak MiB", mib("VmHWM:")?)];
+        Some(Row { what: "memory of the daemon after that".to_owned(), values, samples: 1, goal: "" })
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let stopped = self.command(&["stop-daemon", "--cancel"]).output();
+        if !stopped.is_ok_and(|output| output.status.success()) {
+            eprintln!("the daemon of {} did not stop", self.home.path().display());
+        }
+    }
+}
+
+/// A line of the table.
+#[derive(serde::Serialize)]
+struct Row {
+    what: String,
+    values: Vec<(&'static str, f64)>,
+    samples: usize,
+    goal: &'static str,
+}
+
+impl Row {
+    /// Median, 90th percentile (nearest rank) and worst of times in milliseconds.
+    fn times(what: &str, mut times: Vec<f64>, goal: &'static str) -> Self {
+        times.sort_by(f64::total_cmp);
+        let rank = |percent: usize| times[(times.len() * percent).div_ceil(100).max(1) - 1];
+        let values = vec![("median ms", rank(50)), ("p90 ms", rank(90)), ("worst ms", rank(100))];
+        Self { what: what.to_owned(), values, samples: times.len(), goal }
+    }
+}
+
+fn print_table(rows: &[Row]) {
+    for row in rows {
+        let values: Vec<String> =
+            row.values.iter().map(|(name, value)| format!("{value:.1} {name}")).collect();
+        println!("{:<40} {:<52} n={:<5} {}", row.what, values.join("  "), row.samples, row.goal);
+    }
+}

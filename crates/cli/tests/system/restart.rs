@@ -1,0 +1,34 @@
+//! A daemon that is killed and started again knows whose everything is.
+
+use muster_model::view::State;
+
+use crate::site::Site;
+
+#[test]
+#[ignore = "needs root: system mode runs jobs as two different users"]
+fn ownership_survives_the_daemon() {
+    let mut site = Site::with_gpus(2);
+    let (job, ended) = {
+        let alice = site.alice();
+        let job = alice.submit("--gpus 1", &format!("echo out; {}; id -u", alice.gate("go")));
+        alice.until_state(job, State::Running);
+        let ended = alice.submit("--gpus 1", "echo done");
+        alice.words(&format!("wait {ended}")).ok();
+        (job, ended)
+    };
+    site.kill_daemon();
+    site.start_daemon(2);
+    let (alice, mallory) = (site.alice(), site.mallory());
+    assert_eq!(alice.show(job).job.state, State::Running);
+    for (verb, job) in [("logs", job), ("cancel", job), ("logs", ended), ("requeue", ended)] {
+        let refused = mallory.words(&format!("{verb} {job}")).code(1);
+        assert!(refused.stderr.contains("belongs to another user"), "{verb}: {}", refused.text());
+    }
+    let theirs = mallory.show(job);
+    assert!(theirs.commands.is_none() && theirs.workdir.is_none());
+    alice.write("go", "");
+    assert_eq!(alice.result(job), format!("out\n{}\n", alice.account.uid));
+    // And it still starts others' jobs as themselves.
+    let uid = mallory.account.uid;
+    assert_eq!(mallory.output_of("--gpus 1", "id -u"), format!("{uid}\n"));
+}
