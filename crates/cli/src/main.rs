@@ -1,1 +1,77 @@
-fn main(){}
+//! The `muster` binary: parses the command line and hands over. Verbs are in `cmd`, one file each; what they print is
+//! made in `muster-report`. Nothing here decides anything about jobs.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail"))]
+
+mod app;
+mod args;
+mod cmd;
+mod connect;
+mod exit;
+mod follow;
+mod jobref;
+mod source;
+mod terminal;
+mod track;
+mod ui;
+mod virtual_gpus;
+mod watch;
+
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use crate::app::App;
+use crate::args::{Cli, Command};
+use crate::exit::{FAILURE, Failure};
+use crate::ui::Ui;
+
+fn main() -> ExitCode {
+    // The supervisor of a task is this binary, too: it must start fast and small, before anything else is set up.
+    let mut words = std::env::args_os();
+    if words.nth(1).is_some_and(|verb| verb == "__supervise" || verb == "__exec") {
+        return muster_backends::local::supervise::main(std::env::args_os());
+    }
+    let cli = Cli::parse();
+    let app = App { global: cli.global, ui: Ui::detect() };
+    match run(&app, cli.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => ExitCode::from(report(&app.ui, &error)),
+    }
+}
+
+fn run(app: &App, command: Command) -> Result<u8> {
+    // The daemon brings its own runtime with several threads; a client needs one.
+    if let Command::Serve(args) = &command {
+        return cmd::serve::run(args);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot set up asynchronous input and output")?;
+    runtime.block_on(app.run(command))
+}
+
+/// Prints an error with its hints and answers its exit code. Whoever closed our stdout has seen enough.
+fn report(ui: &Ui, error: &anyhow::Error) -> u8 {
+    let closed = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)
+    };
+    if error.chain().any(closed) {
+        return 0;
+    }
+    let Some(failure) = error.downcast_ref::<Failure>() else {
+        ui.error(&format!("{error:#}"));
+        return FAILURE;
+    };
+    match &failure.rendered {
+        Some(rendered) => ui.status(rendered),
+        None => ui.error(&failure.message),
+    }
+    for hint in &failure.hints {
+        ui.hint(hint);
+    }
+    failure.code
+}

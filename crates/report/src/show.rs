@@ -12,6 +12,9 @@ use crate::reason;
 use crate::style::{Ink, Style, clean};
 use crate::table::{Align, Cell, Table};
 
+/// Log files listed; of a wide gang the others differ in a number only.
+const LOGS_LISTED: usize = 8;
+
 /// What is known of a job beyond its row.
 #[derive(Clone, Copy, Debug)]
 pub struct Detail<'a> {
@@ -118,7 +121,11 @@ fn private(detail: &Detail<'_>) -> Vec<(&'static str, String)> {
     }
     facts.extend(detail.workdir.map(|workdir| ("in", clean(workdir).into_owned())));
     if !detail.logs.is_empty() {
-        let logs: Vec<String> = detail.logs.iter().map(|log| clean(log).into_owned()).collect();
+        let mut logs: Vec<String> =
+            detail.logs.iter().take(LOGS_LISTED).map(|log| clean(log).into_owned()).collect();
+        if detail.logs.len() > LOGS_LISTED {
+            logs.push(format!("and {} more, one per rank", detail.logs.len() - LOGS_LISTED));
+        }
         facts.push(("logs", logs.join("\n")));
     }
     if !detail.enforcement.is_empty() {

@@ -1,0 +1,44 @@
+//! What every verb is given: the shared options and the terminal.
+
+use anyhow::Result;
+
+use crate::args::{Command, Global};
+use crate::cmd;
+use crate::ui::Ui;
+
+/// The surroundings of a verb.
+pub struct App {
+    /// Shared options.
+    pub global: Global,
+    /// Streams.
+    pub ui: Ui,
+}
+
+impl App {
+    /// Runs a verb to its end and answers its exit code.
+    pub async fn run(&self, command: Command) -> Result<u8> {
+        match command {
+            Command::Run(args) => cmd::run::run(self, *args).await,
+            Command::Ps(args) => cmd::ps::run(self, args).await,
+            Command::Show(args) => cmd::show::run(self, args).await,
+            Command::Logs(args) => cmd::logs::run(self, args).await,
+            Command::Attach(args) => cmd::attach::run(self, args).await,
+            Command::Explain(args) => cmd::explain::run(self, args).await,
+            Command::Wait(args) => cmd::wait::run(self, args).await,
+            Command::Cancel(args) => cmd::cancel::run(self, args).await,
+            Command::Hold(args) => cmd::hold::run(self, args).await,
+            Command::Release(args) => cmd::release::run(self, args).await,
+            Command::Requeue(args) => cmd::requeue::run(self, args).await,
+            Command::Queues(args) => cmd::queues::run(self, args).await,
+            Command::Usage(args) => cmd::usage::run(self, args).await,
+            Command::Nodes(args) => cmd::nodes::run(self, args).await,
+            Command::StopDaemon(args) => cmd::stop_daemon::run(self, args).await,
+            Command::Schema(args) => cmd::schema::run(self, &args),
+            Command::Completions(args) => cmd::completions::run(self, &args),
+            Command::Man(args) => cmd::man::run(self, &args),
+            Command::Info(args) => cmd::info::run(self, args).await,
+            Command::Docs(args) => cmd::docs::run(self, &args),
+            Command::Serve(args) => cmd::serve::run(&args),
+        }
+    }
+}

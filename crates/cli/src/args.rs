@@ -1,0 +1,96 @@
+//! The command line: verbs and the options that they share. Meaning is in `cmd`, one file per verb.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::cmd;
+use crate::exit;
+
+/// Runs GPU workloads whole or not at all, and says why one waits.
+#[derive(Debug, Parser)]
+#[command(
+    name = "muster",
+    version,
+    propagate_version = false,
+    after_long_help = exit::HELP,
+    disable_help_subcommand = false,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// What applies to every verb.
+    #[command(flatten)]
+    pub global: Global,
+    /// The verb.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What applies to every verb.
+#[derive(Clone, Debug, Args)]
+pub struct Global {
+    /// Socket of the daemon; by default this user's own daemon, else the system's
+    #[arg(long, global = true, env = "MUSTER_SOCKET", hide_env_values = true, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+}
+
+/// How data is written.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Output {
+    /// Write JSON, in the shapes of the API (docs/openapi.json)
+    #[arg(long)]
+    json: bool,
+    /// Write in this format
+    #[arg(short = 'o', long, value_enum, value_name = "FORMAT", default_value_t = Format::Text, hide_default_value = true)]
+    output: Format,
+}
+
+impl Output {
+    /// For people.
+    pub fn text() -> Self {
+        Self { json: false, output: Format::Text }
+    }
+
+    /// Whether JSON is wanted.
+    pub fn json(self) -> bool {
+        self.json || self.output == Format::Json
+    }
+}
+
+/// Output formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+/// Every verb.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Run(Box<cmd::run::Args>),
+    Ps(cmd::ps::Args),
+    Show(cmd::show::Args),
+    Logs(cmd::logs::Args),
+    Attach(cmd::attach::Args),
+    Explain(cmd::explain::Args),
+    Wait(cmd::wait::Args),
+    Cancel(cmd::cancel::Args),
+    Hold(cmd::hold::Args),
+    Release(cmd::release::Args),
+    Requeue(cmd::requeue::Args),
+    Queues(cmd::queues::Args),
+    Usage(cmd::usage::Args),
+    Nodes(cmd::nodes::Args),
+    Serve(cmd::serve::Args),
+    StopDaemon(cmd::stop_daemon::Args),
+    Schema(cmd::schema::Args),
+    Completions(cmd::completions::Args),
+    Man(cmd::man::Args),
+    #[command(hide = true)]
+    Info(cmd::info::Args),
+    #[command(name = "__docs", hide = true)]
+    Docs(cmd::docs::Args),
+}

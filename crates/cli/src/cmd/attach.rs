@@ -1,0 +1,44 @@
+//! `muster attach`.
+
+use anyhow::Result;
+
+use crate::app::App;
+use crate::connect;
+use crate::exit::{FAILURE, Failure};
+use crate::jobref::JobRef;
+use crate::terminal::{self, End, Session, SessionTarget};
+
+/// Open a terminal in a running job
+///
+/// A shell beside the task: as the same user, in its cgroup, with its GPUs and environment. A job of `run -it` has a terminal of
+/// its own, and that is what opens, unless --shell is given. `~.` at the start of a line leaves; else it ends with the exit code of
+/// what ran in it.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Job, as 3, 3[7] for one element of an array, or by name
+    #[arg(value_name = "JOB")]
+    job: JobRef,
+    /// Task of the gang
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    rank: u32,
+    /// Always a new shell, also where the task has a terminal of its own
+    #[arg(long)]
+    shell: bool,
+}
+
+/// Runs the verb.
+pub async fn run(app: &App, args: Args) -> Result<u8> {
+    terminal::require()?;
+    let client = connect::find(&app.global)?;
+    let target = args.job.resolve(&client).await?;
+    let which = if args.shell { SessionTarget::Shell } else { SessionTarget::Auto };
+    let session = Session::open(&client, target, args.rank, which).await.map_err(Failure::from)?;
+    match session.run(&mut terminal::keys()).await? {
+        End::Exit(code) => Ok(u8::try_from(code).unwrap_or(FAILURE)),
+        End::Left => {
+            app.ui.status(&format!("left; job {} goes on", target.text()));
+            Ok(0)
+        }
+        End::Refused(why) => Err(Failure::new(why).hint(format!("see muster show {}", target.job)).into()),
+    }
+}

@@ -1,0 +1,59 @@
+//! `muster __docs`: docs/cli.md, generated from the command line's own definitions, so that it cannot be wrong.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use clap::CommandFactory;
+
+use crate::app::App;
+use crate::args::Cli;
+use crate::exit;
+
+/// Columns of the help texts in the document.
+const WIDTH: usize = 100;
+
+/// Print docs/cli.md
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// Runs the verb.
+pub fn run(app: &App, _: &Args) -> Result<u8> {
+    app.ui.data(&document()?)?;
+    Ok(0)
+}
+
+fn document() -> Result<String> {
+    let mut command = Cli::command().term_width(WIDTH).disable_help_subcommand(true);
+    command.build();
+    let mut text = String::from(
+        "# The command line\n\n\
+         Made by `muster __docs` from the definitions that the program itself uses; a test compares the two.\n\n\
+         Data goes to stdout, status and hints to stderr. With `--json` (or `-o json`) the data is JSON in the shapes of the API\n\
+         (`docs/openapi.json`): fields may be added, none is renamed or removed. Colour and redrawing in place only appear on a\n\
+         terminal; `NO_COLOR` turns colour off. Jobs are named by number (`3`), by number and array index (`3[7]`, or `3_7` as in\n\
+         Slurm), or by name where it is unique. Times of day are in the time zone of the reader.\n\n\
+         ## Environment\n\n\
+         | variable | meaning |\n|---|---|\n\
+         | `MUSTER_SOCKET` | socket of the daemon, as `--socket` |\n\
+         | `MUSTER_HOME` | where this user's daemon keeps state and socket; else the XDG state and runtime directories |\n\
+         | `MUSTER_LOG` | what a daemon logs: `error`, `warn`, `info`, `debug`, `trace`, or per part: `info,muster_daemon=debug` |\n\
+         | `NO_COLOR`, `TERM` | colour is off when `NO_COLOR` is not empty, or `TERM` is `dumb` or not set |\n\n\
+         ## Exit codes\n\n```text\n",
+    );
+    writeln!(text, "{}\n```", exit::HELP.trim_start_matches("Exit codes:\n"))?;
+    for verb in command.get_subcommands_mut().filter(|verb| !verb.is_hide_set()) {
+        section(&mut text, verb, 2)?;
+    }
+    Ok(text)
+}
+
+fn section(text: &mut String, command: &mut clap::Command, level: usize) -> Result<()> {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned();
+    let help = command.render_long_help().to_string();
+    let help: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+    writeln!(text, "\n{} `{name}`\n\n```text\n{}\n```", "#".repeat(level), help.join("\n"))?;
+    for verb in command.get_subcommands_mut().filter(|verb| !verb.is_hide_set()) {
+        section(text, verb, level + 1)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! `muster queues`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use muster_api::types::QueuesRequest;
+use muster_report::queues::queues;
+
+use crate::app::App;
+use crate::args::Output;
+use crate::connect;
+use crate::exit::Failure;
+use crate::source;
+
+/// List queues, or replace them
+///
+/// GPUs in use and quota, what waits and runs, and the share that orders a queue among its siblings (lowest goes first).
+/// JSON: a `QueueList`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Replace the tree by that of a queue file; - is stdin. Jobs of queues that are gone move to the default queue
+    #[arg(long, value_name = "FILE")]
+    set: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Runs the verb.
+pub async fn run(app: &App, args: Args) -> Result<u8> {
+    if let Some(file) = &args.set {
+        let text = source::read(file)?;
+        muster_spec::parse_queues(&text.source, text.file.as_deref()).map_err(Failure::from)?;
+        let client = connect::find(&app.global)?;
+        let request = QueuesRequest { source: text.source, file: text.file };
+        let response = client.set_queues(&request).await.map_err(Failure::from)?;
+        app.ui.status(&response.message);
+        return Ok(0);
+    }
+    let client = connect::find(&app.global)?;
+    let list = client.queues().await.map_err(Failure::from)?;
+    if args.output.json() {
+        app.ui.json(&list)?;
+    } else {
+        app.ui.data(&queues(&list.queues, &app.ui.style()))?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,196 @@
+//! Options that describe a job, as fields of a spec. Values are passed on as typed: `spec` reads them and complains
+//! about them in the same words as about a file.
+
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+
+use crate::exit::Failure;
+
+/// What the job asks for and how it is treated; each wins over the same field of every document.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Job (each wins over the field of the same name in the file)")]
+pub struct Overrides {
+    /// Name for people
+    #[arg(short = 'J', long, alias = "job-name", value_name = "NAME")]
+    name: Option<String>,
+    /// GPUs per node, or of the one task without --nodes: 8, or 0.5 for a share
+    #[arg(short = 'G', long, value_name = "N", allow_negative_numbers = true)]
+    gpus: Option<String>,
+    /// GPU model, or several that will do: h100 or h100,a100
+    #[arg(long, value_name = "MODEL", value_delimiter = ',')]
+    gpu: Vec<String>,
+    /// Nodes; all start together or none does
+    #[arg(short = 'N', long, value_name = "N", allow_negative_numbers = true)]
+    nodes: Option<String>,
+    /// Tasks, placed wherever they fit; all start together or none does
+    #[arg(short = 'n', long, alias = "ntasks", value_name = "N", allow_negative_numbers = true)]
+    tasks: Option<String>,
+    /// GPUs of each task
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    gpus_per_task: Option<String>,
+    /// Tasks on each node; they divide the GPUs of the node
+    #[arg(long, alias = "ntasks-per-node", value_name = "N", allow_negative_numbers = true)]
+    tasks_per_node: Option<String>,
+    /// CPUs per task
+    #[arg(short = 'c', long, alias = "cpus-per-task", value_name = "N", allow_negative_numbers = true)]
+    cpus: Option<String>,
+    /// Memory per task: 64GB
+    #[arg(long, alias = "mem", value_name = "SIZE", allow_negative_numbers = true)]
+    memory: Option<String>,
+    /// Time limit: 12h, 90m, 1-12:00:00 or none; backfill relies on it
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    time: Option<String>,
+    /// Time between SIGTERM and SIGKILL when it is stopped
+    #[arg(long, value_name = "TIME")]
+    grace: Option<String>,
+    /// Queue to wait in
+    #[arg(short, long, alias = "partition", short_alias = 'p', value_name = "QUEUE")]
+    queue: Option<String>,
+    /// Higher goes first within its queue
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<String>,
+    /// Run once per index: 0-199, 0-199%32 for 32 at a time, 1-9:2 in steps
+    #[arg(short, long, value_name = "RANGE", allow_negative_numbers = true)]
+    array: Option<String>,
+    /// Wait for a job: 12 or afterok:12, afternotok:12, afterany:12, after:12
+    #[arg(short = 'd', long, alias = "dependency", value_name = "JOB")]
+    after: Vec<String>,
+    /// Submit on hold; `muster release` lets it start
+    #[arg(short = 'H', long)]
+    hold: bool,
+    /// Not before: +2h, or 2026-08-01T06:00:00Z
+    #[arg(short = 'b', long, value_name = "WHEN")]
+    begin: Option<String>,
+    /// Environment variable, on top of the present ones
+    #[arg(short, long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// Working directory; by default the present one
+    #[arg(short = 'D', long, alias = "chdir", value_name = "DIR")]
+    workdir: Option<String>,
+    /// When a task fails or is lost: never, on-failure, or how many times the gang is restarted at most
+    #[arg(long, value_name = "RULE", allow_negative_numbers = true)]
+    restart: Option<String>,
+    /// Send a signal some time before the limit: USR1@60s
+    #[arg(long, alias = "signal", value_name = "SIGNAL@TIME")]
+    checkpoint: Option<String>,
+    /// Label that its nodes must carry
+    #[arg(long, value_name = "NAME=VALUE")]
+    label: Vec<String>,
+    /// Nodes that must not be used: node07 or node[01-04]
+    #[arg(short = 'x', long, value_name = "NODES")]
+    exclude: Vec<String>,
+}
+
+impl Overrides {
+    /// Fields of a spec document, by their names there.
+    pub fn fields(&self) -> Result<Map<String, Value>> {
+        let mut fields = Map::new();
+        let plain = [
+            ("name", &self.name),
+            ("gpus", &self.gpus),
+            ("nodes", &self.nodes),
+            ("tasks", &self.tasks),
+            ("gpus-per-task", &self.gpus_per_task),
+            ("tasks-per-node", &self.tasks_per_node),
+            ("cpus", &self.cpus),
+            ("memory", &self.memory),
+            ("time", &self.time),
+            ("grace", &self.grace),
+            ("queue", &self.queue),
+            ("priority", &self.priority),
+            ("array", &self.array),
+            ("begin", &self.begin),
+            ("workdir", &self.workdir),
+        ];
+        for (name, value) in plain {
+            if let Some(value) = value {
+                fields.insert(name.to_owned(), json!(value));
+            }
+        }
+        for (name, values) in [("gpu", &self.gpu), ("after", &self.after), ("exclude", &self.exclude)] {
+            if !values.is_empty() {
+                fields.insert(name.to_owned(), json!(values));
+            }
+        }
+        for (name, option, pairs) in [("env", "--env", &self.env), ("labels", "--label", &self.label)] {
+            if !pairs.is_empty() {
+                fields.insert(name.to_owned(), Value::Object(mapping(option, pairs)?));
+            }
+        }
+        if self.hold {
+            fields.insert("hold".to_owned(), json!(true));
+        }
+        if let Some(rule) = &self.restart {
+            let value = if rule.parse::<i64>().is_ok() { json!({ "max": rule }) } else { json!(rule) };
+            fields.insert("restart".to_owned(), value);
+        }
+        if let Some(checkpoint) = &self.checkpoint {
+            let (signal, grace) = checkpoint.split_once('@').ok_or_else(|| {
+                Failure::usage(format!("`--checkpoint {checkpoint}` names no time")).hint("such as USR1@60s")
+            })?;
+            fields.insert("checkpoint".to_owned(), json!({ "signal": signal, "grace": grace }));
+        }
+        Ok(fields)
+    }
+}
+
+fn mapping(option: &str, pairs: &[String]) -> Result<Map<String, Value>> {
+    let pair = |text: &String| {
+        let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
+            let failure = Failure::usage(format!("`{option} {text}` is not NAME=VALUE"));
+            match option {
+                "--env" => failure.hint("a job has the present environment anyway"),
+                _ => failure,
+            }
+        })?;
+        Ok((name.to_owned(), json!(value)))
+    };
+    pairs.iter().map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Probe {
+        #[command(flatten)]
+        overrides: Overrides,
+    }
+
+    fn check(words: &[&str], expected: Value) {
+        let probe = Probe::try_parse_from([&["probe"], words].concat()).unwrap();
+        assert_eq!(Value::Object(probe.overrides.fields().unwrap()), expected);
+    }
+
+    #[test]
+    fn options_become_fields() {
+        check(&[], json!({}));
+        check(&["--gpus", "8", "--nodes", "2"], json!({ "gpus": "8", "nodes": "2" }));
+        check(
+            &["-n", "5", "-c", "4", "--mem", "64GB"],
+            json!({ "tasks": "5", "cpus": "4", "memory": "64GB" }),
+        );
+        check(&["--gpu", "h100,a100"], json!({ "gpu": ["h100", "a100"] }));
+        check(&["-e", "A=1", "-e", "B=x=y"], json!({ "env": { "A": "1", "B": "x=y" } }));
+        check(&["-p", "vision", "-J", "fsdp"], json!({ "queue": "vision", "name": "fsdp" }));
+        check(
+            &["--hold", "--after", "3", "-d", "afterany:4"],
+            json!({ "hold": true, "after": ["3", "afterany:4"] }),
+        );
+        check(&["--restart", "3"], json!({ "restart": { "max": "3" } }));
+        check(&["--restart", "on-failure"], json!({ "restart": "on-failure" }));
+        check(&["--checkpoint", "USR1@60s"], json!({ "checkpoint": { "signal": "USR1", "grace": "60s" } }));
+        check(&["--priority", "-5"], json!({ "priority": "-5" }));
+    }
+
+    #[test]
+    fn malformed_pairs_are_refused() {
+        for words in [["--env", "A"], ["--env", "=1"], ["--label", "x"], ["--checkpoint", "USR1"]] {
+            let probe = Probe::try_parse_from([&["probe"], &words[..]].concat()).unwrap();
+            assert!(probe.overrides.fields().is_err(), "{words:?}");
+        }
+    }
+}

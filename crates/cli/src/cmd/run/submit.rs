@@ -1,0 +1,162 @@
+//! Sends what was read to the daemon with this process's surroundings, and prints the answer.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use muster_api::types::{SubmitRequest, SubmitResponse};
+use muster_api::{Client, ClientError};
+use muster_report::explain::dry_run;
+use rustix::fs::Mode;
+use rustix::process::umask;
+use serde_json::{Map, Value};
+
+use crate::app::App;
+use crate::args::Output;
+use crate::exit::Failure;
+use crate::source::Text;
+
+/// How the texts are to be taken.
+pub struct Order {
+    /// Fields that win over those of every document.
+    pub fields: Map<String, Value>,
+    /// Rank 0 gets a terminal.
+    pub interactive: bool,
+    /// Change nothing.
+    pub dry_run: bool,
+}
+
+/// Submits every text, in order. A text is accepted as a whole or not at all.
+pub async fn submit(
+    app: &App,
+    client: &Client,
+    texts: &[Text],
+    order: &Order,
+) -> Result<Vec<SubmitResponse>> {
+    let env = environment(app);
+    let workdir = std::env::current_dir().context("the working directory is gone")?;
+    let workdir = workdir
+        .into_os_string()
+        .into_string()
+        .map_err(|_| Failure::usage("the path of the working directory is not UTF-8 text"))?;
+    let mut responses: Vec<SubmitResponse> = Vec::new();
+    for text in texts {
+        let request = SubmitRequest {
+            key: random_key()?,
+            source: text.source.clone(),
+            file: text.file.clone(),
+            overrides: order.fields.clone(),
+            env: env.clone(),
+            workdir: workdir.clone(),
+            umask: mask(),
+            interactive: order.interactive,
+            dry_run: order.dry_run,
+        };
+        match send(client, &request).await {
+            Ok(response) => {
+                for warning in &response.warnings {
+                    app.ui.warning(warning);
+                }
+                responses.push(response);
+            }
+            Err(error) => {
+                let before = responses.iter().flat_map(|response| &response.jobs);
+                let before: Vec<String> = before.map(|job| job.job.to_string()).collect();
+                let failure = Failure::from(error);
+                return Err(match before.is_empty() {
+                    true => failure,
+                    false => {
+                        failure.hint(format!("jobs {} of the files before were submitted", before.join(" ")))
+                    }
+                }
+                .into());
+            }
+        }
+    }
+    Ok(responses)
+}
+
+/// Sends once more when the connection breaks: the key makes both one submission.
+async fn send(client: &Client, request: &SubmitRequest) -> Result<SubmitResponse, ClientError> {
+    match client.submit(request).await {
+        Err(ClientError::Io(_)) => client.submit(request).await,
+        answer => answer,
+    }
+}
+
+/// The environment, as far as it is text.
+fn environment(app: &App) -> BTreeMap<String, String> {
+    let mut env = BTreeMap::new();
+    for (name, value) in std::env::vars_os() {
+        match (name.into_string(), value.into_string()) {
+            (Ok(name), Ok(value)) => drop(env.insert(name, value)),
+            (Ok(name), Err(_)) => {
+                app.ui.warning(&format!("{name} is not UTF-8 text; the job does not get it"))
+            }
+            (Err(name), _) => {
+                app.ui.warning(&format!(
+                    "{} is not UTF-8 text; the job does not get it",
+                    name.to_string_lossy()
+                ));
+            }
+        }
+    }
+    env
+}
+
+/// The file mode creation mask. It can only be read by setting it, and nothing else runs here that could notice.
+fn mask() -> u32 {
+    let mask = umask(Mode::from_raw_mode(0o077));
+    umask(mask);
+    mask.as_raw_mode()
+}
+
+/// 128 random bits in hexadecimal: no other submission has the same.
+fn random_key() -> Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Failure::new(format!("no random numbers: {error}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Lists what was accepted.
+pub fn print(app: &App, responses: &[SubmitResponse], output: Output, hint: bool) -> Result<()> {
+    if output.json() {
+        return json(app, responses);
+    }
+    let jobs: Vec<_> = responses.iter().flat_map(|response| &response.jobs).collect();
+    for job in &jobs {
+        let elements = if job.elements > 1 { format!(", {} elements", job.elements) } else { String::new() };
+        app.ui.data(&format!("job {}: {}{elements}\n", job.job, muster_report::style::clean(&job.name)))?;
+    }
+    if let Some(job) = jobs.first().filter(|_| hint && app.ui.status_is_terminal()) {
+        app.ui.hint(&format!("`muster ps` lists jobs, `muster logs -f {}` shows output", job.job));
+    }
+    Ok(())
+}
+
+/// Says what would happen.
+pub async fn print_dry_run(
+    app: &App,
+    client: &Client,
+    responses: &[SubmitResponse],
+    output: Output,
+) -> Result<u8> {
+    if output.json() {
+        json(app, responses)?;
+        return Ok(0);
+    }
+    let now = client.info().await.map_err(Failure::from)?.now;
+    for job in responses.iter().flat_map(|response| &response.jobs) {
+        if let Some(explanation) = &job.explanation {
+            app.ui.data(&dry_run(explanation, now, &app.ui.style()))?;
+        }
+    }
+    app.ui.status("nothing was submitted");
+    Ok(0)
+}
+
+fn json(app: &App, responses: &[SubmitResponse]) -> Result<()> {
+    match responses {
+        [one] => app.ui.json(one),
+        several => app.ui.json(&several),
+    }
+}

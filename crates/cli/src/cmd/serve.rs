@@ -1,0 +1,156 @@
+//! `muster serve`: the daemon, in the foreground or (hidden) as the background daemon that `run` starts.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
+use muster_daemon::{Mode, Paths, Retention, ServeOptions, serve};
+use muster_model::Span;
+use muster_spec::quantity::parse_span;
+use rustix::process::setsid;
+use rustix::stdio::{dup2_stderr, dup2_stdout};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::exit::Failure;
+use crate::virtual_gpus::VirtualGpus;
+
+/// Run the daemon in the foreground
+///
+/// `muster run` starts one by itself where none is running. Ctrl-C and SIGTERM stop it; jobs that run go on, and the next daemon
+/// finds them. With --system, as root, all users of the machine share it: each job runs as its submitter.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Serve all users of this machine (as root)
+    #[arg(long)]
+    system: bool,
+    /// Have this many GPUs that do not exist, and none that do: 8, or 8:h100. Kept for later starts; 0 takes it back
+    #[arg(long, value_name = "N[:MODEL]")]
+    virtual_gpus: Option<VirtualGpus>,
+    /// Queue file; without one there is one queue without limits
+    #[arg(long, value_name = "FILE")]
+    queues: Option<PathBuf>,
+    /// Keep ended jobs and their logs this long; 30d by default
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    keep: Option<Span>,
+    /// Keep at most this many ended jobs, whatever their age; 100000 by default
+    #[arg(long, value_name = "N")]
+    keep_jobs: Option<u64>,
+    /// Detach, log to a file, and write a byte to stdout when listening
+    #[arg(long, hide = true)]
+    background: bool,
+}
+
+/// Runs the daemon until it is stopped.
+pub fn run(args: &Args) -> Result<u8> {
+    match args.background {
+        false => {
+            log_to(std::io::stderr)?;
+            start(args, &paths(args)?, None)?;
+        }
+        true => {
+            // The one who started us reads our stdout: a byte when we listen, else why we do not.
+            let answer: OwnedFd = rustix::io::dup(std::io::stdout()).context("cannot keep the way back")?;
+            if let Err(error) = background(args, &answer) {
+                let _ = File::from(answer).write_all(told(&error).as_bytes());
+                return Err(error);
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn background(args: &Args, answer: &OwnedFd) -> Result<()> {
+    // A new session: neither Ctrl-C nor the end of the terminal reaches us.
+    setsid().context("cannot leave the terminal's session")?;
+    let paths = paths(args)?;
+    paths.prepare().map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    redirect(&paths.state_dir.join("daemon.log"))?;
+    log_to(std::io::stderr)?;
+    let ready = answer.try_clone().context("cannot keep the way back")?;
+    start(args, &paths, Some(ready))
+}
+
+fn paths(args: &Args) -> Result<Paths> {
+    let paths = if args.system { Paths::system_to_serve() } else { Paths::personal() };
+    Ok(paths.map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?)
+}
+
+fn start(args: &Args, paths: &Paths, ready: Option<OwnedFd>) -> Result<()> {
+    let usual = Retention::default();
+    let retention = Retention {
+        history: args.keep.unwrap_or(usual.history),
+        history_jobs: args.keep_jobs.unwrap_or(usual.history_jobs),
+        ..usual
+    };
+    let options = ServeOptions {
+        retention,
+        mode: if args.system { Mode::System } else { Mode::Personal },
+        virtual_gpus: args.virtual_gpus.as_ref().map(VirtualGpus::declared),
+        queues_file: args.queues.clone(),
+        ready,
+        ..ServeOptions::personal(paths.clone())
+    };
+    serve(options).map_err(|error| {
+        let failure = Failure::new(chain(&error));
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+        .into()
+    })
+}
+
+/// An error with its causes, each once.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let words = next.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = next.source();
+    }
+    text
+}
+
+/// Message and hints, a line each.
+fn told(error: &anyhow::Error) -> String {
+    match error.downcast_ref::<Failure>() {
+        Some(failure) => [&[failure.to_string()], failure.hints.as_slice()].concat().join("\n"),
+        None => format!("{error:#}"),
+    }
+}
+
+/// Stdout and stderr go to a file that only its owner reads.
+fn redirect(path: &Path) -> Result<()> {
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    dup2_stdout(&log).context("cannot redirect stdout")?;
+    dup2_stderr(&log).context("cannot redirect stderr")
+}
+
+fn log_to<W>(writer: W) -> Result<()>
+where
+    W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
+{
+    let wanted = std::env::var("MUSTER_LOG").unwrap_or_else(|_| "info".to_owned());
+    let targets = Targets::from_str(&wanted).map_err(|error| {
+        Failure::usage(format!("MUSTER_LOG is `{wanted}`: {error}"))
+            .hint("such as info, or info,muster_daemon=debug")
+    })?;
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false).with_target(false);
+    tracing_subscriber::registry().with(targets).with(lines).init();
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! `muster wait`.
+
+use anyhow::Result;
+use muster_api::Client;
+use muster_model::JobId;
+use muster_model::view::JobView;
+
+use crate::app::App;
+use crate::args::Output;
+use crate::connect;
+use crate::exit::{Failure, INTERRUPTED};
+use crate::jobref::{JobRef, Target};
+use crate::track::{self, PATIENCE, Tracker};
+
+/// Wait until jobs have ended
+///
+/// Ends with the exit code of the first job, in the order given, that did not succeed; see `muster help` for codes that are
+/// not the job's own. JSON: a list of `JobView`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Jobs, as 3, 3[7] for one element of an array, or by name
+    #[arg(required = true, value_name = "JOB")]
+    jobs: Vec<JobRef>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Runs the verb.
+pub async fn run(app: &App, args: Args) -> Result<u8> {
+    let client = connect::find(&app.global)?;
+    let mut targets = Vec::new();
+    for job in &args.jobs {
+        let target = job.resolve(&client).await?;
+        // Asks for each, so that an unknown one is told apart from one that has ended.
+        client.job(target.job, target.index).await.map_err(Failure::from)?;
+        targets.push(target);
+    }
+    let jobs: Vec<JobId> = targets.iter().map(|target| target.job).collect();
+    let mut tracker = Tracker::of(&client, &jobs);
+    let interrupted = tokio::signal::ctrl_c();
+    tokio::pin!(interrupted);
+    let rows = loop {
+        let list = tokio::select! {
+            list = tracker.next(PATIENCE) => list?,
+            _ = &mut interrupted => return Ok(INTERRUPTED),
+        };
+        let mut rows = Vec::new();
+        for target in &targets {
+            rows.extend(narrow(&client, *target, &list.jobs).await?);
+        }
+        if rows.len() == targets.len() && track::all_ended(&rows) {
+            break rows;
+        }
+    };
+    if args.output.json() {
+        app.ui.json(&rows)?;
+    } else {
+        for (row, target) in rows.iter().zip(&targets) {
+            let outcome =
+                row.elements.iter().filter_map(|element| element.outcome.as_ref()).find(|o| !o.is_success());
+            let why = outcome.map_or(String::new(), |outcome| format!(": {outcome}"));
+            app.ui.data(&format!("{}: {}{why}\n", target.text(), row.state.word()))?;
+        }
+    }
+    Ok(track::exit_code(&rows))
+}
+
+/// The row of a target; for one element of an array a row of just that element.
+async fn narrow(client: &Client, target: Target, rows: &[JobView]) -> Result<Option<JobView>> {
+    let Some(index) = target.index else {
+        return Ok(rows.iter().find(|row| row.job == target.job).cloned());
+    };
+    let mut row = client.job(target.job, Some(index)).await.map_err(Failure::from)?.job;
+    row.elements.retain(|element| element.element.index == index);
+    row.array = None;
+    row.state = match row.elements.first() {
+        Some(element) => element.state,
+        // Not among those that the view holds: it waits, or it has ended.
+        None => client.explain(target.job, Some(index)).await.map_err(Failure::from)?.explanation.state,
+    };
+    Ok(Some(row))
+}

@@ -1,0 +1,94 @@
+//! Follows jobs through the daemon's long poll: no sleeping, no busy asking.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use muster_api::Client;
+use muster_api::query::JobFilter;
+use muster_api::types::JobList;
+use muster_model::JobId;
+use muster_model::view::{JobView, State};
+
+use crate::exit::{FAILURE, Failure};
+
+/// Longest wait for a change before asking again in any case.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Job numbers that the daemon takes in one request.
+const IDS_AT_ONCE: usize = 1000;
+
+/// A list of jobs that is asked for again when something changes.
+pub struct Tracker {
+    client: Client,
+    filters: Vec<JobFilter>,
+    revision: Option<u64>,
+}
+
+impl Tracker {
+    /// Follows just these jobs, ended or not.
+    pub fn of(client: &Client, jobs: &[JobId]) -> Self {
+        let filter = |jobs: &[JobId]| {
+            let ids: Vec<String> = jobs.iter().map(JobId::to_string).collect();
+            JobFilter { ids: Some(ids.join(",")), ..JobFilter::default() }
+        };
+        let filters = jobs.chunks(IDS_AT_ONCE).map(filter).collect();
+        Self { client: client.clone(), filters, revision: None }
+    }
+
+    /// Follows whatever a filter finds.
+    pub fn filtered(client: &Client, filter: JobFilter) -> Self {
+        Self { client: client.clone(), filters: vec![filter], revision: None }
+    }
+
+    /// The list: at once the first time, then when something has changed or patience is at its end.
+    pub async fn next(&mut self, patience: Duration) -> Result<JobList> {
+        if self.revision.is_some() {
+            self.client.changes(self.revision, patience.as_secs().max(1)).await.map_err(Failure::from)?;
+        }
+        let mut whole: Option<JobList> = None;
+        for filter in &self.filters {
+            let part = self.client.jobs(filter.clone()).await.map_err(Failure::from)?;
+            match &mut whole {
+                // The oldest revision counts: a change between two parts must not be missed.
+                Some(whole) => whole.jobs.extend(part.jobs),
+                None => whole = Some(part),
+            }
+        }
+        let list = whole.ok_or_else(|| Failure::new("there is no job to follow"))?;
+        self.revision = Some(list.revision);
+        Ok(list)
+    }
+
+    /// Waits until every job has ended.
+    pub async fn until_ended(&mut self) -> Result<JobList> {
+        loop {
+            let list = self.next(PATIENCE).await?;
+            if all_ended(&list.jobs) {
+                return Ok(list);
+            }
+        }
+    }
+}
+
+/// Whether nothing more will happen to any of them.
+pub fn all_ended(jobs: &[JobView]) -> bool {
+    jobs.iter().all(|job| job.state.is_final())
+}
+
+/// The code of the first job that did not succeed, or 0.
+pub fn exit_code(jobs: &[JobView]) -> u8 {
+    jobs.iter().map(job_code).find(|code| *code != 0).unwrap_or(0)
+}
+
+fn job_code(job: &JobView) -> u8 {
+    let outcome =
+        job.elements.iter().filter_map(|element| element.outcome.as_ref()).find(|o| !o.is_success());
+    match (job.state, outcome) {
+        (State::Done, _) => 0,
+        // Its elements may have ended in many ways.
+        _ if job.array.is_some() => FAILURE,
+        (_, Some(outcome)) => u8::try_from(outcome.exit_code()).unwrap_or(FAILURE),
+        (State::Cancelled, None) => 130,
+        _ => FAILURE,
+    }
+}

@@ -1,0 +1,111 @@
+//! The daemon stops and comes back; jobs do not notice.
+
+use std::io::{BufRead, BufReader, Read};
+
+use muster_model::view::State;
+
+use crate::home::{Home, alive};
+
+#[test]
+fn jobs_outlive_the_daemon_and_keep_their_true_exit_codes() {
+    let home = Home::with_gpus(4);
+    let (early, late) = (home.gate("early"), home.gate("late"));
+    let first = home.sh("--gpus 1", &format!("{early}; exit 4"));
+    let second = home.sh("--gpus 1", &format!("{late}; exit 3"));
+    let third = home.run("--gpus 4", &["true"]);
+    home.until_state(first, State::Running);
+    home.until_state(second, State::Running);
+
+    let stopped = home.words("stop-daemon").ok();
+    assert_eq!(stopped.stderr, "stopped; 3 jobs are kept: what runs goes on, and the next daemon finds it\n");
+    home.words("ps").code(3);
+    // One ends while no daemon is there to see it.
+    let supervisors = home.pids_of("__supervise");
+    home.open("early");
+    home.until("one supervisor has ended", || supervisors.iter().filter(|pid| alive(**pid)).count() == 1);
+
+    home.start_daemon(None);
+    home.words(&format!("wait {first}")).code(4);
+    assert_eq!(home.job(second).state, State::Running);
+    home.open("late");
+    home.words(&format!("wait {second}")).code(3);
+    home.words(&format!("wait {third}")).ok();
+    assert_eq!(home.words("nodes --json").json::<muster_api::types::NodeList>().nodes[0].devices.len(), 4);
+}
+
+#[test]
+fn stop_with_cancel_leaves_nothing_behind() {
+    let home = Home::with_gpus(2);
+    let gate = home.gate("never");
+    let job = home.sh("--gpus 2 --grace 1s", &gate);
+    home.run("--gpus 2", &["true"]);
+    home.until_state(job, State::Running);
+    let stopped = home.words("stop-daemon --cancel").ok();
+    assert_eq!(stopped.stderr, "cancelled 2 jobs\nstopped\n");
+    assert!(home.pids_of("never").is_empty());
+}
+
+#[test]
+fn logs_are_followed_to_the_end() {
+    let home = Home::with_gpus(1);
+    let gate = home.gate("go");
+    let job = home.sh("", &format!("echo one; {gate}; echo two"));
+    let mut follow = home.spawn(&["logs", "-f", &job.to_string()]);
+    let mut lines = BufReader::new(follow.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "one\n");
+    home.open("go");
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "two\n");
+    assert!(follow.wait().unwrap().success());
+    assert_eq!(home.words(&format!("logs {job} --tail 1")).ok().stdout, "two\n");
+}
+
+#[test]
+fn a_watch_without_a_terminal_appends_a_line_per_state() {
+    let home = Home::with_gpus(1);
+    let run = home.words("run --watch --gpus 1 --name short -- true").ok();
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert!(lines[0].contains(" 1 short "), "{}", run.stdout);
+    assert!(lines.iter().any(|line| line.contains(" 1 short done")), "{}", run.stdout);
+    assert!(run.stdout.ends_with(": done\n"), "{}", run.stdout);
+    assert!(!run.stdout.contains('\x1b'));
+}
+
+#[test]
+fn ctrl_c_detaches_a_watch_and_jobs_go_on() {
+    let home = Home::with_gpus(1);
+    let gate = home.gate("go");
+    let mut watch = home.spawn(&["run", "--watch", "--", "sh", "-c", &gate]);
+    let mut lines = BufReader::new(watch.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("running") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended before it ran");
+    }
+    let pid = rustix::process::Pid::from_child(&watch);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = watch.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("detached; the job goes on"), "{said}");
+    assert!(said.contains("`muster cancel 1` ends"), "{said}");
+    assert_eq!(home.job(1).state, State::Running);
+    home.open("go");
+    home.words("wait 1").ok();
+}
+
+#[test]
+fn two_first_runs_at_once_share_one_daemon() {
+    let home = Home::new();
+    let runs: Vec<_> =
+        (0..4).map(|_| home.spawn(&["run", "--virtual-gpus", "2", "--wait", "--", "true"])).collect();
+    for run in runs {
+        let output = run.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(home.jobs().len(), 4);
+    assert_eq!(home.pids_of("--background").len(), 1);
+}

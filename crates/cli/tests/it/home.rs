@@ -1,0 +1,291 @@
+//! A home for one test: a directory of its own, an environment of its own, and a daemon that is gone at the end, whatever
+//! happens.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use muster_api::types::{DaemonInfo, JobDetail, JobList, SubmitResponse};
+use muster_model::view::{JobView, State};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::de::DeserializeOwned;
+
+/// Longest wait for anything that should come about by itself; far above what it takes, for busy machines.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at a condition.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+pub struct Home {
+    dir: tempfile::TempDir,
+    /// The last daemon that answered, to end it if it does not end itself.
+    daemon: Cell<Option<u32>>,
+    /// Ends when the daemon that this test started itself is gone with all its threads.
+    reaper: RefCell<Option<JoinHandle<()>>>,
+}
+
+/// What a run of the binary came to.
+#[derive(Debug)]
+pub struct Run {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Run {
+    fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Fails the test unless the exit code is this one.
+    #[track_caller]
+    pub fn code(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Fails the test unless it succeeded.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        self.code(0)
+    }
+
+    /// Stdout as JSON.
+    #[track_caller]
+    pub fn json<T: DeserializeOwned>(self) -> T {
+        let run = self.ok();
+        serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}:\n{}", run.stdout))
+    }
+}
+
+impl Home {
+    /// A home without a daemon.
+    pub fn new() -> Self {
+        let home =
+            Self { dir: tempfile::tempdir().unwrap(), daemon: Cell::new(None), reaper: RefCell::new(None) };
+        fs::create_dir(home.path("home")).unwrap();
+        home
+    }
+
+    /// A home with a daemon of so many virtual GPUs.
+    pub fn with_gpus(count: u32) -> Self {
+        let home = Self::new();
+        home.start_daemon(Some(count));
+        home
+    }
+
+    /// A path in the home.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes a file in the home.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Reads a file of the home; empty when it is not there.
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// The binary with an environment that holds nothing of the machine's.
+    pub fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
+        command
+            .args(args)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.path("home"))
+            .env("MUSTER_HOME", self.path("m"))
+            .env("TZ", "UTC")
+            .env("LANG", "C.UTF-8")
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub fn muster(&self, args: &[impl AsRef<OsStr>]) -> Run {
+        let run = Run::of(self.command(args).output().unwrap());
+        if self.daemon.get().is_none() {
+            self.remember();
+        }
+        run
+    }
+
+    /// The same with words separated by blanks.
+    pub fn words(&self, words: &str) -> Run {
+        self.muster(&words.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// Runs the binary with text on stdin.
+    pub fn with_stdin(&self, args: &[&str], text: &str) -> Run {
+        let mut child = self
+            .command(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let run = Run::of(child.wait_with_output().unwrap());
+        self.remember();
+        run
+    }
+
+    /// Starts the binary with its output piped.
+    pub fn spawn(&self, args: &[impl AsRef<OsStr>]) -> Child {
+        self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Starts a daemon and waits until it listens.
+    pub fn start_daemon(&self, gpus: Option<u32>) {
+        let mut args = vec!["serve".to_owned(), "--background".to_owned()];
+        args.extend(gpus.map(|count| format!("--virtual-gpus={count}")));
+        let mut child = self.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        let stdout = child.stdout.take().unwrap();
+        std::io::Read::read_to_string(&mut std::io::Read::take(stdout, 1), &mut said).unwrap();
+        assert_eq!(said, "1", "{}", self.read("m/daemon.log"));
+        self.daemon.set(Some(child.id()));
+        let reap = move || drop(child.wait());
+        *self.reaper.borrow_mut() = Some(std::thread::spawn(reap));
+    }
+
+    fn remember(&self) {
+        if let Ok(output) = self.command(&["info"]).output()
+            && let Ok(info) = serde_json::from_slice::<DaemonInfo>(&output.stdout)
+        {
+            self.daemon.set(Some(info.pid));
+        }
+    }
+
+    /// Kills the daemon with SIGKILL and waits until it is gone.
+    pub fn kill_daemon(&self) {
+        kill(self.daemon.get().unwrap());
+        self.reaper.borrow_mut().take().unwrap().join().unwrap();
+    }
+
+    /// Submits a command and answers its number.
+    pub fn run(&self, options: &str, command: &[&str]) -> u64 {
+        let mut args: Vec<&str> = vec!["run", "--json"];
+        args.extend(options.split_whitespace());
+        args.push("--");
+        args.extend(command);
+        let response: SubmitResponse = self.muster(&args).json();
+        assert_eq!(response.jobs.len(), 1);
+        response.jobs[0].job.0
+    }
+
+    /// Submits a shell script and answers its number.
+    pub fn sh(&self, options: &str, script: &str) -> u64 {
+        self.run(options, &["sh", "-c", script])
+    }
+
+    /// One job.
+    pub fn job(&self, job: u64) -> JobView {
+        self.words(&format!("show {job} --json")).json::<JobDetail>().job
+    }
+
+    /// All jobs, ended ones included.
+    pub fn jobs(&self) -> Vec<JobView> {
+        self.words("ps -a --json").json::<JobList>().jobs
+    }
+
+    /// Waits until a job is in a state.
+    pub fn until_state(&self, job: u64, state: State) {
+        self.until(&format!("job {job} is {}", state.word()), || self.job(job).state == state);
+    }
+
+    /// Waits until something is so.
+    #[track_caller]
+    pub fn until(&self, what: &str, condition: impl Fn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !condition() {
+            assert!(
+                Instant::now() < deadline,
+                "{what}: not within {PATIENCE:?}\n{}",
+                self.read("m/daemon.log")
+            );
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// A shell condition that waits for a file of the home: how tests hold a job until they let it go.
+    pub fn gate(&self, name: &str) -> String {
+        format!("while [ ! -e {} ]; do sleep 0.02; done", self.path(name).display())
+    }
+
+    /// Lets go what waits at a gate.
+    pub fn open(&self, name: &str) {
+        self.write(name, "");
+    }
+
+    /// Pids of this home's processes whose command line holds a word.
+    pub fn pids_of(&self, word: &str) -> Vec<u32> {
+        let home = self.dir.path().to_str().unwrap().to_owned();
+        let pids =
+            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        pids.filter(|pid: &u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            line.contains(word) && (line.contains(&home) || in_environment(*pid, &home))
+        })
+        .collect()
+    }
+}
+
+impl Default for Home {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let stopped = self.command(&["stop-daemon", "--cancel"]).output();
+        let code = stopped.ok().and_then(|output| output.status.code());
+        // 3: there was none. Otherwise it hangs, and its test has failed anyway.
+        if !matches!(code, Some(0 | 3))
+            && let Some(pid) = self.daemon.get().filter(|pid| alive(*pid))
+        {
+            kill(pid);
+        }
+        // Supervisors that a killed daemon left behind, with what they run.
+        if code != Some(0) {
+            for pid in self.pids_of("") {
+                kill(pid);
+            }
+        }
+    }
+}
+
+fn in_environment(pid: u32, home: &str) -> bool {
+    let wanted = format!("MUSTER_HOME={home}/m");
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|pair| pair == wanted.as_bytes())
+}
+
+/// Sends SIGKILL to a process that this test started.
+pub fn kill(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Whether a process runs; a zombie does not.
+pub fn alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
+    stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).is_some_and(|state| state != "Z")
+}

@@ -1,0 +1,17 @@
+//! The built binary, end to end: real daemon, real supervisors, real processes, each test in a home of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
+
+mod actions;
+mod codes;
+mod contention;
+mod crash;
+mod daemon;
+mod docs;
+mod first_minute;
+mod home;
+mod jobs;
+mod mistakes;
+mod pty;
+mod terminal;
+mod views;

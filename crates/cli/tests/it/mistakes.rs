@@ -1,0 +1,118 @@
+//! Mistakes: told exactly, with nothing done and no daemon started.
+
+use crate::home::Home;
+
+#[test]
+fn a_bad_file_is_shown_with_line_and_column_and_starts_nothing() {
+    let home = Home::new();
+    home.write("bad.yaml", "name: x\ngpsu: 8\nrun: true\n");
+    let run = home.words("run bad.yaml").code(2);
+    assert_eq!(run.stdout, "");
+    insta::assert_snapshot!(run.stderr, @r"
+    error: there is no field `gpsu`
+     --> bad.yaml:2:1
+      |
+    2 | gpsu: 8
+      | ^^^^ did you mean `gpus`?
+      |
+    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, groups
+    ");
+    assert!(!home.path("m").exists());
+}
+
+#[test]
+fn a_bad_option_is_shown_as_it_was_typed() {
+    let home = Home::new();
+    let run = home.words("run --time 12parsecs -- true").code(2);
+    insta::assert_snapshot!(run.stderr, @r"
+    error: `time` is not a length of time
+     |
+     | --time 12parsecs
+     |        ^^^^^^^^^ expected a unit: ms, s, m, h, d or w, as in `1h30m`
+    ");
+    assert!(!home.path("m").exists());
+    for words in ["run --env A -- true", "run --checkpoint USR1 -- true", "run --gpus -1 -- true", "run"] {
+        home.words(words).code(2);
+    }
+}
+
+#[test]
+fn what_only_the_daemon_knows_is_shown_the_same_way() {
+    let home = Home::with_gpus(2);
+    home.write("train.yaml", "name: train\nnodes: 1\ngpus: 1\ngpu: h1000\nrun: true\n");
+    let run = home.words("run train.yaml").code(2);
+    insta::assert_snapshot!(run.stderr, @r"
+    error: `gpu` names a model that no node has
+     --> train.yaml:4:6
+      |
+    4 | gpu: h1000
+      |      ^^^^^ this machine has virtual (2)
+      |
+    hint: `muster nodes` lists them
+    ");
+    let run = home.words("run --nodes 2 --gpus 1 -- true").code(2);
+    insta::assert_snapshot!(run.stderr, @r"
+    error: 2 nodes are asked for, and there is one
+     |
+     | --nodes 2
+     |         ^ this machine is one node
+     |
+    hint: tasks that may share a node: `tasks: 2` with `gpus-per-task: 1`
+    ");
+    assert!(home.jobs().is_empty());
+}
+
+#[test]
+fn files_that_are_no_job_files() {
+    let home = Home::new();
+    home.write("train.sh", "#!/bin/sh\ntrue\n");
+    let run = home.words("run train.sh").code(2);
+    assert_eq!(
+        run.stderr,
+        "error: train.sh is a script, not a job file\nhint: to run it: muster run [OPTIONS] -- ./train.sh\n"
+    );
+    let run = home.words("run missing.yaml").code(2);
+    assert_eq!(run.stderr, "error: cannot read missing.yaml: no such file or directory\n");
+    let run = home.words("run -t 12h").code(2);
+    assert!(run.stderr.contains("this needs a terminal"), "{}", run.stderr);
+    let run = home.words("run 12h").code(2);
+    assert!(run.stderr.contains("a time limit is `--time 12h`"), "{}", run.stderr);
+    std::fs::write(home.path("bytes.yaml"), [0xff, 0xfe]).unwrap();
+    let run = home.words("run bytes.yaml").code(2);
+    assert_eq!(run.stderr, "error: bytes.yaml is not UTF-8 text\n");
+    std::fs::File::create(home.path("huge.yaml")).unwrap().set_len(17 << 20).unwrap();
+    let run = home.words("run huge.yaml").code(2);
+    assert_eq!(run.stderr, "error: huge.yaml is larger than 16 MiB\n");
+    assert!(!home.path("m").exists());
+}
+
+#[test]
+fn queues_are_checked_before_they_are_sent() {
+    let home = Home::with_gpus(2);
+    home.write("queues.yaml", "queues:\n  - {name: a, wieght: 2}\n");
+    let run = home.words("queues --set queues.yaml").code(2);
+    assert!(run.stderr.contains("queues.yaml:2:"), "{}", run.stderr);
+    home.write("queues.yaml", "queues:\n  - {name: a, weight: 2}\n  - {name: b}\n");
+    home.words("queues --set queues.yaml").ok();
+    let queues = home.words("queues").ok().stdout;
+    assert!(queues.lines().any(|line| line.starts_with("a ")), "{queues}");
+}
+
+#[test]
+fn a_home_that_cannot_be_is_refused_with_a_hint() {
+    let home = Home::new();
+    let run = home.command(&["ps"]).env("MUSTER_HOME", "relative").output().unwrap();
+    assert_eq!(run.status.code(), Some(1));
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert!(said.contains("MUSTER_HOME is `relative`") && said.contains("hint: "), "{said}");
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let home = Home::new();
+    let mut child = home.spawn(&["schema"]);
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}

@@ -1,0 +1,110 @@
+//! A pseudo-terminal with the binary on it: what a person at a keyboard is.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::home::{Home, PATIENCE};
+
+pub struct Typist {
+    child: Child,
+    near: File,
+    seen: Arc<Mutex<Vec<u8>>>,
+    /// Kept open, so that the terminal outlives the child and its mode can be looked at.
+    pub far: OwnedFd,
+}
+
+impl Typist {
+    /// Starts the binary on a terminal of 100 columns and 30 rows.
+    pub fn new(home: &Home, args: &[&str]) -> Self {
+        let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&near).unwrap();
+        unlockpt(&near).unwrap();
+        let name = ptsname(&near, Vec::new()).unwrap();
+        let far = open(&*name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        tcsetwinsize(&near, Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        let end = || Stdio::from(far.try_clone().unwrap());
+        let child = home
+            .command(args)
+            .env("TERM", "xterm")
+            .env("NO_COLOR", "1")
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .unwrap();
+        let near = File::from(near);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (mut reader, shared) = (near.try_clone().unwrap(), Arc::clone(&seen));
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = reader.read(&mut buffer) {
+                shared.lock().unwrap().extend_from_slice(&buffer[..read]);
+            }
+        });
+        Self { child, near, seen, far }
+    }
+
+    /// Everything shown so far.
+    pub fn seen(&self) -> String {
+        String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
+    }
+
+    /// Waits until something is shown.
+    #[track_caller]
+    pub fn until(&self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.seen().contains(text) {
+            assert!(Instant::now() < deadline, "`{text}` was never shown:\n{}", self.seen());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    /// Types.
+    pub fn keys(&mut self, text: &str) {
+        self.near.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Makes the window another size.
+    pub fn resize(&self, rows: u16, columns: u16) {
+        tcsetwinsize(&self.near, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 })
+            .unwrap();
+        // The terminal is not the controlling one of the binary: the kernel tells nobody.
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::WINCH).unwrap();
+    }
+
+    /// Sends a signal to the binary.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for its end and answers its exit code.
+    #[track_caller]
+    pub fn code(&mut self) -> i32 {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap_or(-1);
+            }
+            assert!(Instant::now() < deadline, "it does not end:\n{}", self.seen());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Typist {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Terminals: `run -it`, `attach`, and live views.
+
+use muster_model::view::State;
+use rustix::process::Signal;
+use rustix::termios::{LocalModes, tcgetattr};
+
+use crate::home::Home;
+use crate::pty::Typist;
+
+#[test]
+fn an_interactive_job_has_a_terminal_keys_and_its_exit_code() {
+    let home = Home::with_gpus(2);
+    let script = "tty; echo gpus=$CUDA_VISIBLE_DEVICES; while [ \"$(stty size)\" != '30 100' ]; do sleep 0.02; done; \
+                  echo sized; read word; echo got-$word; exit 7";
+    let mut typist = Typist::new(&home, &["run", "--gpus", "2", "-it", "--", "sh", "-c", script]);
+    typist.until("/dev/pts/");
+    typist.until("gpus=0,1");
+    typist.until("sized");
+    typist.keys("hello\r");
+    typist.until("got-hello");
+    assert_eq!(typist.code(), 7);
+    let modes = tcgetattr(&typist.far).unwrap().local_modes;
+    assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "the terminal was left raw");
+    assert!(typist.seen().contains("rank 0 exited with 7"), "{}", typist.seen());
+}
+
+#[test]
+fn a_program_that_ends_at_once_still_shows_what_it_wrote() {
+    let home = Home::with_gpus(1);
+    for _ in 0..10 {
+        let mut typist = Typist::new(&home, &["run", "-it", "--", "tty"]);
+        assert_eq!(typist.code(), 0, "{}", typist.seen());
+        typist.until("/dev/pts/");
+    }
+}
+
+#[test]
+fn window_changes_arrive() {
+    let home = Home::with_gpus(1);
+    let script = "echo ready; while [ \"$(stty size)\" != '40 120' ]; do sleep 0.02; done; echo resized";
+    let mut typist = Typist::new(&home, &["run", "-it", "--", "sh", "-c", script]);
+    typist.until("ready");
+    typist.resize(40, 120);
+    typist.until("resized");
+    assert_eq!(typist.code(), 0);
+}
+
+#[test]
+fn a_session_can_be_left_and_taken_up_again() {
+    let home = Home::with_gpus(1);
+    let mut typist =
+        Typist::new(&home, &["run", "-it", "--", "sh", "-c", "echo up; read word; echo got-$word; exit 9"]);
+    typist.until("up");
+    typist.keys("~.");
+    typist.until("left; job 1 goes on");
+    assert_eq!(typist.code(), 0);
+    assert_eq!(home.job(1).state, State::Running);
+
+    let mut again = Typist::new(&home, &["attach", "1"]);
+    again.until("up");
+    again.keys("back\r");
+    again.until("got-back");
+    assert_eq!(again.code(), 9);
+    home.words("wait 1").code(9);
+}
+
+#[test]
+fn attach_opens_a_shell_beside_the_task() {
+    let home = Home::with_gpus(2);
+    let gate = home.gate("go");
+    let job = home.sh("--gpus 1", &gate);
+    home.until_state(job, State::Running);
+    let mut typist = Typist::new(&home, &["attach", &job.to_string()]);
+    typist.keys("echo job-$MUSTER_JOB_ID gpu-$CUDA_VISIBLE_DEVICES\r");
+    typist.until(&format!("job-{job} gpu-0"));
+    typist.keys("exit 5\r");
+    assert_eq!(typist.code(), 5);
+    assert_eq!(home.job(job).state, State::Running);
+    home.open("go");
+    home.words(&format!("wait {job}")).ok();
+}
+
+#[test]
+fn the_terminal_is_restored_when_the_client_is_terminated() {
+    let home = Home::with_gpus(1);
+    let mut typist = Typist::new(&home, &["run", "-it", "--", "sh", "-c", "echo up; read word"]);
+    typist.until("up");
+    assert!(!tcgetattr(&typist.far).unwrap().local_modes.contains(LocalModes::ICANON));
+    typist.signal(Signal::TERM);
+    typist.code();
+    assert!(tcgetattr(&typist.far).unwrap().local_modes.contains(LocalModes::ICANON));
+}
+
+#[test]
+fn a_watch_on_a_terminal_redraws_in_place_and_ends_with_a_summary() {
+    let home = Home::with_gpus(2);
+    let gate = home.gate("go");
+    let mut typist =
+        Typist::new(&home, &["run", "--watch", "--gpus", "1", "--name", "drawn", "--", "sh", "-c", &gate]);
+    typist.until("running");
+    typist.until("gpu 0 │");
+    home.open("go");
+    typist.until("1 job ended in ");
+    assert_eq!(typist.code(), 0);
+    assert!(typist.seen().contains("\x1b[J"), "it was not redrawn");
+}
+
+#[test]
+fn without_a_terminal_there_is_none_to_connect() {
+    let home = Home::new();
+    let run = home.words("run -it -- true").code(2);
+    assert!(
+        run.stderr.starts_with("error: this needs a terminal on stdin and stdout\nhint: "),
+        "{}",
+        run.stderr
+    );
+    assert!(!home.path("m").exists());
+}
