@@ -141,7 +141,9 @@ fn refusal_text(status: u16) -> &'static str {
         413 => "The body is too large.",
         415 => "The body is not JSON.",
         422 => "The text has errors; the diagnostics say where.",
-        503 => "The state cannot be written or read right now; nothing was changed.",
+        503 => {
+            "The state cannot be written or read right now, or too many connections are open; nothing was changed."
+        }
         _ => "A defect of the daemon.",
     }
 }

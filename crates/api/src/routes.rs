@@ -84,7 +84,7 @@ impl Method {
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// What travels in a body.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Body {
     /// Nothing.
     None,
@@ -99,7 +99,7 @@ pub enum Body {
 }
 
 /// One route.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Route {
     /// What it does.
     pub id: RouteId,
@@ -146,6 +146,8 @@ macro_rules! query {
 const READ: &[u16] = &[400, 403, 500, 503];
 /// And names something.
 const READ_ONE: &[u16] = &[400, 403, 404, 500, 503];
+/// And waits for it to be in a state.
+const READ_STARTED: &[u16] = &[400, 403, 404, 409, 500, 503];
 /// Refusals of a route that changes something by name.
 const ACT: &[u16] = &[400, 403, 404, 409, 413, 415, 422, 500, 503];
 /// Refusals of a route that takes a text.
@@ -212,7 +214,7 @@ pub const ROUTES: &[Route] = &[
     act(RouteId::Requeue, "/v1/jobs/{id}/requeue", "Run it again from the start."),
     Route {
         query: query!(LogQuery),
-        errors: READ_ONE,
+        errors: READ_STARTED,
         ..get(RouteId::Logs, "/v1/jobs/{id}/logs", "Output of one task, as written.", Body::Bytes)
     },
     Route {

@@ -166,7 +166,7 @@ pub struct Changes {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
     /// Stable word: `invalid_request` (not a request of this API), `invalid_spec`, `not_found`, `forbidden`, `conflict`,
-    /// `refused`, `store_unavailable`, `internal`.
+    /// `refused`, `busy` (too many connections of this user), `store_unavailable`, `internal`.
     pub code: String,
     /// One lowercase fragment.
     pub message: String,

@@ -104,6 +104,7 @@ impl Core {
             defects: Vec::new(),
             warnings: parts.warnings,
             pruned: Time(0),
+            latest: Time(0),
         };
         dispatcher.boot(parts.queues)?;
 

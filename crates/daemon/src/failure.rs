@@ -41,6 +41,13 @@ pub enum Failure {
         /// What to do.
         hints: Vec<String>,
     },
+    /// Too much at once.
+    Busy {
+        /// Of what.
+        message: String,
+        /// What to do.
+        hint: String,
+    },
     /// The state cannot be written or read.
     Store(StoreError),
     /// A defect of the daemon.
@@ -80,7 +87,7 @@ impl Failure {
             Failure::NotFound(_) => StatusCode::NOT_FOUND,
             Failure::Forbidden(_) => StatusCode::FORBIDDEN,
             Failure::Conflict { .. } | Failure::Refused { .. } => StatusCode::CONFLICT,
-            Failure::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Failure::Busy { .. } | Failure::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             Failure::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -101,6 +108,7 @@ impl Failure {
             Failure::Forbidden(message) => body("forbidden", message, Vec::new()),
             Failure::Conflict { message, hints } => body("conflict", message, hints),
             Failure::Refused { message, hints } => body("refused", message, hints),
+            Failure::Busy { message, hint } => body("busy", message, vec![hint]),
             Failure::Store(error) => {
                 body("store_unavailable", error.to_string(), vec![error.hint().to_owned()])
             }

@@ -75,9 +75,9 @@ async fn connection(stream: UnixStream, router: Router, desk: Arc<Desk>, mut sto
     let seat = desk.sit(peer.uid);
     let caller = match seat {
         Some(_) => desk.caller(peer).await,
-        None => Err(Failure::Conflict {
+        None => Err(Failure::Busy {
             message: format!("this user has {MAX_CONNECTIONS_PER_USER} connections open"),
-            hints: vec!["end some of them: followed logs, watches, sessions".to_owned()],
+            hint: "end some of them: followed logs, watches, sessions".to_owned(),
         }),
     };
     let routes = TowerToHyperService::new(router);

@@ -22,7 +22,7 @@ pub(super) fn send<T>(reply: Reply<T>, answer: Result<T, Failure>) {
 
 impl<S: StateStore> Dispatcher<S> {
     pub(super) fn answer(&mut self, ask: Ask) {
-        let now = self.runtime.instant(self.clock.now());
+        let now = self.now();
         match ask {
             Ask::Jobs(reply) => send(reply, self.read(|engine| Ok(engine.jobs(now)))),
             Ask::Job(job, reply) => {
@@ -59,8 +59,8 @@ impl<S: StateStore> Dispatcher<S> {
         self.runtime.engine().ok_or_else(|| self.unavailable()).and_then(ask)
     }
 
-    fn live_job(&self, job: JobId) -> Result<Option<LiveJob>, Failure> {
-        let now = self.runtime.instant(self.clock.now());
+    fn live_job(&mut self, job: JobId) -> Result<Option<LiveJob>, Failure> {
+        let now = self.now();
         let view = self.read(|engine| Ok(engine.job(now, job)))?;
         let Some(view) = view else { return Ok(None) };
         let payload = self.runtime.store().payload(muster_model::PayloadId(job.0))?;
@@ -68,7 +68,7 @@ impl<S: StateStore> Dispatcher<S> {
     }
 
     fn explain(&mut self, job: JobId, index: Option<u32>) -> Result<Explanation, Failure> {
-        let now = self.runtime.instant(self.clock.now());
+        let now = self.now();
         let gone = self.unavailable();
         let engine = self.runtime.engine_mut().ok_or(gone)?;
         let spec = engine.job_spec(job).ok_or_else(|| Failure::no_job(job))?;
@@ -85,7 +85,7 @@ impl<S: StateStore> Dispatcher<S> {
 
     /// Judges the jobs as a step would, and explains each as if the others were not there yet.
     fn dry_run(&mut self, submission: Submission) -> Result<(Receipt, Vec<Explanation>), Failure> {
-        let now = self.runtime.instant(self.clock.now());
+        let now = self.now();
         let drafts = submission.drafts.clone();
         let receipt = self.runtime.judge(submission).map_err(refusal::failure)?;
         let gone = self.unavailable();
@@ -103,7 +103,7 @@ impl<S: StateStore> Dispatcher<S> {
         Ok((receipt, explanations))
     }
 
-    fn status(&self) -> Status {
+    fn status(&mut self) -> Status {
         let mut warnings = self.warnings.clone();
         if let Some(trouble) = &self.trouble {
             warnings.push(format!(
@@ -118,7 +118,7 @@ impl<S: StateStore> Dispatcher<S> {
                 self.defects.join("; ")
             ));
         }
-        let now = self.runtime.instant(self.clock.now());
+        let now = self.now();
         Status { now, revision: *self.published.revision.borrow(), warnings }
     }
 }

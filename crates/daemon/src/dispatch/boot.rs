@@ -28,7 +28,8 @@ impl<S: StateStore> Dispatcher<S> {
 
         // 2. Nodes and queues as they are now.
         let causes: Vec<Cause> = causes.into_iter().map(Cause::Event).collect();
-        let step = self.runtime.step(self.clock.now(), causes).map_err(|StepFailure { error, .. }| error)?;
+        let now = self.now();
+        let step = self.runtime.step(now, causes).map_err(|StepFailure { error, .. }| error)?;
         for refused in step.answers.iter().filter_map(|answer| answer.as_ref().err()) {
             tracing::error!(refusal = %refused.refusal, "a node or the queues cannot be taken");
             self.warnings.push(refused.refusal.to_string());

@@ -79,6 +79,8 @@ pub(crate) struct Dispatcher<S> {
     pub(super) defects: Vec<String>,
     pub(super) warnings: Vec<String>,
     pub(super) pruned: Time,
+    /// The latest instant that anybody was told.
+    pub(super) latest: Time,
 }
 
 /// The store fails.
@@ -192,7 +194,7 @@ impl<S: StateStore> Dispatcher<S> {
 
     /// One step, its answers, its effects; then the questions.
     fn turn(&mut self, round: Round) {
-        let now = self.clock.now();
+        let now = self.now();
         let due = self.runtime.engine().and_then(|engine| engine.next_wake()).is_some_and(|wake| wake <= now);
         let again = self.trouble.is_some() || !self.pending.is_empty();
         if due || again || !round.causes.is_empty() {
@@ -284,6 +286,12 @@ impl<S: StateStore> Dispatcher<S> {
         }
         self.foreign.insert(node.clone(), foreign.clone());
         true
+    }
+
+    /// The clock, which goes back neither behind the journal nor behind what a client was told.
+    pub(super) fn now(&mut self) -> Time {
+        self.latest = self.runtime.instant(self.clock.now()).max(self.latest);
+        self.latest
     }
 
     pub(super) fn unavailable(&self) -> Failure {

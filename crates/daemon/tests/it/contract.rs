@@ -1,0 +1,106 @@
+//! The OpenAPI document and the daemon say the same: every route is there, and every answer has the shape it promises.
+
+use std::path::Path;
+
+use axum::body::{Body as HttpBody, to_bytes};
+use hyper::Request;
+use hyper_util::rt::TokioIo;
+use muster_api::routes::{Body, ROUTES, Route, RouteId};
+use muster_model::view::State;
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+
+use crate::site::{ANN, Site, request};
+
+/// Status and body of a request that no client of ours would make.
+pub async fn raw(socket: &Path, method: &str, target: &str, body: Option<Vec<u8>>) -> (u16, Vec<u8>) {
+    let stream = UnixStream::connect(socket).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let mut request = Request::builder().method(method).uri(target).header("host", "x");
+    if body.is_some() {
+        request = request.header("content-type", "application/json");
+    }
+    let request = request.body(HttpBody::from(body.unwrap_or_default())).unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    let status = response.status().as_u16();
+    // A stream that ends in an error is an answer, too: its head was sent.
+    let body = to_bytes(HttpBody::new(response.into_body()), usize::MAX).await;
+    (status, body.map(Vec::from).unwrap_or_default())
+}
+
+/// Checks an answer against the document; refusals must be listed and have the body of a refusal.
+pub fn check(document: &Value, route: &Route, status: u16, body: &[u8]) {
+    let pointer = format!(
+        "/paths/{}/{}/responses/{status}",
+        route.path.replace('/', "~1"),
+        route.method.as_str().to_lowercase()
+    );
+    let response = document
+        .pointer(&pointer)
+        .unwrap_or_else(|| panic!("{pointer} is not in the document: {}", String::from_utf8_lossy(body)));
+    let Some(schema) = response.pointer("/content/application~1json/schema") else { return };
+    let mut schema = schema.clone();
+    schema["components"] = document["components"].clone();
+    let value: Value = serde_json::from_slice(body).unwrap_or_else(|_| panic!("{pointer}: not JSON"));
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let errors: Vec<_> =
+        validator.iter_errors(&value).map(|error| format!("{error} at {}", error.instance_path())).collect();
+    assert!(errors.is_empty(), "{pointer}: {errors:?} in {value}");
+}
+
+/// A body that a route takes.
+fn sample(id: RouteId) -> Option<Value> {
+    match id {
+        RouteId::Submit => Some(serde_json::to_value(request("{name: x, gpus: 1, run: exit 0}")).unwrap()),
+        RouteId::SetQueues => Some(json!({ "source": "queues: [{name: default}]" })),
+        RouteId::Cancel | RouteId::Hold | RouteId::Release | RouteId::Requeue => {
+            Some(json!({ "index": null }))
+        }
+        RouteId::Drain => Some(json!({ "reason": "cleaning" })),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_route_answers_as_the_document_says() {
+    let site = Site::stepped().await;
+    let document = muster_api::openapi::document();
+    let socket = site.dir.path().join(format!("{ANN}.sock"));
+    // 1 runs, 2 waits, 3 has ended, an array is half done.
+    let jobs = site
+        .submit("{name: a, gpus: 6, time: 1h, run: run}\n---\n{name: b, gpus: 8, run: run}\n---\n{name: c, gpus: 1, time: 5s, run: exit 0}\n---\n{name: d, gpus: 1, array: 0-9%2, run: run}")
+        .await;
+    site.reach(jobs[0], State::Running).await;
+    site.reach(jobs[2], State::Done).await;
+    for id in ["1", "2", "3", "4", "99", "x"] {
+        for route in ROUTES.iter().filter(|route| route.id != RouteId::StopDaemon) {
+            let target = route.path.replace("{id}", id).replace("{name}", "n1");
+            let body = sample(route.id).map(|body| body.to_string().into_bytes());
+            let (status, body) = raw(&socket, route.method.as_str(), &target, body).await;
+            assert!(status != 405 && status != 500, "{} {target}: {status}", route.method.as_str());
+            check(&document, route, status, &body);
+            if id == "1"
+                && !matches!(route.response, Body::Upgrade)
+                && !matches!(route.id, RouteId::Hold | RouteId::Release)
+            {
+                assert_eq!(
+                    status,
+                    200,
+                    "{} {target}: {}",
+                    route.method.as_str(),
+                    String::from_utf8_lossy(&body)
+                );
+            }
+        }
+    }
+    let (status, body) = raw(&socket, "GET", "/v1/nothing", None).await;
+    assert_eq!(
+        (status, serde_json::from_slice::<Value>(&body).unwrap()["code"].as_str()),
+        (404, Some("not_found"))
+    );
+    let (status, _) = raw(&socket, "DELETE", "/v1/jobs", None).await;
+    assert_eq!(status, 405);
+    let (status, _) = raw(&socket, "POST", "/v1/daemon/stop", None).await;
+    assert_eq!(status, 200);
+}

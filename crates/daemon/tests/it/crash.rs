@@ -1,0 +1,192 @@
+//! The daemon dies at any moment; tasks do not. Whatever happened, every job ends exactly once, with its own status, and no
+//! gang was ever there in part.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_model::view::State;
+use muster_model::{AttemptId, Decision, Event, JobId, Observation, Rank};
+use muster_runtime::Record;
+use rusqlite::Connection;
+
+use crate::site::{Fault, Site, request, until};
+
+/// A small, seeded generator (xorshift64*, Vigna 2016): a failure is a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % sides
+    }
+}
+
+/// What job `number` is, and how it must end.
+fn job(number: i64) -> (String, State) {
+    let tasks = number % 4 + 1;
+    let (command, state) = match number % 5 {
+        0 => ("exit 7", State::Failed),
+        1 => ("sleep 3", State::Done),
+        _ => ("exit 0", State::Done),
+    };
+    (format!("{{name: job-{number}, tasks: {tasks}, gpus-per-task: 1, time: 5m, run: {command}}}"), state)
+}
+
+async fn crash_loop(seed: u64, jobs: i64) {
+    let mut dice = Dice(seed);
+    let mut site = Site::new(|world| world);
+    site.boot().await;
+    let mut expected: BTreeMap<JobId, State> = BTreeMap::new();
+    let mut next = 0;
+    let mut crashes = 0;
+    let mut waiting = None;
+    while next < jobs || count(&site, "history") < jobs {
+        // 1. The daemon will die at one of its next writes, before or after it is durable.
+        let left = dice.roll(25) as u32;
+        site.switch.set(if dice.roll(2) == 0 { Fault::CrashBefore(left) } else { Fault::CrashAfter(left) });
+
+        // 2. Until then: submissions, each retried with its own key until it is answered; and the world goes on.
+        for _ in 0..200 {
+            if site.switch.is_dead() {
+                break;
+            }
+            if next < jobs {
+                let (text, state) = job(next);
+                let retried = waiting.take().unwrap_or_else(|| request(&text));
+                match site.client().submit(&retried).await {
+                    Ok(answer) => {
+                        expected.insert(answer.jobs[0].job, state);
+                        next += 1;
+                    }
+                    Err(_) => waiting = Some(retried),
+                }
+            }
+            site.world.step();
+            tokio::task::yield_now().await;
+            if next == jobs && count(&site, "history") == jobs {
+                break;
+            }
+        }
+
+        // 3. It is gone; another one finds what it left.
+        crashes += 1;
+        let _dead = site.core.take().unwrap().shut_down();
+        for _ in 0..dice.roll(4) {
+            site.world.step();
+        }
+        site.boot().await;
+    }
+    assert!(crashes > 5, "seed {seed}: the loop ended before it tried anything");
+    check_history(&site, seed, &expected);
+    check_journal(&site, seed);
+    assert!(site.world.live().is_empty(), "seed {seed}: tasks outlive their jobs: {:?}", site.world.live());
+}
+
+fn database(site: &Site) -> Connection {
+    Connection::open(site.dir.path().join("muster.db")).unwrap()
+}
+
+fn count(site: &Site, table: &str) -> i64 {
+    database(site).query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+}
+
+/// Every job ended once, as it should, on its first attempt: the daemon's death is not the job's.
+fn check_history(site: &Site, seed: u64, expected: &BTreeMap<JobId, State>) {
+    let database = database(site);
+    let mut query = database.prepare("SELECT job, state FROM history ORDER BY job").unwrap();
+    let rows = query.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))).unwrap();
+    let found: BTreeMap<JobId, String> =
+        rows.map(|row| row.map(|(job, state)| (JobId(job.unsigned_abs()), state)).unwrap()).collect();
+    let wanted: BTreeMap<JobId, String> =
+        expected.iter().map(|(job, state)| (*job, state.word().to_owned())).collect();
+    assert_eq!(found, wanted, "seed {seed}");
+    let attempts: (i64, i64, i64) = database
+        .query_row(
+            "SELECT count(*), max(attempt), count(*) FILTER (WHERE ended IS NULL) FROM attempts",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )
+        .unwrap();
+    assert_eq!(attempts, (expected.len() as i64, 1, 0), "seed {seed}: attempts, highest number, open ones");
+}
+
+/// From its decision on, a gang is whole: no task starts before all are prepared, and every rank has its say.
+fn check_journal(site: &Site, seed: u64) {
+    let database = database(site);
+    let mut query = database.prepare("SELECT body FROM journal ORDER BY seq").unwrap();
+    let rows = query.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let mut tasks: BTreeMap<JobId, u32> = BTreeMap::new();
+    let mut gangs: BTreeMap<AttemptId, usize> = BTreeMap::new();
+    let mut prepared: BTreeMap<AttemptId, BTreeSet<Rank>> = BTreeMap::new();
+    let mut ran: BTreeMap<AttemptId, BTreeSet<Rank>> = BTreeMap::new();
+    for row in rows {
+        match serde_json::from_str::<Record>(&row.unwrap()).unwrap() {
+            Record::Event(Event::Submitted { job, spec }) => {
+                assert!(
+                    tasks.insert(job, spec.min_tasks()).is_none(),
+                    "seed {seed}: job {job} was submitted twice"
+                );
+            }
+            Record::Plan(plan) => {
+                for Decision::Start { id, placement, .. } in plan.decisions {
+                    assert_eq!(
+                        placement.len() as u32,
+                        tasks[&id.element.job],
+                        "seed {seed}: {id} starts in part"
+                    );
+                    assert!(
+                        gangs.insert(id, placement.len()).is_none(),
+                        "seed {seed}: {id} was started twice"
+                    );
+                }
+            }
+            Record::Event(Event::Task(report)) => match report.what {
+                Observation::Prepared => {
+                    prepared.entry(report.id).or_default().insert(report.rank);
+                }
+                Observation::Started => {
+                    let ready = prepared.get(&report.id).map_or(0, BTreeSet::len);
+                    assert_eq!(ready, gangs[&report.id], "seed {seed}: {} runs in part", report.id);
+                    ran.entry(report.id).or_default().insert(report.rank);
+                }
+                // It started and ended while the daemon was away.
+                Observation::Exited(_) => {
+                    ran.entry(report.id).or_default().insert(report.rank);
+                }
+                Observation::Lost { reason } => panic!("seed {seed}: {} was lost: {reason}", report.id),
+                Observation::Refused { reason } => panic!("seed {seed}: {} was refused: {reason}", report.id),
+            },
+            Record::Event(_) => {}
+        }
+    }
+    assert_eq!(gangs.len(), tasks.len(), "seed {seed}");
+    for (id, tasks) in gangs {
+        assert_eq!(ran.get(&id).map_or(0, BTreeSet::len), tasks, "seed {seed}: {id} did not run whole");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_jobs_survive_a_daemon_that_keeps_dying() {
+    for seed in [1, 2, 3] {
+        crash_loop(seed * 0x9e37_79b9, 100).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ended_while_the_daemon_was_down_is_found() {
+    let mut site = Site::new(|world| world);
+    site.boot().await;
+    let job = site.submit("{name: long, tasks: 2, gpus-per-task: 1, run: exit 4}").await[0];
+    until(async || {
+        site.world.step();
+        (site.client().job(job, None).await.unwrap().job.state == State::Running).then_some(())
+    })
+    .await;
+    site.stop();
+    site.world.settle();
+    site.boot().await;
+    let view = site.reach(job, State::Failed).await;
+    assert_eq!(view.elements[0].outcome.as_ref().unwrap().exit_code(), 4);
+    assert_eq!(view.elements[0].attempt, 1);
+}

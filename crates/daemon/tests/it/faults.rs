@@ -1,0 +1,69 @@
+//! A disk that is full and a clock that jumps.
+
+use muster_api::Action;
+use muster_api::query::JobFilter;
+use muster_api::types::ActionRequest;
+use muster_model::view::State;
+
+use crate::site::{Fault, Site, refused, request, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_requests_and_loses_no_observation() {
+    let mut site = Site::new(|world| world);
+    site.boot().await;
+    let client = site.client();
+    let job = site.submit("{name: one, gpus: 1, run: exit 0}").await[0];
+    site.reach(job, State::Starting).await;
+
+    site.switch.set(Fault::Full);
+    let body = refused(client.submit(&request("{name: two, gpus: 1, run: exit 0}")).await);
+    assert_eq!(body.code, "store_unavailable");
+    assert!(body.hints[0].contains("free some space"), "{body:?}");
+    let cancel = client.act(job, Action::Cancel, ActionRequest { index: None }).await;
+    assert_eq!(refused(cancel).code, "store_unavailable");
+    site.world.settle();
+    until(async || {
+        let warnings = client.info().await.unwrap().warnings;
+        warnings.iter().any(|warning| warning.contains("no space is left")).then_some(())
+    })
+    .await;
+    assert_eq!(client.jobs(JobFilter::default()).await.unwrap().jobs.len(), 1, "reading goes on");
+
+    site.switch.set(Fault::None);
+    until(async || {
+        site.world.settle();
+        (client.job(job, None).await.unwrap().job.state == State::Done).then_some(())
+    })
+    .await;
+    assert!(client.info().await.unwrap().warnings.is_empty());
+    site.submit("{name: two, gpus: 1, run: exit 0}").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_neither_ends_nor_revives_anything() {
+    let mut site = Site::stepped().await;
+    let client = site.client();
+    let running = site.submit("{name: long, gpus: 1, time: 1m, run: run}").await[0];
+    let started = site.reach(running, State::Running).await.started;
+    let later = site.submit("{name: later, gpus: 1, begin: +1h, run: exit 0}").await[0];
+    let before = client.info().await.unwrap().now;
+
+    site.clock.jump(-7200);
+    site.core.as_ref().unwrap().wake();
+    let job = site.submit("{name: now, gpus: 1, run: exit 0}").await[0];
+    let view = site.reach(job, State::Done).await;
+    assert!(view.submitted >= before, "the time line does not go back");
+    assert_eq!(client.job(later, None).await.unwrap().job.state, State::Pending);
+    site.restart().await;
+    assert!(client.info().await.unwrap().now >= view.submitted);
+
+    site.clock.jump(3 * 7200);
+    site.core.as_ref().unwrap().wake();
+    site.reach(later, State::Done).await;
+    let view = client.job(running, None).await.unwrap().job;
+    assert_eq!(
+        (view.state, view.started),
+        (State::Running, started),
+        "the limit is its supervisor's to enforce"
+    );
+}

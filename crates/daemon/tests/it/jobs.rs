@@ -1,0 +1,249 @@
+//! What people do with jobs, from submission to history.
+
+use muster_api::Action;
+use muster_api::query::{JobFilter, TimelineQuery};
+use muster_api::types::{ActionRequest, QueuesRequest};
+use muster_model::outcome::Outcome;
+use muster_model::view::State;
+use muster_model::{JobId, Reason};
+
+use crate::site::{Site, ids, refused, request, until};
+
+const WHOLE: ActionRequest = ActionRequest { index: None };
+
+fn with_ids(text: &str) -> JobFilter {
+    JobFilter { ids: Some(text.to_owned()), ..JobFilter::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_runs_and_is_found_in_history() {
+    let site = Site::start().await;
+    let jobs = site
+        .submit("{name: one, gpus: 2, time: 1m, run: exit 0}\n---\n{name: two, gpus: 1, run: exit 3}")
+        .await;
+    assert_eq!(jobs, [JobId(1), JobId(2)]);
+    let done = site.reach(jobs[0], State::Done).await;
+    assert_eq!(done.elements[0].outcome, Some(Outcome::Succeeded));
+    assert!(done.started >= Some(done.submitted) && done.ended >= done.started);
+    let failed = site.reach(jobs[1], State::Failed).await;
+    assert!(matches!(failed.elements[0].outcome, Some(Outcome::Failed { code: 3, .. })));
+
+    let client = site.client();
+    assert_eq!(
+        client.jobs(JobFilter::default()).await.unwrap().jobs,
+        [],
+        "the default is what has not ended"
+    );
+    let all = JobFilter { all: true, ..JobFilter::default() };
+    assert_eq!(client.jobs(all).await.unwrap().jobs.len(), 2);
+    assert_eq!(client.jobs(with_ids("2")).await.unwrap().jobs[0].job, jobs[1]);
+    let state = JobFilter { state: Some("failed".to_owned()), ..JobFilter::default() };
+    assert_eq!(client.jobs(state).await.unwrap().jobs.len(), 1);
+    let other = JobFilter { all: true, user: Some("nobody".to_owned()), ..JobFilter::default() };
+    assert_eq!(client.jobs(other).await.unwrap().jobs.len(), 0);
+
+    let detail = client.job(jobs[0], None).await.unwrap();
+    assert_eq!(detail.commands.unwrap()["main"], "exit 0");
+    assert_eq!(detail.workdir.unwrap(), "/tmp");
+    assert_eq!(refused(client.job(JobId(99), None).await).code, "not_found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_fit_waits_and_is_explained() {
+    let site = Site::stepped().await;
+    let client = site.client();
+    let jobs = site
+        .submit("{name: big, gpus: 8, time: 10m, run: run}\n---\n{name: next, gpus: 4, time: 5m, run: run}")
+        .await;
+    site.reach(jobs[0], State::Running).await;
+    let waiting = site.reach(jobs[1], State::Pending).await;
+    assert!(matches!(waiting.waiting_for, Some(Reason::Capacity(_))), "{waiting:?}");
+
+    let explained = client.explain(jobs[1], None).await.unwrap();
+    assert!(matches!(explained.explanation.reasons[0], Reason::Capacity(_)));
+    assert_eq!(explained.explanation.position, Some((1, 1)));
+    assert!(explained.explanation.eta.unwrap().start > explained.now);
+    assert_eq!(explained.explanation.holders[0].element.job, jobs[0]);
+
+    let timeline = client.timeline(TimelineQuery::default()).await.unwrap();
+    assert_eq!(timeline.bars.len(), 8, "one bar per device that is held");
+    assert_eq!(timeline.devices.len(), 8);
+    assert_eq!(timeline.reservations[0].element.job, jobs[1]);
+
+    client.act(jobs[0], Action::Cancel, WHOLE).await.unwrap();
+    site.reach(jobs[0], State::Cancelled).await;
+    site.reach(jobs[1], State::Running).await;
+    let usage = client.usage().await.unwrap();
+    assert_eq!((usage.rows[0].user.as_str(), usage.rows[0].jobs), ("ann", 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hold_release_requeue_and_cancel() {
+    let site = Site::start().await;
+    let client = site.client();
+    let act = async |job, action| client.act(job, action, WHOLE).await;
+
+    let job = site.submit("{name: held, gpus: 1, hold: true, run: run}").await[0];
+    site.reach(job, State::Held).await;
+    act(job, Action::Release).await.unwrap();
+    site.reach(job, State::Running).await;
+    let attempt = client.job(job, None).await.unwrap().job.elements[0].attempt;
+    act(job, Action::Requeue).await.unwrap();
+    until(async || {
+        let view = client.job(job, None).await.unwrap().job;
+        (view.state == State::Running && view.elements[0].attempt == attempt + 1).then_some(())
+    })
+    .await;
+    act(job, Action::Cancel).await.unwrap();
+    let view = site.reach(job, State::Cancelled).await;
+    assert_eq!(view.elements[0].outcome, Some(Outcome::Cancelled { by: "ann".into() }));
+
+    let again = act(job, Action::Cancel).await.unwrap();
+    assert!(again.message.contains("had already ended"), "{}", again.message);
+    assert_eq!(refused(act(job, Action::Hold).await).code, "conflict");
+    assert_eq!(refused(act(JobId(77), Action::Cancel).await).code, "not_found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_array_runs_to_its_end_and_one_element_can_be_cancelled() {
+    let site = Site::start().await;
+    let client = site.client();
+    let job = site.submit("{name: sweep, gpus: 1, array: 0-19%4, run: run}").await[0];
+    site.reach(job, State::Running).await;
+    client.act(job, Action::Cancel, ActionRequest { index: Some(1) }).await.unwrap();
+    until(async || {
+        let array = client.job(job, None).await.unwrap().job.array.unwrap();
+        (array.failed == 1 && array.active == 4).then_some(())
+    })
+    .await;
+    let bad = client.act(job, Action::Cancel, ActionRequest { index: Some(99) }).await;
+    assert_eq!(refused(bad).code, "not_found");
+    client.act(job, Action::Cancel, WHOLE).await.unwrap();
+    site.reach(job, State::Cancelled).await;
+
+    let quick = site.submit("{name: quick, gpus: 1, array: 0-49%8, run: exit 0}").await[0];
+    let view = site.reach(quick, State::Done).await;
+    assert_eq!(view.array.unwrap().succeeded, 50);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_of_one_text_wait_for_each_other_by_name() {
+    let site = Site::start().await;
+    let text = "{name: first, gpus: 1, run: exit 1}\n---\n{name: never, gpus: 1, after: afterok:first, run: exit 0}\n---\n{name: anyway, gpus: 1, after: afterany:first, run: exit 0}";
+    let answer = site.client().submit(&request(text)).await;
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => panic!("{error:?}"),
+    };
+    let jobs = ids(&answer);
+    site.reach(jobs[0], State::Failed).await;
+    let never = site.reach(jobs[1], State::Failed).await;
+    assert_eq!(never.elements[0].outcome, Some(Outcome::DependencyFailed { on: jobs[0] }));
+    site.reach(jobs[2], State::Done).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retried_submission_is_one_job() {
+    let mut site = Site::start().await;
+    let once = request("{name: one, gpus: 1, run: run}");
+    let first = site.client().submit(&once).await.unwrap();
+    let copies = (0..8).map(|_| {
+        let (client, once) = (site.client(), once.clone());
+        tokio::spawn(async move { client.submit(&once).await.unwrap() })
+    });
+    for copy in copies.collect::<Vec<_>>() {
+        assert_eq!(ids(&copy.await.unwrap()), ids(&first));
+    }
+    site.restart().await;
+    assert_eq!(ids(&site.client().submit(&once).await.unwrap()), ids(&first));
+    assert_eq!(site.client().jobs(JobFilter::default()).await.unwrap().jobs.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_changes_nothing() {
+    let site = Site::stepped().await;
+    let client = site.client();
+    let running = site.submit("{name: big, gpus: 8, time: 10m, run: run}").await[0];
+    site.reach(running, State::Running).await;
+    let before = client.jobs(JobFilter::default()).await.unwrap();
+    let mut dry =
+        request("{name: next, gpus: 4, run: run}\n---\n{name: then, gpus: 1, after: next, run: run}");
+    dry.dry_run = true;
+    let answer = client.submit(&dry).await.unwrap();
+    assert_eq!(ids(&answer), [JobId(2), JobId(3)]);
+    let first = answer.jobs[0].explanation.as_ref().unwrap();
+    assert!(matches!(first.reasons[0], Reason::Capacity(_)), "{first:?}");
+    let second = answer.jobs[1].explanation.as_ref().unwrap();
+    assert!(matches!(second.reasons[0], Reason::Dependency { on: JobId(2), .. }), "{second:?}");
+    assert!(answer.jobs[0].resolved.is_some());
+    let after = client.jobs(JobFilter::default()).await.unwrap();
+    assert_eq!((before.revision, before.jobs.len()), (after.revision, after.jobs.len()));
+    assert_eq!(site.submit("{name: real, gpus: 1, run: exit 0}").await, [JobId(2)], "no number was used up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_is_taken_whole_or_not_at_all() {
+    let site = Site::start().await;
+    let client = site.client();
+    let body = refused(
+        client.submit(&request("{name: fine, gpus: 1, run: x}\n---\n{name: bad, gpuz: 1, run: x}")).await,
+    );
+    assert_eq!(body.code, "invalid_spec");
+    assert!(body.diagnostics[0].rendered.contains("gpuz"), "{}", body.diagnostics[0].rendered);
+    let body = refused(
+        client
+            .submit(&request("{name: fine, gpus: 1, run: x}\n---\n{name: huge, nodes: 2, gpus: 8, run: x}"))
+            .await,
+    );
+    assert!(body.code == "invalid_spec" || body.code == "refused", "{body:?}");
+    assert_eq!(client.jobs(JobFilter { all: true, ..JobFilter::default() }).await.unwrap().jobs.len(), 0);
+
+    let mut large = request("run: x");
+    large.source = format!("run: x\n#{}", "x".repeat(10 << 20));
+    assert_eq!(refused(client.submit(&large).await).code, "invalid_request");
+    let mut odd = request("run: x");
+    odd.env.insert("A\0B".to_owned(), "x".to_owned());
+    assert_eq!(refused(client.submit(&odd).await).code, "invalid_request");
+    odd = request("run: x");
+    odd.workdir = "relative".to_owned();
+    assert_eq!(refused(client.submit(&odd).await).code, "invalid_request");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queues_can_be_replaced_and_nodes_drained() {
+    let site = Site::start().await;
+    let client = site.client();
+    let source = "queues:\n  - {name: research, quota: {h100: 4}}\n  - {name: batch}\ndefault-queue: batch\n"
+        .to_owned();
+    let set = client.set_queues(&QueuesRequest { source, file: None }).await;
+    if let Err(error) = set {
+        panic!("{error:?}");
+    }
+    let queues = client.queues().await.unwrap().queues;
+    assert_eq!(queues.iter().map(|queue| queue.name.as_str()).collect::<Vec<_>>(), ["research", "batch"]);
+    let bad = QueuesRequest { source: "queues: 3".to_owned(), file: None };
+    assert_eq!(refused(client.set_queues(&bad).await).code, "invalid_spec");
+    let body = refused(client.submit(&request("{name: x, queue: nowhere, gpus: 1, run: x}")).await);
+    assert_eq!(body.code, "invalid_spec");
+
+    client.drain("n1", "for cleaning").await.unwrap();
+    assert_eq!(client.nodes().await.unwrap().nodes[0].drained.as_deref(), Some("for cleaning"));
+    assert_eq!(refused(client.drain("n9", "").await).code, "not_found");
+    client.resume("n1").await.unwrap();
+    let job = site.submit("{name: x, queue: research, gpus: 1, run: exit 0}").await[0];
+    site.reach(job, State::Done).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_poll_wakes_on_change_and_ends_on_time() {
+    let site = Site::start().await;
+    let client = site.client();
+    let now = client.changes(None, 0).await.unwrap().revision;
+    assert_eq!(client.changes(Some(now), 0).await.unwrap().revision, now);
+    let waiter = {
+        let client = site.client();
+        tokio::spawn(async move { client.changes(Some(now), 60).await.unwrap().revision })
+    };
+    site.submit("{name: x, gpus: 1, run: exit 0}").await;
+    assert!(waiter.await.unwrap() > now);
+}

@@ -1,0 +1,392 @@
+//! A daemon to try things on, with everything around it that a test may want to break.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use muster_api::types::{SubmitRequest, SubmitResponse};
+use muster_api::{Client, ClientError};
+use muster_backends::fake::{FakeBackend, FakeWorld};
+use muster_daemon::Mode;
+use muster_daemon::auth::{Peer, Peers};
+use muster_daemon::embed::{Core, Parts};
+use muster_daemon::store::{Retention, SqliteStore, StateStore};
+use muster_model::unit::{Bytes, CpuMilli, Time};
+use muster_model::view::{JobView, State};
+use muster_model::{Device, JobId, NodeSpec, Payload, PayloadId, QueueTree, UserName};
+use muster_runtime::{Batch, Clock, Loaded, Receipt, Runtime, SavedState, Store, StoreError};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+
+/// No condition of these tests takes this long on a sound daemon, however loaded the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A user who owns the daemon of most tests.
+pub const ANN: u32 = 1001;
+/// Another user.
+pub const BOB: u32 = 1002;
+/// An admin.
+pub const ROOT: u32 = 0;
+
+/// Everything that outlives the daemon.
+pub struct Site {
+    pub dir: tempfile::TempDir,
+    pub world: FakeWorld,
+    pub clock: Arc<JumpingClock>,
+    pub switch: Arc<Switch>,
+    pub mode: Mode,
+    pub retention: Retention,
+    /// The world takes a step whenever a state is waited for. A world that runs ahead by itself would run into every
+    /// time limit at once.
+    pub is_stepped: bool,
+    pub core: Option<Core>,
+}
+
+impl Site {
+    /// Eight GPUs, tasks that go on by themselves, one user.
+    pub async fn start() -> Self {
+        let mut site = Self::new(|world| world.eager());
+        site.boot().await;
+        site
+    }
+
+    /// Eight GPUs, tasks that go on while they are waited for, one user.
+    pub async fn stepped() -> Self {
+        let mut site = Self::new(|world| world);
+        site.is_stepped = true;
+        site.boot().await;
+        site
+    }
+
+    /// The same without a daemon yet, and with the world as `shape` makes it.
+    pub fn new(shape: impl FnOnce(FakeWorld) -> FakeWorld) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let world = shape(FakeWorld::new(vec![node("n1", 8)], dir.path().join("logs")));
+        Self {
+            dir,
+            world,
+            clock: Arc::new(JumpingClock::default()),
+            switch: Arc::new(Switch::default()),
+            mode: Mode::Personal,
+            retention: Retention::default(),
+            is_stepped: false,
+            core: None,
+        }
+    }
+
+    /// Starts the daemon on whatever state there is.
+    pub async fn boot(&mut self) {
+        self.try_boot().await.unwrap();
+    }
+
+    pub async fn try_boot(&mut self) -> Result<(), StoreError> {
+        *self.switch.fault.lock().unwrap() = Fault::None;
+        self.switch.is_dead.store(false, Ordering::SeqCst);
+        let inner = SqliteStore::open(self.dir.path())?;
+        let (reader, revision) = (inner.reader()?, inner.revision()?);
+        let store = Fragile { inner, switch: self.switch.clone() };
+        // The tests walk the whole journal, so no snapshot may cut it short.
+        let runtime = Runtime::open(store, QueueTree::single())?.with_snapshot_after(usize::MAX);
+        let (reports_in, reports) = mpsc::unbounded_channel();
+        self.clock.not_before(runtime.last());
+        let core = Core::start(Parts {
+            runtime,
+            reader,
+            revision,
+            backend: Arc::new(FakeBackend::new(self.world.clone(), reports_in)),
+            reports,
+            clock: self.clock.clone(),
+            mode: self.mode,
+            host: "test".to_owned(),
+            state_dir: self.dir.path().to_owned(),
+            virtual_gpus: 8,
+            queues: None,
+            retention: self.retention,
+            warnings: Vec::new(),
+        })?;
+        let users: &[u32] = if self.mode == Mode::System { &[ANN, BOB, ROOT] } else { &[ANN] };
+        for uid in users {
+            let socket = self.socket(*uid);
+            let _absent = std::fs::remove_file(&socket);
+            core.spawn_listener(UnixListener::bind(&socket).unwrap(), Arc::new(FixedPeers(*uid)));
+        }
+        self.core = Some(core);
+        Ok(())
+    }
+
+    /// Ends the daemon in good order.
+    pub fn stop(&mut self) {
+        assert!(self.core.take().unwrap().shut_down(), "the dispatcher ended by a defect");
+    }
+
+    pub async fn restart(&mut self) {
+        self.stop();
+        self.boot().await;
+    }
+
+    fn socket(&self, uid: u32) -> PathBuf {
+        self.dir.path().join(format!("{uid}.sock"))
+    }
+
+    /// A client as this user.
+    pub fn client_of(&self, uid: u32) -> Client {
+        Client::new(self.socket(uid))
+    }
+
+    /// A client as the daemon's owner.
+    pub fn client(&self) -> Client {
+        self.client_of(ANN)
+    }
+
+    /// Submits a text and answers the numbers.
+    pub async fn submit(&self, text: &str) -> Vec<JobId> {
+        let answer = self.client().submit(&request(text)).await.unwrap();
+        answer.jobs.iter().map(|job| job.job).collect()
+    }
+
+    /// Waits until a job is in a state.
+    pub async fn reach(&self, job: JobId, state: State) -> JobView {
+        let client = self.client();
+        until(async || {
+            let view = client.job(job, None).await.ok()?.job;
+            if view.state == state {
+                return Some(view);
+            }
+            if self.is_stepped {
+                self.world.step();
+            }
+            None
+        })
+        .await
+    }
+}
+
+/// Polls a condition until it holds.
+pub async fn until<T>(mut condition: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = condition().await {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "the condition did not come to hold");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// A submission with a key of its own.
+pub fn request(text: &str) -> SubmitRequest {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    SubmitRequest {
+        key: format!("key-{}", NEXT.fetch_add(1, Ordering::SeqCst)),
+        source: text.to_owned(),
+        file: Some("job.yaml".to_owned()),
+        overrides: serde_json::Map::new(),
+        env: BTreeMap::from([("SECRET".to_owned(), "hunter2".to_owned())]),
+        workdir: "/tmp".to_owned(),
+        umask: 0o022,
+        interactive: false,
+        dry_run: false,
+    }
+}
+
+/// The refusal of a call that must be refused.
+pub fn refused<T>(answer: Result<T, ClientError>) -> muster_api::types::ErrorBody {
+    match answer {
+        Err(ClientError::Api(body)) => body,
+        Err(other) => panic!("refused by no daemon: {other:?}"),
+        Ok(_) => panic!("it was not refused"),
+    }
+}
+
+/// Numbers of the jobs of an answer.
+pub fn ids(answer: &SubmitResponse) -> Vec<JobId> {
+    answer.jobs.iter().map(|job| job.job).collect()
+}
+
+pub fn node(name: &str, gpus: usize) -> NodeSpec {
+    let device = Device {
+        model: "h100".into(),
+        memory: Bytes(80 << 30),
+        uuid: "".into(),
+        is_virtual: true,
+        slice_of: None,
+    };
+    NodeSpec {
+        name: name.into(),
+        devices: vec![device; gpus],
+        cpus: CpuMilli(64_000),
+        memory: Bytes(512 << 30),
+        extras: BTreeMap::new(),
+        labels: BTreeMap::new(),
+        domains: Vec::new(),
+    }
+}
+
+/// Everybody at the other end of this socket is this user.
+struct FixedPeers(u32);
+
+impl Peers for FixedPeers {
+    fn peer(&self, _: &UnixStream) -> io::Result<Peer> {
+        // A personal daemon serves whoever runs it.
+        let uid = if self.0 == ANN { rustix::process::geteuid().as_raw() } else { self.0 };
+        Ok(Peer { uid, gid: self.0 })
+    }
+
+    fn resolve(&self, peer: Peer) -> (UserName, bool) {
+        match self.0 {
+            ANN => ("ann".into(), false),
+            BOB => ("bob".into(), false),
+            _ => ("root".into(), peer.uid == 0),
+        }
+    }
+}
+
+/// Real time plus an offset that tests move.
+pub struct JumpingClock {
+    born: Instant,
+    offset_ms: AtomicI64,
+}
+
+impl Default for JumpingClock {
+    fn default() -> Self {
+        Self { born: Instant::now(), offset_ms: AtomicI64::new(1_700_000_000_000) }
+    }
+}
+
+impl JumpingClock {
+    /// Moves it, forward or back.
+    pub fn jump(&self, secs: i64) {
+        self.offset_ms.fetch_add(secs * 1000, Ordering::SeqCst);
+    }
+
+    /// What a daemon's clock does at start.
+    fn not_before(&self, last: Time) {
+        let behind = last.since(self.now());
+        self.offset_ms.fetch_add(i64::try_from(behind.0).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for JumpingClock {
+    fn now(&self) -> Time {
+        let elapsed = i64::try_from(self.born.elapsed().as_millis()).unwrap();
+        Time((self.offset_ms.load(Ordering::SeqCst) + elapsed).max(0).unsigned_abs())
+    }
+}
+
+/// How a store fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    #[default]
+    None,
+    /// Every write is refused, as on a full disk.
+    Full,
+    /// The process dies at the append that is this many ahead, before it is durable.
+    CrashBefore(u32),
+    /// Or just after.
+    CrashAfter(u32),
+}
+
+/// Breaks a store from outside.
+#[derive(Default)]
+pub struct Switch {
+    pub fault: Mutex<Fault>,
+    /// The process is gone, as far as the store is concerned.
+    pub is_dead: AtomicBool,
+}
+
+impl Switch {
+    pub fn set(&self, fault: Fault) {
+        *self.fault.lock().unwrap() = fault;
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::SeqCst)
+    }
+
+    fn alive(&self) -> Result<(), StoreError> {
+        match self.is_dead() {
+            true => Err(StoreError::Io("the process is dead".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts an append down; answers what happens to it.
+    fn tick(&self) -> Fault {
+        let mut fault = self.fault.lock().unwrap();
+        let (now, later) = match *fault {
+            Fault::CrashBefore(left) if left > 0 => (Fault::None, Fault::CrashBefore(left - 1)),
+            Fault::CrashAfter(left) if left > 0 => (Fault::None, Fault::CrashAfter(left - 1)),
+            fault => (fault, fault),
+        };
+        *fault = later;
+        now
+    }
+}
+
+/// The real store behind a switch.
+struct Fragile {
+    inner: SqliteStore,
+    switch: Arc<Switch>,
+}
+
+impl Store for Fragile {
+    fn append(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        self.switch.alive()?;
+        let dead = || {
+            self.switch.is_dead.store(true, Ordering::SeqCst);
+            Err(StoreError::Io("the process just died".to_owned()))
+        };
+        match self.switch.tick() {
+            Fault::None => self.inner.append(batch),
+            Fault::Full => Err(StoreError::Full("as the test wants it".to_owned())),
+            Fault::CrashBefore(_) => dead(),
+            Fault::CrashAfter(_) => {
+                self.inner.append(batch)?;
+                dead()
+            }
+        }
+    }
+
+    fn load(&mut self) -> Result<Loaded, StoreError> {
+        self.switch.alive()?;
+        self.inner.load()
+    }
+
+    fn save(&mut self, state: &SavedState) -> Result<(), StoreError> {
+        self.switch.alive()?;
+        self.inner.save(state)
+    }
+
+    fn receipt(&self, user: &UserName, key: &str) -> Result<Option<Receipt>, StoreError> {
+        self.switch.alive()?;
+        self.inner.receipt(user, key)
+    }
+
+    fn probe(&mut self) -> Result<(), StoreError> {
+        self.switch.alive()?;
+        match *self.switch.fault.lock().unwrap() {
+            Fault::Full => Err(StoreError::Full("as the test wants it".to_owned())),
+            _ => self.inner.probe(),
+        }
+    }
+}
+
+impl StateStore for Fragile {
+    fn payload(&self, id: PayloadId) -> Result<Option<Payload>, StoreError> {
+        self.switch.alive()?;
+        self.inner.payload(id)
+    }
+
+    fn expired(&self, now: Time, retention: &Retention) -> Result<Vec<JobId>, StoreError> {
+        self.switch.alive()?;
+        self.inner.expired(now, retention)
+    }
+
+    fn prune(&mut self, now: Time, retention: &Retention, jobs: &[JobId]) -> Result<(), StoreError> {
+        self.switch.alive()?;
+        self.inner.prune(now, retention, jobs)
+    }
+}

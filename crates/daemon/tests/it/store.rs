@@ -1,0 +1,170 @@
+//! What lies on disk, and what becomes of it in bad times.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use muster_daemon::store::{Retention, SqliteStore};
+use muster_model::unit::{Span, Time};
+use muster_model::view::State;
+use muster_model::{Event, QueueTree};
+use muster_runtime::{Input, JOURNAL_VERSION, Runtime, StoreError};
+use rusqlite::Connection;
+
+use crate::site::{Site, node, until};
+
+fn open(dir: &Path) -> Result<Runtime<SqliteStore>, StoreError> {
+    Runtime::open(SqliteStore::open(dir)?, QueueTree::single())
+}
+
+fn tamper(dir: &Path, statement: &str) {
+    Connection::open(dir.join("muster.db")).unwrap().execute_batch(statement).unwrap();
+}
+
+/// A state directory with a node in it.
+fn used() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut runtime = open(dir.path()).unwrap();
+    runtime.step(Time(1), vec![Input::Event(Event::NodeJoined(Box::new(node("n1", 8))))]).unwrap();
+    dir
+}
+
+#[test]
+fn the_file_is_its_owners_alone_and_has_one_daemon() {
+    let dir = used();
+    let first = open(dir.path()).unwrap();
+    for entry in fs::read_dir(dir.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o077, 0, "{:?}", entry.file_name());
+    }
+    assert!(matches!(open(dir.path()), Err(StoreError::Locked(_))));
+    drop(first);
+    assert!(open(dir.path()).is_ok());
+}
+
+#[test]
+fn a_newer_binary_s_state_is_refused() {
+    let dir = used();
+    let newer = JOURNAL_VERSION + 1;
+    tamper(dir.path(), &format!("UPDATE meta SET value = '{newer}' WHERE name = 'journal_version'"));
+    assert_eq!(open(dir.path()).err().unwrap(), StoreError::NewerVersion { found: newer });
+    let dir = used();
+    tamper(dir.path(), "PRAGMA user_version = 99");
+    assert_eq!(open(dir.path()).err().unwrap(), StoreError::NewerVersion { found: 99 });
+}
+
+#[test]
+fn damage_is_named_and_not_guessed_over() {
+    for (statement, named) in [
+        ("UPDATE journal SET body = '{\"event\":{\"NodeJoined\"'", "journal record 1"),
+        ("UPDATE journal SET body = '{\"event\":{\"Teleported\":{}}}'", "journal record 1"),
+        ("INSERT INTO snapshots VALUES (1, 0, 0, 'no JSON')", "the snapshot"),
+    ] {
+        let dir = used();
+        tamper(dir.path(), statement);
+        match open(dir.path()) {
+            Err(StoreError::Corrupt(what)) => assert!(what.contains(named), "{what}"),
+            Err(other) => panic!("{statement}: {other:?}"),
+            Ok(_) => panic!("{statement}: it was read"),
+        }
+    }
+    let dir = used();
+    fs::write(dir.path().join("muster.db"), "this is not a database, nor was it ever one; ".repeat(100))
+        .unwrap();
+    let _logs = [
+        fs::remove_file(dir.path().join("muster.db-wal")),
+        fs::remove_file(dir.path().join("muster.db-shm")),
+    ];
+    assert!(matches!(open(dir.path()), Err(StoreError::Corrupt(_))));
+}
+
+#[test]
+fn a_quota_that_is_used_up_refuses_and_recovers() {
+    let dir = used();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    store.cap_pages(30).unwrap();
+    let mut runtime = Runtime::open(store, QueueTree::single()).unwrap();
+    let event = |round: u64| Event::NodeDrained {
+        node: "n1".into(),
+        drained: round.is_multiple_of(2),
+        reason: "x".repeat(2000).into(),
+    };
+    let mut taken = 0;
+    let failure = loop {
+        match runtime.step(Time(2 + taken), vec![Input::Event(event(taken))]) {
+            Ok(_) => taken += 1,
+            Err(failure) => break failure,
+        }
+        assert!(taken < 1000, "the quota has no effect");
+    };
+    assert!(matches!(failure.error, StoreError::Full(_)), "{:?}", failure.error);
+    let drained = runtime.engine().unwrap().nodes()[0].drained.is_some();
+    assert_eq!(drained, taken % 2 == 1, "the state is that of the last durable step");
+    assert!(
+        matches!(runtime.step(Time(9999), vec![]).unwrap_err().error, StoreError::Full(_)),
+        "it is probed"
+    );
+
+    runtime.store().cap_pages(1_000_000).unwrap();
+    runtime.step(Time(10_000), vec![Input::Event(event(taken))]).unwrap();
+    drop(runtime);
+    assert_eq!(open(dir.path()).unwrap().last(), Time(10_000));
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_refused_with_a_hint() {
+    if rustix::process::geteuid().is_root() {
+        // Permissions do not bind root; a path that is no directory binds everybody.
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(open(&file).is_err());
+        return;
+    }
+    let dir = used();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o500)).unwrap();
+    fs::remove_file(dir.path().join("none")).unwrap_err();
+    let refused = open(dir.path()).err();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(matches!(refused, Some(StoreError::ReadOnly(_))), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_leave_the_file_with_their_job() {
+    let mut site = Site::start().await;
+    let job = site.submit("{name: x, gpus: 1, run: run}").await[0];
+    site.reach(job, State::Running).await;
+    let held = |site: &Site| {
+        let files = fs::read_dir(site.dir.path()).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("muster.db"));
+        files
+            .map(|path| fs::read(path).unwrap())
+            .any(|bytes| bytes.windows(7).any(|bytes| bytes == b"hunter2"))
+    };
+    assert!(held(&site), "the environment must be somewhere while the job runs");
+    let cancel = muster_api::types::ActionRequest { index: None };
+    site.client().act(job, muster_api::Action::Cancel, cancel).await.unwrap();
+    site.reach(job, State::Cancelled).await;
+    site.stop();
+    assert!(!held(&site), "the environment of an ended job is still in the file");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retention_lets_go_of_jobs_and_their_logs() {
+    let mut site = Site::new(|world| world.eager());
+    site.retention = Retention { history: Span::from_secs(3600), ..Retention::default() };
+    site.boot().await;
+    let job = site.submit("{name: x, gpus: 1, run: exit 0}").await[0];
+    site.reach(job, State::Done).await;
+    let log = site.client().job(job, None).await.unwrap().logs[0].clone();
+    assert!(Path::new(&log).exists());
+    site.clock.jump(7200);
+    until(async || {
+        site.core.as_ref().unwrap().wake();
+        site.client().job(job, None).await.is_err().then_some(())
+    })
+    .await;
+    assert!(!Path::new(&log).exists());
+    let usage = site.client().usage().await.unwrap();
+    assert_eq!(usage.rows[0].jobs, 1, "sums outlive what they were made of");
+}

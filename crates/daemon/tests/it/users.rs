@@ -1,0 +1,96 @@
+//! The shared daemon: who may see and do what.
+
+use muster_api::Action;
+use muster_api::query::{JobFilter, LogQuery};
+use muster_api::types::{ActionRequest, QueuesRequest};
+use muster_daemon::Mode;
+use muster_model::JobId;
+use muster_model::view::State;
+
+use crate::site::{ANN, BOB, ROOT, Site, refused, request};
+
+const WHOLE: ActionRequest = ActionRequest { index: None };
+
+async fn shared() -> (Site, JobId) {
+    let mut site = Site::new(|world| world.eager());
+    site.mode = Mode::System;
+    site.boot().await;
+    let job = site.submit("{name: secret, gpus: 1, run: run}").await[0];
+    site.reach(job, State::Running).await;
+    (site, job)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn others_see_that_a_job_runs_and_nothing_of_its_inside() {
+    let (site, job) = shared().await;
+    let bob = site.client_of(BOB);
+    assert_eq!(bob.jobs(JobFilter::default()).await.unwrap().jobs.len(), 1);
+    let detail = bob.job(job, None).await.unwrap();
+    assert!(detail.commands.is_none() && detail.workdir.is_none() && detail.logs.is_empty());
+    let text = serde_json::to_string(&detail).unwrap();
+    assert!(!text.contains("hunter2") && !text.contains("/tmp"), "{text}");
+    assert_eq!(refused(bob.logs(job, LogQuery::default()).await).code, "forbidden");
+    let attach = bob.attach(job, muster_api::query::AttachQuery::default()).await;
+    assert_eq!(refused(attach).code, "forbidden");
+
+    let own = site.client_of(ANN).job(job, None).await.unwrap();
+    assert_eq!(own.commands.unwrap()["main"], "run");
+    let admin = site.client_of(ROOT).job(job, None).await.unwrap();
+    assert!(admin.commands.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn others_cannot_act_and_admins_can() {
+    let (site, job) = shared().await;
+    let (ann, bob, root) = (site.client_of(ANN), site.client_of(BOB), site.client_of(ROOT));
+    for action in [Action::Cancel, Action::Hold, Action::Release, Action::Requeue] {
+        assert_eq!(refused(bob.act(job, action, WHOLE).await).code, "forbidden", "{action:?}");
+    }
+    assert_eq!(refused(bob.stop_daemon().await).code, "forbidden");
+    assert_eq!(refused(bob.drain("n1", "").await).code, "forbidden");
+    let queues = QueuesRequest { source: "queues: [{name: mine}]".to_owned(), file: None };
+    assert_eq!(refused(bob.set_queues(&queues).await).code, "forbidden");
+    assert_eq!(refused(ann.drain("n1", "").await).code, "forbidden", "owning a job does not make an admin");
+    root.act(job, Action::Cancel, WHOLE).await.unwrap();
+    site.reach(job, State::Cancelled).await;
+    for action in [Action::Cancel, Action::Requeue] {
+        assert_eq!(
+            refused(bob.act(job, action, WHOLE).await).code,
+            "forbidden",
+            "ended jobs are somebody's, too"
+        );
+    }
+    assert_eq!(refused(bob.logs(job, LogQuery::default()).await).code, "forbidden");
+    root.drain("n1", "cleaning").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_belongs_to_its_user() {
+    let (site, _) = shared().await;
+    let same = request("{name: mine, gpus: 1, run: run}");
+    let of_ann = site.client_of(ANN).submit(&same).await.unwrap();
+    let of_bob = site.client_of(BOB).submit(&same).await.unwrap();
+    assert_ne!(of_ann.jobs[0].job, of_bob.jobs[0].job);
+    let bobs = JobFilter { user: Some("bob".to_owned()), ..JobFilter::default() };
+    let jobs = site.client_of(ANN).jobs(bobs).await.unwrap().jobs;
+    assert_eq!(jobs[0].job, of_bob.jobs[0].job, "the submitter is who the kernel says");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_personal_daemon_serves_its_owner_only() {
+    let mut site = Site::new(|world| world.eager());
+    site.boot().await;
+    let socket = site.dir.path().join("stranger.sock");
+    struct Stranger;
+    impl muster_daemon::auth::Peers for Stranger {
+        fn peer(&self, _: &tokio::net::UnixStream) -> std::io::Result<muster_daemon::auth::Peer> {
+            Ok(muster_daemon::auth::Peer { uid: 4_000_000, gid: 4_000_000 })
+        }
+        fn resolve(&self, _: muster_daemon::auth::Peer) -> (muster_model::UserName, bool) {
+            ("stranger".into(), true)
+        }
+    }
+    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+    site.core.as_ref().unwrap().spawn_listener(listener, std::sync::Arc::new(Stranger));
+    assert_eq!(refused(muster_api::Client::new(socket).info().await).code, "forbidden");
+}
