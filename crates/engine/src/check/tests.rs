@@ -12,9 +12,9 @@ use muster_model::{
 
 use super::{Violation, sanity_check, starts_have_effects};
 use crate::plan;
-use crate::state::State;
-use crate::state::entries::{Owner, Rank, Standing};
+use crate::state::entries::{Owner, Standing};
 use crate::state::job::{Element, Phase, Run, RunStage};
+use crate::state::{State, rank_of};
 
 const NOW: Time = Time(1000);
 
@@ -172,13 +172,13 @@ fn broken_nodes_are_found() {
 fn a_forgotten_entry_is_found() {
     trips("nobody considers the rest of the array", |state| {
         let job = &state.jobs[&JobId(2)];
-        let rank = Rank { leaf: job.record.leaf, user: job.user, priority: 0 };
+        let rank = rank_of(job);
         let owner = Owner { job: JobId(2), ordinal: None };
         state.entries.set(&mut state.policy, owner, rank, Standing::Out);
     });
     trips("too many tickets", |state| {
         let job = &state.jobs[&JobId(2)];
-        let rank = Rank { leaf: job.record.leaf, user: job.user, priority: 0 };
+        let rank = rank_of(job);
         let owner = Owner { job: JobId(2), ordinal: None };
         state.entries.set(&mut state.policy, owner, rank, Standing::Queued(40));
     });

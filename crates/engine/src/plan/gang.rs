@@ -1,8 +1,9 @@
 //! Places a whole gang on scratch, or nothing. Groups go one after the other, the hardest first.
 //!
 //! A single group is placed whenever it can be placed on the models of the try (whole devices, shares or none): every
-//! node is offered and takes as many tasks as it can. Across groups the order is greedy: a gang of several groups that
-//! compete for different resources of the same nodes may be missed although it would fit.
+//! node is offered and takes as many tasks as it can. Across groups it is greedy, tried in two orders (the hardest first,
+//! and the other way round): a gang of several groups that compete for different resources of the same nodes may be
+//! missed although it would fit.
 
 use std::sync::Arc;
 
@@ -41,10 +42,25 @@ pub(crate) fn place(
     end: End,
     shape: &Arc<Shape>,
 ) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
+    let order = &shape.order;
+    place_in_order(pool, ask, element, end, shape, order.iter()).or_else(|| {
+        let reversed = order.iter().rev();
+        (order.len() > 1).then(|| place_in_order(pool, ask, element, end, shape, reversed)).flatten()
+    })
+}
+
+fn place_in_order<'s>(
+    pool: &mut Pool,
+    ask: Ask<'_>,
+    element: ElementId,
+    end: End,
+    shape: &'s Arc<Shape>,
+    order: impl Iterator<Item = &'s u16>,
+) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
     let checkpoint = pool.checkpoint();
     let key = pool.open(element, end, Arc::clone(shape));
     let mut gang = Gang { pool, ask, key, tasks: Vec::new(), spent: Caps::new() };
-    for group in &shape.order {
+    for group in order {
         if !gang.place_group(*group) {
             gang.pool.rollback(checkpoint);
             return None;

@@ -61,6 +61,9 @@ pub(crate) enum Verdict {
     Blocked,
 }
 
+/// Blocked entries of a leaf after which it is worth a look whether any of the others has hope.
+const LOOK_AFTER: u32 = 16;
+
 /// One element as the pass sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
@@ -187,6 +190,7 @@ impl<'s> Planner<'s> {
         let strict = self.state.policy.tree().backfill == Backfill::None;
         let mut pass = self.state.policy.begin_pass(self.now);
         let mut started: FxHashMap<Slot, u32> = FxHashMap::default();
+        let mut blocked: FxHashMap<LeafId, u32> = FxHashMap::default();
         while let Some(slot) = pass.next(&self.state.policy) {
             if stop(slot) {
                 return Round::Stopped;
@@ -201,6 +205,9 @@ impl<'s> Planner<'s> {
                     self.heads.push(candidate.element);
                     pass.skip_leaf(candidate.leaf);
                 }
+                Verdict::Blocked if self.is_leaf_hopeless(&mut blocked, candidate.leaf) => {
+                    pass.skip_leaf(candidate.leaf);
+                }
                 Verdict::Blocked | Verdict::Limited(_) => {}
             }
         }
@@ -208,6 +215,20 @@ impl<'s> Planner<'s> {
         let again = !started.is_empty() && self.contested
             || started.iter().any(|(slot, count)| self.may_have_more(*slot, *count));
         if again { Round::Again } else { Round::Last }
+    }
+
+    /// True when nothing of a leaf can start or reserve any more in this round. Asked for every blocked entry, it looks
+    /// only each time that their number has doubled.
+    fn is_leaf_hopeless(&self, blocked: &mut FxHashMap<LeafId, u32>, leaf: LeafId) -> bool {
+        let count = blocked.entry(leaf).or_default();
+        *count += 1;
+        if *count < LOOK_AFTER || !count.is_power_of_two() || self.may_reserve(leaf) {
+            return false;
+        }
+        self.state.entries.all_in_leaf(leaf, |class, duration| {
+            let until = self.now + duration;
+            self.memos.get(&class).and_then(|memo| memo.failed).is_some_and(|failed| failed <= until)
+        })
     }
 
     fn may_have_more(&self, slot: Slot, started: u32) -> bool {

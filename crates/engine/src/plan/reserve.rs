@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use muster_model::{ElementId, NodeId, Span, TaskPlacement, Time};
+use smallvec::SmallVec;
 
 use super::ask::{Ask, Freed};
 use super::gang;
@@ -63,7 +64,7 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
             is_news |= give_back(pool, key, &mut freed, &mut gauge, wish);
         }
         // 3. Does it fit from here?
-        if !is_news || !gauge.is_enough() {
+        if !is_news || !gauge.is_enough(wish) {
             continue;
         }
         let until = wish.duration.map_or(Time::NEVER, |span| from + span);
@@ -81,69 +82,88 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
 /// Parks a holding. Answers whether a node came into play that the gang may use.
 fn give_back(pool: &mut Pool, key: HoldKey, freed: &mut Freed, gauge: &mut Gauge, wish: &Wish<'_>) -> bool {
     let placement = Arc::clone(&pool.holding(key).placement);
+    // Tasks of one node follow each other within a group.
+    let mut nodes: SmallVec<[NodeId; 8]> = placement.iter().map(|task| task.node).collect();
+    nodes.dedup();
+    if nodes.len() > 1 {
+        nodes.sort_unstable();
+        nodes.dedup();
+    }
+    nodes.retain(|node| wish.admits(pool, *node));
+    for node in &nodes {
+        gauge.leave(pool.node(*node), wish);
+    }
     pool.park(key);
-    let mut is_news = false;
-    for task in placement.iter() {
-        if !gauge.counts(task.node) {
-            continue;
-        }
-        is_news = true;
+    for node in &nodes {
+        gauge.enter(pool.node(*node), wish);
+    }
+    for task in placement.iter().filter(|_| !nodes.is_empty()) {
         if freed.order.last() != Some(&task.node) {
             freed.order.push(task.node);
         }
         freed.devices.entry(task.node).or_default().push(task.devices);
-        gauge.refresh(pool, task.node, wish);
     }
-    is_news
+    !nodes.is_empty()
 }
 
-/// An upper bound on what could be placed, kept up to date node by node: attempts that cannot succeed are not made.
+impl Wish<'_> {
+    fn admits(&self, pool: &Pool, id: NodeId) -> bool {
+        pool.node(id).hosts()
+            && self.eligible.as_ref().is_none_or(|eligible| eligible[id.0 as usize])
+            && !self.avoid.contains(&id)
+    }
+}
+
+/// An upper bound on what could be placed, by group, kept up to date as nodes change: attempts that cannot succeed are
+/// not made.
 struct Gauge {
-    /// Which nodes may be used at all.
-    counted: Vec<bool>,
-    groups: Vec<GroupGauge>,
-}
-
-struct GroupGauge {
-    by_node: Vec<u32>,
-    sum: u64,
-    wanted: u64,
+    sums: SmallVec<[u64; 2]>,
 }
 
 impl Gauge {
     fn new(pool: &Pool, wish: &Wish<'_>) -> Self {
-        let admits = |(id, node): (usize, &Node)| {
-            node.hosts()
-                && wish.eligible.as_ref().is_none_or(|eligible| eligible[id])
-                && !wish.avoid.contains(&NodeId(id as u32))
+        let sum = |group: &GroupNeed| {
+            // What the sizes of the buckets say costs nothing. Only where they say "enough" must something else be
+            // short (CPUs, labels, bookings), and every node is looked at.
+            let cheap = bound_of_buckets(pool, group);
+            if cheap < u64::from(group.tasks) {
+                return cheap;
+            }
+            let ids = (0..pool.nodes().len() as u32).map(NodeId).filter(|id| wish.admits(pool, *id));
+            ids.map(|id| u64::from(bound(pool.node(id), group))).sum()
         };
-        let counted: Vec<bool> = pool.nodes().iter().enumerate().map(admits).collect();
-        let gauge_group = |group: &GroupNeed| {
-            let nodes = pool.nodes().iter().zip(&counted);
-            let by_node: Vec<u32> =
-                nodes.map(|(node, counts)| if *counts { bound(node, group) } else { 0 }).collect();
-            let sum = by_node.iter().map(|tasks| u64::from(*tasks)).sum();
-            GroupGauge { by_node, sum, wanted: u64::from(group.tasks) }
-        };
-        let groups = wish.shape.groups.iter().map(gauge_group).collect();
-        Self { counted, groups }
+        Self { sums: wish.shape.groups.iter().map(sum).collect() }
     }
 
-    fn counts(&self, node: NodeId) -> bool {
-        self.counted[node.0 as usize]
-    }
-
-    fn refresh(&mut self, pool: &Pool, id: NodeId, wish: &Wish<'_>) {
-        for (gauge, group) in self.groups.iter_mut().zip(&wish.shape.groups) {
-            let present = bound(pool.node(id), group);
-            let old = std::mem::replace(&mut gauge.by_node[id.0 as usize], present);
-            gauge.sum = gauge.sum + u64::from(present) - u64::from(old);
+    /// A node is about to change.
+    fn leave(&mut self, node: &Node, wish: &Wish<'_>) {
+        for (sum, group) in self.sums.iter_mut().zip(&wish.shape.groups) {
+            *sum = sum.saturating_sub(u64::from(bound(node, group)));
         }
     }
 
-    fn is_enough(&self) -> bool {
-        self.groups.iter().all(|gauge| gauge.sum >= gauge.wanted)
+    /// A node has changed.
+    fn enter(&mut self, node: &Node, wish: &Wish<'_>) {
+        for (sum, group) in self.sums.iter_mut().zip(&wish.shape.groups) {
+            *sum += u64::from(bound(node, group));
+        }
     }
+
+    fn is_enough(&self, wish: &Wish<'_>) -> bool {
+        self.sums.iter().zip(&wish.shape.groups).all(|(sum, group)| *sum >= u64::from(group.tasks))
+    }
+}
+
+/// At most how many tasks of a group all nodes host, from the sizes of the buckets; no less than the sum over nodes of
+/// [`bound`]. Nothing is known of groups without whole devices.
+fn bound_of_buckets(pool: &Pool, group: &GroupNeed) -> u64 {
+    if group.devices == 0 {
+        return u64::MAX;
+    }
+    let models = pool.models().filter(|model| group.accepts(*model));
+    let indexes = models.filter_map(|model| pool.index.model(model));
+    let sizes = indexes.flat_map(|index| index.clear.sizes().chain(index.booked.sizes()));
+    sizes.map(|(free, nodes)| free / u64::from(group.devices) * nodes).sum()
 }
 
 /// At most how many tasks of a group a node hosts as it is on scratch, bookings aside.

@@ -54,12 +54,7 @@ impl State {
 
     /// Tells the policy what the cluster has: every device of every node that is up.
     pub(super) fn publish_capacity(&mut self, now: Time) {
-        let mut milli = vec![0u64; self.policy.models().len()];
-        for node in self.pool.nodes().iter().filter(|node| node.up) {
-            for (model, devices) in &node.models {
-                milli[usize::from(model.0)] += u64::from(devices.len()) * 1000;
-            }
-        }
+        let milli: Vec<u64> = self.pool.devices_up().iter().map(|devices| devices * 1000).collect();
         self.policy.set_capacity(now, &milli);
     }
 }

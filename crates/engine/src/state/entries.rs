@@ -4,11 +4,13 @@
 //! The fresh elements of an array are enqueued as a few tickets on one slot: the policy interleaves tickets of
 //! different users by their shares, and a pass that uses up all tickets of an array begins another round.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use muster_model::{JobId, Time};
+use muster_model::{JobId, Span, Time};
 use muster_policy::{LeafId, Policy, Slot, UserId};
 use rustc_hash::FxHashMap;
+
+use super::shape::ClassId;
 
 /// At most this many tickets of one array stand in its leaf's order at once. Enough that shares decide between users
 /// at a fine grain, few enough that a large array is submitted in microseconds.
@@ -35,13 +37,22 @@ pub(crate) enum Standing {
     Queued(u32),
 }
 
-/// Where it is ordered.
+/// Where it is ordered, and what it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rank {
     pub(crate) leaf: LeafId,
     pub(crate) user: UserId,
     pub(crate) priority: i32,
+    pub(crate) class: ClassId,
+    /// Limit and grace; [`ENDLESS`] without a limit.
+    pub(crate) duration: Span,
 }
+
+/// Longer than every real duration.
+pub(crate) const ENDLESS: Span = Span(u64::MAX);
+
+/// What stands in the order of one leaf: by class, how many entries of each duration.
+type Census = FxHashMap<ClassId, BTreeMap<Span, u32>>;
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -57,6 +68,7 @@ pub(crate) struct Entries {
     vacant: Vec<Slot>,
     by_owner: FxHashMap<Owner, Slot>,
     sleepers: BTreeSet<(Time, Owner)>,
+    census: FxHashMap<LeafId, Census>,
     queued: u32,
 }
 
@@ -114,6 +126,12 @@ impl Entries {
             policy.enqueue(rank.leaf, rank.user, rank.priority, seq(owner, ticket), slot);
         }
         self.queued = self.queued + wants - had;
+        if had > 0 && (wants == 0 || !keep) {
+            self.count(old_rank, false);
+        }
+        if wants > 0 && (had == 0 || !keep) {
+            self.count(rank, true);
+        }
         if let Standing::Sleeping(time) = old {
             self.sleepers.remove(&(time, owner));
         }
@@ -127,10 +145,39 @@ impl Entries {
         }
     }
 
+    /// Whether `hopeless` holds of every class in a leaf at the shortest duration that stands there: then nobody there
+    /// has hope, as a longer duration is never easier to place.
+    pub(crate) fn all_in_leaf(&self, leaf: LeafId, hopeless: impl Fn(ClassId, Span) -> bool) -> bool {
+        let shortest = |(class, durations): (&ClassId, &BTreeMap<Span, u32>)| {
+            durations.first_key_value().is_none_or(|(duration, _)| hopeless(*class, *duration))
+        };
+        self.census.get(&leaf).is_none_or(|census| census.iter().all(shortest))
+    }
+
+    /// Counts an entry in or out of the census.
+    fn count(&mut self, rank: Rank, joins: bool) {
+        let census = self.census.entry(rank.leaf).or_default();
+        let durations = census.entry(rank.class).or_default();
+        let count = durations.entry(rank.duration).or_default();
+        *count = if joins { *count + 1 } else { *count - 1 };
+        if *count == 0 {
+            durations.remove(&rank.duration);
+            if durations.is_empty() {
+                census.remove(&rank.class);
+            }
+        }
+    }
+
     /// The policy has a new tree and has moved its own entries; keeps the ids here in step.
     pub(crate) fn follow_tree(&mut self, policy: &Policy) {
+        self.census.clear();
+        let mut ranks = Vec::new();
         for entry in self.entries.iter_mut().flatten() {
             entry.rank.leaf = policy.leaf_moved(entry.rank.leaf);
+            ranks.extend((tickets(entry.standing) > 0).then_some(entry.rank));
+        }
+        for rank in ranks {
+            self.count(rank, true);
         }
     }
 

@@ -177,18 +177,29 @@ impl State {
     /// Brings one entry in line with the state of what it stands for.
     pub(crate) fn sync(&mut self, now: Time, owner: Owner) {
         let Some(job) = self.jobs.get(&owner.job) else { return };
-        let rank = Rank { leaf: job.record.leaf, user: job.user, priority: job.record.spec.priority };
+        let rank = rank_of(job);
         let standing = standing(&job.record, owner.ordinal, now);
         self.entries.set(&mut self.policy, owner, rank, standing);
     }
 
     /// Takes all entries of a job out.
     pub(crate) fn withdraw(&mut self, id: JobId, job: &Job) {
-        let rank = Rank { leaf: job.record.leaf, user: job.user, priority: job.record.spec.priority };
+        let rank = rank_of(job);
         let owners = std::iter::once(None).chain(job.record.elements.keys().map(|ordinal| Some(*ordinal)));
         for ordinal in owners {
             self.entries.set(&mut self.policy, Owner { job: id, ordinal }, rank, Standing::Out);
         }
+    }
+}
+
+/// Where the entries of a job stand in the order.
+pub(crate) fn rank_of(job: &Job) -> Rank {
+    Rank {
+        leaf: job.record.leaf,
+        user: job.user,
+        priority: job.record.spec.priority,
+        class: job.class,
+        duration: job.record.duration().unwrap_or(entries::ENDLESS),
     }
 }
 

@@ -74,6 +74,8 @@ pub(crate) struct Pool {
     extras: Vec<Arc<str>>,
     /// How many nodes have each model, lost and drained ones included.
     nodes_by_model: Vec<u32>,
+    /// Devices of each model on nodes that are up.
+    devices_up: Vec<u64>,
     /// Changes whenever what an idle cluster could host may have changed.
     epoch: u64,
 }
@@ -132,13 +134,24 @@ impl Pool {
         present.map(|(model, _)| ModelId(model as u16))
     }
 
-    fn count_models(&mut self, at: usize, change: impl Fn(u32) -> u32) {
-        for (model, _) in &self.nodes[at].models {
+    /// Devices by model on nodes that are up, drained ones included.
+    pub(crate) fn devices_up(&self) -> &[u64] {
+        &self.devices_up
+    }
+
+    /// Counts a node's models in (or out, before they change).
+    fn count_models(&mut self, at: usize, joins: bool) {
+        let node = &self.nodes[at];
+        for (model, devices) in &node.models {
             let model = usize::from(model.0);
             if self.nodes_by_model.len() <= model {
                 self.nodes_by_model.resize(model + 1, 0);
+                self.devices_up.resize(model + 1, 0);
             }
-            self.nodes_by_model[model] = change(self.nodes_by_model[model]);
+            let up = if node.up { u64::from(devices.len()) } else { 0 };
+            let (nodes, devices) = (&mut self.nodes_by_model[model], &mut self.devices_up[model]);
+            (*nodes, *devices) =
+                if joins { (*nodes + 1, *devices + up) } else { (*nodes - 1, *devices - up) };
         }
     }
 
@@ -208,9 +221,9 @@ impl Pool {
     fn change(&mut self, id: NodeId, edit: impl FnOnce(&mut Node)) {
         let at = id.0 as usize;
         self.index.retire(&mut self.nodes[at]);
-        self.count_models(at, |nodes| nodes - 1);
+        self.count_models(at, false);
         edit(&mut self.nodes[at]);
-        self.count_models(at, |nodes| nodes + 1);
+        self.count_models(at, true);
         let extras = self.nodes[at].spec.extras.clone();
         let mut extras: Vec<_> =
             extras.iter().map(|(name, count)| (self.intern_extra(name), *count)).collect();

@@ -1,7 +1,7 @@
 //! What one element needs, reduced to integers, and the interner that gives equal needs one class: jobs of a class
 //! share every verdict about capacity. Time limit, queue and user are not part of a shape.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -151,7 +151,13 @@ pub(crate) struct Classes {
     classes: Vec<Option<Class>>,
     vacant: Vec<ClassId>,
     by_hash: FxHashMap<u64, SmallVec<[ClassId; 1]>>,
+    /// Classes that lost their last job, the oldest first. They are kept for a while: the next job is often like the
+    /// last one, and what is known of its class costs a look at every node.
+    resting: VecDeque<ClassId>,
 }
+
+/// So many classes without a job are kept.
+const RESTING: usize = 1024;
 
 impl Classes {
     pub(crate) fn get(&self, id: ClassId) -> &Class {
@@ -198,20 +204,30 @@ impl Classes {
         id
     }
 
-    /// One job less; the last one takes the class with it.
+    /// One job less.
     pub(crate) fn leave(&mut self, id: ClassId) {
         let class = self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
         class.jobs -= 1;
         if class.jobs > 0 {
             return;
         }
-        let hash = class.hash;
-        self.classes[id.0 as usize] = None;
+        self.resting.push_back(id);
+        if self.resting.len() > RESTING
+            && let Some(oldest) = self.resting.pop_front()
+        {
+            self.forget(oldest);
+        }
+    }
+
+    /// Drops a class, unless it has jobs again.
+    fn forget(&mut self, id: ClassId) {
+        let Some(class) = self.classes[id.0 as usize].take_if(|class| class.jobs == 0) else { return };
         self.vacant.push(id);
-        if let Some(ids) = self.by_hash.get_mut(&hash) {
+        self.resting.retain(|other| *other != id);
+        if let Some(ids) = self.by_hash.get_mut(&class.hash) {
             ids.retain(|other| *other != id);
             if ids.is_empty() {
-                self.by_hash.remove(&hash);
+                self.by_hash.remove(&class.hash);
             }
         }
     }

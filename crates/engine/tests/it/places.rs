@@ -213,21 +213,37 @@ proptest! {
     }
 }
 
-/// Groups are placed one after the other, the one with the most GPUs first. A gang whose groups compete for the CPUs
-/// of different nodes can be missed: this is the honest bound of the greedy order, kept here so that it is known.
+/// A gang of groups of so many GPUs and CPUs each.
+fn roles(name: &str, roles: &[(u32, u32)]) -> Ask {
+    job(name).with(|spec| {
+        let group = spec.groups[0].clone();
+        spec.groups = Vec::new();
+        for (at, (gpus, cpus)) in roles.iter().enumerate() {
+            let mut group = group.clone();
+            group.name = format!("role{at}").into();
+            group.task.gpu.devices = *gpus;
+            group.task.cpus = muster_model::CpuMilli(cpus * 1000);
+            spec.groups.push(group);
+        }
+    })
+}
+
 #[test]
-fn a_gang_of_competing_groups_may_be_missed_although_it_would_fit() {
-    // The trainer goes to the tighter node `a`, whose CPUs the loader needs.
+fn a_gang_whose_groups_compete_is_tried_in_another_order() {
+    // The hardest first, the trainer takes the tighter node `a`, whose CPUs the loader needs.
     let mut world = World::new(&[node_of("a", 1, "h100", 8), node_of("b", 2, "h100", 2)]);
-    let ask = job("compete").with(|spec| {
-        spec.groups[0].task.gpu.devices = 1;
-        spec.groups[0].task.cpus = muster_model::CpuMilli(1000);
-        let mut loader = spec.groups[0].clone();
-        loader.name = "loader".into();
-        loader.task.gpu.devices = 0;
-        loader.task.cpus = muster_model::CpuMilli(8000);
-        spec.groups.push(loader);
-    });
-    let refused = world.try_submit(ask);
+    check(&mut world, roles("compete", &[(1, 1), (0, 8)]), "b0 a");
+}
+
+/// Groups are placed one after the other, in two orders. Some gangs are missed although they would fit: this is the
+/// honest bound of the greedy way, kept here so that it is known.
+#[test]
+fn a_gang_of_three_competing_groups_may_be_missed_although_it_would_fit() {
+    let mut world = World::new(&[node_of("a", 2, "h100", 4), node_of("b", 3, "h100", 1)]);
+    // The one way: 2 GPUs and the lone CPU on `b`, the GPU with 4 CPUs on `a`.
+    let refused = world.try_submit(roles("compete", &[(2, 0), (1, 4), (0, 1)]));
     assert!(matches!(refused, Err(Refusal::Never(Reason::NeverFits(_)))), "{refused:?}");
+    for (name, gpus, cpus, at) in [("a", 1, 4, "a0"), ("b", 2, 0, "b0,1"), ("c", 0, 1, "b")] {
+        check(&mut world, job(name).gpus(gpus).cpus(cpus), at);
+    }
 }
