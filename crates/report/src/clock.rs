@@ -21,10 +21,10 @@ pub fn time(at: Time, now: Time, style: &Style) -> String {
     at.strftime(format).to_string()
 }
 
-/// A length of time in whole seconds, rounded down: `0s`, `12s`, `3m20s`.
+/// A length of time in whole seconds, rounded to the nearest: `0s`, `12s`, `3m20s`.
 #[must_use]
 pub fn elapsed(span: Span) -> String {
-    Span::from_secs(span.as_secs()).to_string()
+    Span::from_secs(span.0.saturating_add(500) / 1000).to_string()
 }
 
 /// A length of time that lies ahead, in whole seconds, rounded up.
@@ -62,8 +62,9 @@ mod tests {
     }
 
     #[test]
-    fn spans_round_down_behind_and_up_ahead() {
-        assert_eq!(elapsed(Span(1999)), "1s");
+    fn spans_round_to_the_nearest_behind_and_up_ahead() {
+        assert_eq!(elapsed(Span(2999)), "3s");
+        assert_eq!(elapsed(Span(1400)), "1s");
         assert_eq!(elapsed(Span(450)), "0s");
         assert_eq!(ahead(Span(1001)), "2s");
     }

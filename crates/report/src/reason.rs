@@ -109,15 +109,13 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
         Reason::NotBefore { until, restarts: 0 } => {
             vec![Line::new("begins", format!("{} at the earliest, as asked", at(*until)))]
         }
-        Reason::NotBefore { until, restarts } => vec![Line::new(
-            "restarts",
-            format!(
-                "for the {} time at {}, in {}; the wait doubles each time",
-                crate::amount::ordinal(*restarts),
-                at(*until),
-                clock::ahead(until.since(now))
-            ),
-        )],
+        Reason::NotBefore { until, restarts } => {
+            let nth = crate::amount::ordinal(*restarts);
+            let ahead = clock::ahead(until.since(now));
+            let text =
+                format!("for the {nth} time at {}, in {ahead}; the wait doubles each time", at(*until));
+            vec![Line::new("restarts", text)]
+        }
         Reason::Dependency { on, kind } => vec![
             Line::new("waits for", format!("job {on} to {}", reached(*kind)))
                 .with(format!("muster show {on}")),
@@ -159,16 +157,11 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
             .with(format!("muster explain {}", element(*other))),
         ],
         Reason::NeverFits(gap) => gap_lines(gap, "there are", &total(gap)),
-        Reason::TimeLimit { queue, asked, limit } => vec![
-            Line::new(
-                "time",
-                match asked {
-                    Some(asked) => format!("{queue} admits at most {limit}, this asks for {asked}"),
-                    None => format!("{queue} admits at most {limit}, this has no time limit"),
-                },
-            )
-            .with(format!("muster run … --time {limit}")),
-        ],
+        Reason::TimeLimit { queue, asked, limit } => {
+            let asks = asked.map_or("has no time limit".to_owned(), |asked| format!("asks for {asked}"));
+            let text = format!("{queue} admits at most {limit}, this {asks}");
+            vec![Line::new("time", text).with(format!("muster run … --time {limit}"))]
+        }
         Reason::Priority { queue, asked, range: (lowest, highest) } => vec![
             Line::new("priority", format!("{queue} admits {lowest} to {highest}, this asks for {asked}"))
                 .with(format!("muster run … --priority {}", asked.clamp(lowest, highest))),

@@ -9,17 +9,14 @@ use muster_api::query::TimelineQuery;
 use muster_model::view::{Bar, State};
 use muster_model::{ElementId, Time};
 
-use crate::home::Home;
-
-fn example(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
-    path.canonicalize().unwrap().display().to_string()
-}
+use crate::home::{Home, Run};
 
 #[test]
 fn the_example_ends_with_all_jobs_done() {
     let home = Home::new();
-    let run = home.muster(&["run", &example("contention.yaml"), "--virtual-gpus", "8", "--watch"]).ok();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = home.command(&["run", "examples/contention.yaml", "--virtual-gpus", "8", "--watch"]);
+    let run = Run::of(command.current_dir(root).output().unwrap()).ok();
     assert!(run.stderr.starts_with("no daemon was running; started one for this user, with 8 virtual GPUs"));
     assert!(run.stdout.contains("ended in ") && run.stdout.contains(": all done\n"), "{}", run.stdout);
     assert!(run.stdout.contains("gpu 0 │"), "{}", run.stdout);

@@ -30,7 +30,7 @@ fn completions_and_manual_pages_exist() {
     let page = home.words("man").ok().stdout;
     assert!(page.starts_with(".") && page.contains("muster"));
     home.words("man --dir pages").ok();
-    assert!(home.read("pages/muster-run.1").contains("gpus-per-task"));
+    assert!(home.read("pages/muster-run.1").contains("gpus\\-per\\-task"));
 }
 
 #[test]
