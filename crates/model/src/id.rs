@@ -93,9 +93,7 @@ name_id! {
 }
 
 /// One element of a job: what the engine starts whole. A job without an array has one, at index 0.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ElementId {
     /// The job.
     pub job: JobId,
@@ -118,9 +116,7 @@ impl fmt::Display for ElementId {
 }
 
 /// One start of an element. A backend refuses an order whose attempt is older than one it has seen.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptId {
     /// The element.
     pub element: ElementId,

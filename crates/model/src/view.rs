@@ -11,9 +11,7 @@ use crate::reason::Reason;
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
 
 /// State of an element, as people name it.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Waits for a release.
@@ -155,9 +153,7 @@ pub struct TaskView {
 }
 
 /// How far a task has come.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStage {
     /// Ordered, no answer yet.
