@@ -65,7 +65,9 @@ impl<'s> Trial<'s> {
         let mut fits = |duration: Option<Span>| {
             let checkpoint = self.planner.state.pool.checkpoint();
             let placed = tries.iter().any(|one| {
-                self.planner.place(&candidate, &candidate.shape, one, &memo.eligible, duration).is_some()
+                self.planner
+                    .place(candidate.seat(), &candidate.shape, one, &memo.eligible, duration)
+                    .is_some()
             });
             self.planner.state.pool.rollback(checkpoint);
             placed
@@ -137,7 +139,7 @@ impl<'s> Trial<'s> {
         let checkpoint = self.planner.state.pool.checkpoint();
         let placed = tries
             .iter()
-            .any(|one| self.planner.place(&candidate, &shape, one, &eligible, duration).is_some());
+            .any(|one| self.planner.place(candidate.seat(), &shape, one, &eligible, duration).is_some());
         self.planner.state.pool.rollback(checkpoint);
         placed
     }

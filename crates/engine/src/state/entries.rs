@@ -78,6 +78,11 @@ impl Entries {
         self.entries[slot.0 as usize].as_ref().expect("the policy holds only live slots").owner
     }
 
+    /// Where a slot of the present pass stands.
+    pub(crate) fn rank(&self, slot: Slot) -> &Rank {
+        &self.entries[slot.0 as usize].as_ref().expect("the policy holds only live slots").rank
+    }
+
     pub(crate) fn slot(&self, owner: Owner) -> Option<Slot> {
         self.by_owner.get(&owner).copied()
     }
@@ -145,13 +150,13 @@ impl Entries {
         }
     }
 
-    /// Whether `hopeless` holds of every class in a leaf at the shortest duration that stands there: then nobody there
-    /// has hope, as a longer duration is never easier to place.
-    pub(crate) fn all_in_leaf(&self, leaf: LeafId, hopeless: impl Fn(ClassId, Span) -> bool) -> bool {
-        let shortest = |(class, durations): (&ClassId, &BTreeMap<Span, u32>)| {
-            durations.first_key_value().is_none_or(|(duration, _)| hopeless(*class, *duration))
-        };
-        self.census.get(&leaf).is_none_or(|census| census.iter().all(shortest))
+    /// Classes that stand in the order of a leaf, each with its shortest duration; in no meaningful order.
+    pub(crate) fn shortest_in_leaf(&self, leaf: LeafId) -> Vec<(ClassId, Span)> {
+        let Some(census) = self.census.get(&leaf) else { return Vec::new() };
+        let shortest = census.iter().filter_map(|(class, durations)| {
+            durations.first_key_value().map(|(duration, _)| (*class, *duration))
+        });
+        shortest.collect()
     }
 
     /// Counts an entry in or out of the census.

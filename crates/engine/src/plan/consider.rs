@@ -1,0 +1,180 @@
+//! What a pass does with one entry: limits and quota, a place now, a place later.
+
+use std::sync::Arc;
+
+use muster_model::queue::Backfill;
+use muster_model::{Decision, ElementId, JobId, NodeId, Reason, Span, TaskPlacement, Time};
+use muster_policy::{LeafId, Slot, UserId};
+use smallvec::SmallVec;
+
+use super::ask::{Ask, Pick};
+use super::hope::Memo;
+use super::reserve::{self, Wish};
+use super::terms::{self, Admitted};
+use super::{Planned, Planner, Verdict, gang};
+use crate::state::attempt::{attempt_id, gpus_by_model};
+use crate::state::ends::End;
+use crate::state::entries::ENDLESS;
+use crate::state::node::Window;
+use crate::state::shape::{ClassId, Eligible, Shape};
+
+/// One element as the pass sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) job: JobId,
+    pub(crate) element: ElementId,
+    /// Number of the attempt that a start would make.
+    pub(crate) attempt: u32,
+    pub(crate) leaf: LeafId,
+    pub(crate) user: UserId,
+    pub(crate) class: ClassId,
+    pub(crate) shape: Arc<Shape>,
+    pub(crate) avoid: SmallVec<[NodeId; 1]>,
+    /// Limit and grace; `None` is endless.
+    pub(crate) duration: Option<Span>,
+}
+
+/// For whom a place is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat<'a> {
+    pub(crate) element: ElementId,
+    pub(crate) avoid: &'a [NodeId],
+}
+
+impl Candidate {
+    pub(crate) fn seat(&self) -> Seat<'_> {
+        Seat { element: self.element, avoid: &self.avoid }
+    }
+}
+
+impl Planner<'_> {
+    /// The next element of a slot, unless there is none or the array's cap is reached.
+    pub(crate) fn candidate(&self, slot: Slot) -> Option<Candidate> {
+        let owner = self.state.entries.owner(slot);
+        let job = &self.state.jobs[&owner.job];
+        let taken = self.started.of_slot(slot) + self.waiting.of_slot(slot);
+        let record = &job.record;
+        if record.cap_room() <= self.started.of_job(owner.job) + self.waiting.of_job(owner.job) {
+            return None;
+        }
+        let ordinal = match owner.ordinal {
+            Some(ordinal) if taken == 0 => ordinal,
+            Some(_) => return None,
+            None => record.nth_fresh(taken)?,
+        };
+        let known = record.elements.get(&ordinal);
+        let avoid = known.filter(|known| known.avoid_epoch == self.state.pool.epoch());
+        Some(Candidate {
+            job: owner.job,
+            element: ElementId { job: owner.job, index: record.index_of(ordinal) },
+            attempt: known.map_or(0, |known| known.attempt) + 1,
+            leaf: record.leaf,
+            user: job.user,
+            class: job.class,
+            shape: Arc::clone(self.state.classes.shape(job.class)),
+            avoid: avoid.map(|known| known.avoid.clone()).unwrap_or_default(),
+            duration: record.duration(),
+        })
+    }
+
+    /// Decides about one entry: start, reserve, or pass it over.
+    pub(super) fn consider(&mut self, slot: Slot) -> Verdict {
+        let Some(candidate) = self.candidate(slot) else { return Verdict::Nothing };
+        let candidate = &candidate;
+        let memo = self.memo(candidate.class).clone();
+        // 1. Limits and quota, for each model it could use.
+        let Ok(tries) = self.admitted(candidate, &memo.picks) else { return Verdict::Limited };
+        // 2. A place now.
+        let duration = candidate.duration.unwrap_or(ENDLESS);
+        if self.is_hopeless(candidate.class, duration) {
+            self.note_contest(candidate.class);
+        } else {
+            if self.start(candidate, &memo, &tries) {
+                self.started.count(slot, candidate.job);
+                return Verdict::Started;
+            }
+            self.learn(candidate, &memo, &tries, self.now + duration);
+        }
+        // 3. A place later.
+        if self.may_reserve(candidate.leaf) {
+            self.reserve(slot, candidate, &memo.eligible, &tries);
+        }
+        Verdict::Blocked
+    }
+
+    /// Tries to start on scratch.
+    fn start(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
+        for one in tries {
+            let Some(placement) =
+                self.place(candidate.seat(), &candidate.shape, one, &memo.eligible, candidate.duration)
+            else {
+                continue;
+            };
+            let gpus = match &one.pick.exact {
+                Some(exact) => exact.clone(),
+                None => gpus_by_model(&self.state.pool, &placement),
+            };
+            debug_assert_eq!(self.state.policy.judge_start(candidate.leaf, candidate.user, &gpus), Ok(()));
+            self.state.policy.try_hold(candidate.leaf, candidate.user, &gpus);
+            self.planned.push(Planned { leaf: candidate.leaf, user: candidate.user, gpus });
+            let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
+            let backfilled = !self.state.pool.bookings().is_empty();
+            self.decisions.push(Decision::Start { id, placement, backfilled });
+            return true;
+        }
+        false
+    }
+
+    /// Places a gang from now on, on scratch.
+    pub(crate) fn place(
+        &mut self,
+        seat: Seat<'_>,
+        shape: &Arc<Shape>,
+        one: &Admitted<'_>,
+        eligible: &Eligible,
+        duration: Option<Span>,
+    ) -> Option<Arc<[TaskPlacement]>> {
+        let until = duration.map_or(Time::NEVER, |span| self.now + span);
+        let window = Window { now: self.now, from: self.now, until };
+        let (pick, caps, avoid) = (one.pick, &one.caps, seat.avoid);
+        let ask = Ask { shape, pick, caps, eligible, avoid, window, freed: None };
+        let end = duration.map_or(End::Never, End::After);
+        gang::place(&mut self.state.pool, ask, seat.element, end, shape).map(|(_, placement)| placement)
+    }
+
+    fn reserve(&mut self, slot: Slot, candidate: &Candidate, eligible: &Eligible, tries: &[Admitted<'_>]) {
+        *self.reserved.entry(candidate.leaf).or_default() += 1;
+        self.heads.push(candidate.element);
+        let wish = Wish {
+            element: candidate.element,
+            shape: &candidate.shape,
+            tries,
+            eligible,
+            avoid: &candidate.avoid,
+            duration: candidate.duration,
+        };
+        if let Some((start, end, placement)) = reserve::earliest(&mut self.state.pool, self.now, &wish) {
+            self.waiting.count(slot, candidate.job);
+            self.state.pool.book(candidate.element, (start, end), Arc::clone(&candidate.shape), placement);
+        }
+    }
+
+    /// True while its leaf has fewer blocked entries with a reservation than backfill protects.
+    pub(crate) fn may_reserve(&self, leaf: LeafId) -> bool {
+        let depth = match self.state.policy.tree().backfill {
+            Backfill::None | Backfill::Easy => 1,
+            Backfill::Conservative { depth } => depth,
+        };
+        self.reserved.get(&leaf).copied().unwrap_or(0) < depth
+    }
+
+    /// Tries that limits and quota admit; the first refusal when there is none.
+    pub(crate) fn admitted<'p>(
+        &self,
+        candidate: &Candidate,
+        picks: &'p [Pick],
+    ) -> Result<SmallVec<[Admitted<'p>; 1]>, Reason> {
+        let whose = (candidate.leaf, candidate.user);
+        terms::admitted(&self.state.policy, whose, &candidate.shape, picks)
+    }
+}

@@ -1,0 +1,134 @@
+//! What a pass knows of classes, so that it need not try again: within a round nothing is given back, so what did not
+//! fit once does not fit later, nor for longer.
+
+use std::sync::Arc;
+
+use muster_model::{ElementId, JobId, Span, Time};
+use muster_policy::LeafId;
+use rustc_hash::FxHashMap;
+
+use super::Planner;
+use super::ask::{Caps, Pick, picks};
+use super::consider::{Candidate, Seat};
+use super::terms::Admitted;
+use crate::state::entries::ENDLESS;
+use crate::state::shape::{ClassId, Eligible};
+
+/// What is known of a class in this pass.
+#[derive(Clone, Debug)]
+pub(crate) struct Memo {
+    pub(crate) picks: Arc<[Pick]>,
+    pub(crate) eligible: Eligible,
+    /// It did not fit until this instant; during a round nothing is given back, so it fits no longer window either.
+    /// One instant from now when it would not fit even without reservations; that holds for the whole pass.
+    pub(super) failed: Option<Time>,
+}
+
+/// Blocked entries of a leaf after which it is worth a look whether any of the others has hope: as many as a look
+/// costs in classes, roughly.
+const LOOK_AFTER: u32 = 16;
+
+/// The shortest stretch of time: too short for any reservation to begin within it.
+const MOMENT: Span = Span(1);
+
+impl Planner<'_> {
+    pub(crate) fn memo(&mut self, class: ClassId) -> &mut Memo {
+        let state = &mut *self.state;
+        self.memos.entry(class).or_insert_with(|| {
+            let shape = Arc::clone(state.classes.shape(class));
+            let eligible = state.classes.eligible(class, &state.pool);
+            let picks = picks(&state.pool, &shape);
+            Memo { picks: picks.into_iter().collect(), eligible, failed: None }
+        })
+    }
+
+    /// Remembers that a candidate did not fit, for everybody else of its class.
+    pub(super) fn learn(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>], until: Time) {
+        let is_kept_back = self.is_kept_back(candidate.seat(), candidate.class, memo, tries);
+        self.contested |= is_kept_back;
+        let is_free = tries.len() == memo.picks.len() && tries.iter().all(|one| one.caps.is_empty());
+        if candidate.avoid.is_empty() && is_free {
+            self.fail(candidate.class, if is_kept_back { until } else { self.now + MOMENT });
+        }
+    }
+
+    /// Tries a class as such, whoever it may be of: an element of it fits only if the class does.
+    fn probe(&mut self, class: ClassId, duration: Span) -> bool {
+        let memo = self.memo(class).clone();
+        let shape = Arc::clone(self.state.classes.shape(class));
+        let seat = Seat { element: ElementId::single(JobId(0)), avoid: &[] };
+        let tries: Vec<Admitted<'_>> =
+            memo.picks.iter().map(|pick| Admitted { pick, caps: Caps::new() }).collect();
+        let span = (duration < ENDLESS).then_some(duration);
+        let checkpoint = self.state.pool.checkpoint();
+        let fits = tries.iter().any(|one| self.place(seat, &shape, one, &memo.eligible, span).is_some());
+        self.state.pool.rollback(checkpoint);
+        if !fits {
+            let is_kept_back = self.is_kept_back(seat, class, &memo, &tries);
+            self.fail(class, if is_kept_back { self.now + duration } else { self.now + MOMENT });
+        }
+        fits
+    }
+
+    /// What does not fit: would it for a moment, before any reservation begins?
+    fn is_kept_back(&mut self, seat: Seat<'_>, class: ClassId, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
+        if self.state.pool.bookings().is_empty() {
+            return false;
+        }
+        let shape = Arc::clone(self.state.classes.shape(class));
+        let checkpoint = self.state.pool.checkpoint();
+        let fits =
+            tries.iter().any(|one| self.place(seat, &shape, one, &memo.eligible, Some(MOMENT)).is_some());
+        self.state.pool.rollback(checkpoint);
+        fits
+    }
+
+    fn fail(&mut self, class: ClassId, until: Time) {
+        let memo = self.memo(class);
+        memo.failed = Some(memo.failed.map_or(until, |failed| failed.min(until)));
+    }
+
+    /// Forgets, for a new round, what failed only because of reservations.
+    pub(super) fn hope_again(&mut self) {
+        let for_good = self.now + MOMENT;
+        for memo in self.memos.values_mut() {
+            memo.failed = memo.failed.filter(|failed| *failed <= for_good);
+        }
+    }
+
+    /// True when nothing of a leaf can start or reserve any more in this round. Asked for every blocked entry, it looks
+    /// only each time that their number has doubled.
+    pub(super) fn is_leaf_hopeless(&mut self, blocked: &mut FxHashMap<LeafId, u32>, leaf: LeafId) -> bool {
+        let count = blocked.entry(leaf).or_default();
+        *count += 1;
+        if *count < LOOK_AFTER || !count.is_power_of_two() || self.may_reserve(leaf) {
+            return false;
+        }
+        // The shortest of each class decides for all of it: longer is never easier to place.
+        let classes = self.state.entries.shortest_in_leaf(leaf);
+        // All are tried, so that what is learnt does not depend on the order in which they are kept.
+        let hopeful = classes
+            .iter()
+            .filter(|(class, duration)| !self.is_hopeless(*class, *duration) && self.probe(*class, *duration))
+            .count();
+        if hopeful == 0 {
+            for (class, _) in &classes {
+                self.note_contest(*class);
+            }
+        }
+        hopeful == 0
+    }
+
+    /// A class without hope had an entry: was it a reservation alone that keeps it back?
+    pub(super) fn note_contest(&mut self, class: ClassId) {
+        let for_good = self.now + MOMENT;
+        let failed = self.memos.get(&class).and_then(|memo| memo.failed);
+        self.contested |= failed.is_some_and(|failed| failed > for_good);
+    }
+
+    /// True when a class is known not to fit for that long.
+    pub(super) fn is_hopeless(&self, class: ClassId, duration: Span) -> bool {
+        let until = self.now + duration;
+        self.memos.get(&class).and_then(|memo| memo.failed).is_some_and(|failed| failed <= until)
+    }
+}
