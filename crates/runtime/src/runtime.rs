@@ -352,3 +352,72 @@ fn observations(inputs: &[Input]) -> Vec<Event> {
 fn damaged(error: impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt(error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use muster_model::job::{Resources, Restart, TaskGroup};
+    use muster_model::unit::{Bytes, CpuMilli, Span};
+    use muster_model::{JobId, JobSpec, NodeConstraint, NodeSpec, PayloadId};
+
+    use super::*;
+
+    /// One node, and a job of one task that waits.
+    fn waiting() -> Engine {
+        let node = NodeSpec {
+            name: "n1".into(),
+            devices: Vec::new(),
+            cpus: CpuMilli(1000),
+            memory: Bytes(1 << 30),
+            extras: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            domains: Vec::new(),
+        };
+        let group = TaskGroup {
+            name: "main".into(),
+            min_tasks: 1,
+            max_tasks: 1,
+            tasks_per_node: None,
+            task: Resources { cpus: CpuMilli(1000), ..Resources::default() },
+        };
+        let spec = JobSpec {
+            name: "one".into(),
+            user: "ann".into(),
+            queue: "default".into(),
+            priority: 0,
+            groups: vec![group],
+            time_limit: None,
+            grace: Span(0),
+            constraint: NodeConstraint::default(),
+            array: None,
+            after: Vec::new(),
+            restart: Restart::NEVER,
+            checkpoint: None,
+            held: false,
+            begin: None,
+            payload: PayloadId(1),
+        };
+        let mut engine = Engine::new(QueueTree::single()).unwrap();
+        engine.apply(Time(1), &Event::NodeJoined(Box::new(node)));
+        engine.apply(Time(1), &Event::Submitted { job: JobId(1), spec: Arc::new(spec) });
+        engine
+    }
+
+    #[test]
+    fn a_plan_that_its_judge_refuses_is_dropped_whole() {
+        let mut engine = waiting();
+        let sound = engine.plan(Time(2));
+        assert_eq!(sound.decisions.len(), 1);
+        assert_eq!(vetted(&engine, Time(2), sound.clone()), (sound.clone(), Vec::new()));
+
+        let mut twice = sound;
+        twice.decisions.push(twice.decisions[0].clone());
+        let (plan, violations) = vetted(&engine, Time(2), twice);
+        assert!(plan.is_empty() && !violations.is_empty(), "{violations:?}");
+        engine.commit(Time(2), &plan);
+        assert_eq!(engine.counts().active, 0);
+        assert_eq!(engine.take_effects(), Vec::new(), "nothing leaves for a plan that was refused");
+    }
+}

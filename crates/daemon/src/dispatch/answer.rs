@@ -24,7 +24,14 @@ impl<S: StateStore> Dispatcher<S> {
     pub(super) fn answer(&mut self, ask: Ask) {
         let now = self.now();
         match ask {
-            Ask::Jobs(reply) => send(reply, self.read(|engine| Ok(engine.jobs(now)))),
+            Ask::Jobs(None, reply) => send(reply, self.read(|engine| Ok(engine.jobs(now)))),
+            Ask::Jobs(Some(ids), reply) => send(
+                reply,
+                self.read(|engine| Ok(ids.into_iter().filter_map(|id| engine.job(now, id)).collect())),
+            ),
+            Ask::Owner(job, reply) => {
+                send(reply, self.read(|engine| Ok(engine.job_spec(job).map(|spec| spec.user.clone()))));
+            }
             Ask::Job(job, reply) => {
                 let answer = self.live_job(job);
                 send(reply, answer);

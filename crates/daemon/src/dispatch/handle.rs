@@ -52,8 +52,12 @@ impl Handle {
         self.send(|reply| Input::SetDrained { node, drained, reason, reply }).await
     }
 
-    pub(crate) async fn jobs(&self) -> Result<Vec<JobView>, Failure> {
-        self.ask(Ask::Jobs).await
+    pub(crate) async fn jobs(&self, ids: Option<Vec<JobId>>) -> Result<Vec<JobView>, Failure> {
+        self.ask(|reply| Ask::Jobs(ids, reply)).await
+    }
+
+    pub(crate) async fn owner(&self, job: JobId) -> Result<Option<UserName>, Failure> {
+        self.ask(|reply| Ask::Owner(job, reply)).await
     }
 
     pub(crate) async fn job(&self, job: JobId) -> Result<Option<LiveJob>, Failure> {

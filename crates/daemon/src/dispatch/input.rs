@@ -72,8 +72,10 @@ pub(crate) enum Input {
 /// A question about present state.
 #[derive(Debug)]
 pub(crate) enum Ask {
-    /// Every job in memory.
-    Jobs(Reply<Vec<JobView>>),
+    /// Jobs in memory: all of them, or those of these numbers that are there.
+    Jobs(Option<Vec<JobId>>, Reply<Vec<JobView>>),
+    /// Whose a job in memory is.
+    Owner(JobId, Reply<Option<UserName>>),
     /// One job in memory.
     Job(JobId, Reply<Option<LiveJob>>),
     /// One element in memory.

@@ -37,6 +37,9 @@ const STEP_INPUTS: usize = 1024;
 /// often costs nothing.
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 
+/// The shortest sleep before a time that has come: a plan that is refused must not turn into a busy loop.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(2);
+
 /// First and longest wait before the store is tried again after a failure.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
@@ -140,7 +143,7 @@ impl<S: StateStore> Dispatcher<S> {
         }
         let wake = self.runtime.engine().and_then(|engine| engine.next_wake());
         let until = wake.map(|wake| Duration::from_millis(wake.since(self.clock.now()).0));
-        until.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
+        until.unwrap_or(LONGEST_SLEEP).clamp(SHORTEST_SLEEP, LONGEST_SLEEP)
     }
 
     /// Takes everything that is queued by now.

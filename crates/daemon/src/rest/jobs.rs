@@ -32,7 +32,7 @@ pub(super) async fn list(
 
     // 1. Live jobs first: one that ends in between is then found in history, never in neither.
     let status = app.handle.status().await?;
-    let live = app.handle.jobs().await?;
+    let live = app.handle.jobs(wanted.as_ref().map(|ids| ids.iter().copied().collect())).await?;
     let mut jobs: BTreeMap<JobId, JobView> = live.into_iter().map(|view| (view.job, view)).collect();
 
     // 2. Ended ones, when they are asked for.
@@ -147,8 +147,8 @@ pub(crate) async fn read<T: Send + 'static>(
 
 /// Whose a job is, ended or not.
 pub(crate) async fn owner(app: &App, job: JobId) -> Result<UserName, Failure> {
-    if let Some(live) = app.handle.job(job).await? {
-        return Ok(live.view.user);
+    if let Some(user) = app.handle.owner(job).await? {
+        return Ok(user);
     }
     let ended = read(&app.reader, move |reader| reader.ended(job)).await?;
     ended.map(|ended| ended.view.user).ok_or_else(|| Failure::no_job(job))

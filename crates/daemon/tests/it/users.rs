@@ -7,7 +7,7 @@ use muster_daemon::Mode;
 use muster_model::JobId;
 use muster_model::view::State;
 
-use crate::site::{ANN, BOB, ROOT, Site, refused, request};
+use crate::site::{ANN, BOB, ROOT, Site, refused, request, until};
 
 const WHOLE: ActionRequest = ActionRequest { index: None };
 
@@ -74,6 +74,26 @@ async fn a_key_belongs_to_its_user() {
     let bobs = JobFilter { user: Some("bob".to_owned()), ..JobFilter::default() };
     let jobs = site.client_of(ANN).jobs(bobs).await.unwrap().jobs;
     assert_eq!(jobs[0].job, of_bob.jobs[0].job, "the submitter is who the kernel says");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_user_cannot_take_all_connections() {
+    let (site, _) = shared().await;
+    let ann = site.client_of(ANN);
+    let mut idle = Vec::new();
+    let busy = until(async || {
+        idle.push(tokio::net::UnixStream::connect(ann.socket()).await.unwrap());
+        match ann.info().await {
+            Err(muster_api::ClientError::Api(body)) => Some(body),
+            _ => None,
+        }
+    })
+    .await;
+    assert_eq!(busy.code, "busy");
+    assert!(idle.len() >= 200, "refused after {} connections", idle.len());
+    site.client_of(BOB).info().await.unwrap();
+    drop(idle);
+    until(async || ann.info().await.ok()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
