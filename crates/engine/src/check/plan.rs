@@ -168,7 +168,7 @@ fn wrong_devices(state: &State, group: &TaskGroup, task: &TaskPlacement) -> Opti
     let node = state.pool.node(task.node);
     let mut models =
         task.devices.iter().map(|device| node.spec.devices.get(device).map(|device| &device.model));
-    let Some(first) = models.next() else { return None };
+    let first = models.next()?;
     let Some(model) = first else { return Some("the node has no such device") };
     if !request.models.is_empty() && !request.models.contains(model) {
         return Some("the model is not among those that it accepts");

@@ -53,15 +53,15 @@ fn gap(
     };
     let short = shape.groups.iter().find(|group| placeable(group) < u64::from(group.tasks));
     let group = short.unwrap_or(&shape.groups[0]);
-    let devices = |node: &Node, of: fn(&Node, &GroupNeed, Count) -> u64, count| of(node, group, count);
+    let gpus = |count| milli(nodes.iter().map(|node| gpu_milli(node, group, count)).sum());
     CapacityGap {
         group: group.name.to_string(),
         tasks_needed: group.tasks,
         tasks_placeable: placeable(group).min(u64::from(group.tasks)) as u32,
         gpus_per_task: GpuMilli(group.milli() as u32),
         models: group.models.iter().flatten().map(|model| models.name(*model).clone()).collect(),
-        gpus_free: milli(nodes.iter().map(|node| devices(node, gpu_milli, count)).sum()),
-        gpus_total: milli(nodes.iter().map(|node| devices(node, gpu_milli, Count::WhenIdle)).sum()),
+        gpus_free: gpus(count),
+        gpus_total: gpus(Count::WhenIdle),
         nodes_eligible: nodes.len() as u32,
         nodes_fitting: nodes.iter().filter(|node| room(node, group, count, Rooms::ALL) > 0).count() as u32,
         limiting: limiting(&nodes, group, count),
@@ -154,22 +154,21 @@ fn limiting(nodes: &[&Node], group: &GroupNeed, count: Count) -> Limiting {
     if short(Rooms { gpus: true, blocks: true, ..Rooms::NONE }) {
         return Limiting::Nodes;
     }
-    let (used, limit): (fn(&Node) -> &Scalars, fn(&Node) -> &Scalars) = match count {
-        Count::FreeNow => (|node| &node.used, |node| &node.limit),
-        Count::WhenIdle => (|node| &node.capacity, |node| &node.capacity),
-    };
-    let free = |get: fn(&Scalars) -> u64| match count {
-        Count::FreeNow => {
-            nodes.iter().map(|node| get(limit(node)).saturating_sub(get(used(node)))).max().unwrap_or(0)
-        }
-        Count::WhenIdle => nodes.iter().map(|node| get(limit(node))).max().unwrap_or(0),
+    let most_free = |of: fn(&Scalars) -> u64| {
+        let free = |node: &Node| match count {
+            Count::FreeNow => of(&node.limit).saturating_sub(of(&node.used)),
+            Count::WhenIdle => of(&node.capacity),
+        };
+        nodes.iter().map(|node| free(node)).max().unwrap_or(0)
     };
     let cpus = Limiting::Cpus {
         asked: CpuMilli(group.scalars.cpus as u32),
-        free: CpuMilli(u32::try_from(free(|scalars| scalars.cpus)).unwrap_or(u32::MAX)),
+        free: CpuMilli(u32::try_from(most_free(|scalars| scalars.cpus)).unwrap_or(u32::MAX)),
     };
-    let memory =
-        Limiting::Memory { asked: Bytes(group.scalars.memory), free: Bytes(free(|scalars| scalars.memory)) };
+    let memory = Limiting::Memory {
+        asked: Bytes(group.scalars.memory),
+        free: Bytes(most_free(|scalars| scalars.memory)),
+    };
     if short(Rooms { cpus: true, blocks: true, ..Rooms::NONE }) {
         return cpus;
     }

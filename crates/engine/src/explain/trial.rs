@@ -111,10 +111,10 @@ impl<'s> Trial<'s> {
     /// Strict order: who in its queue is blocked before it.
     fn behind(&self) -> Option<Reason> {
         let job_leaf = |id: ElementId| self.state().jobs.get(&id.job).map(|job| job.record.leaf);
-        let blocked = self.planner.blocked_heads().iter().copied();
+        let mut blocked = self.planner.blocked_heads().iter().copied();
         let own = self.slot.map(|slot| self.state().entries.owner(slot).job)?;
         let leaf = self.state().jobs.get(&own)?.record.leaf;
-        let head = blocked.filter(|head| job_leaf(*head) == Some(leaf)).next()?;
+        let head = blocked.find(|head| job_leaf(*head) == Some(leaf))?;
         debug_assert!(self.state().policy.tree().backfill == Backfill::None);
         Some(Reason::Behind { element: head })
     }

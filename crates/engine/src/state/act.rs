@@ -94,7 +94,8 @@ impl State {
         // 2. Elements that were never touched end together.
         let fresh = record.fresh();
         if fresh > 0 {
-            record.rest = Some(Rest { from: record.next, count: fresh, outcome: outcome.clone(), at: now });
+            let rest = Rest { from: record.next, count: fresh, outcome: outcome.clone(), at: now };
+            record.rest = Some(Box::new(rest));
             record.next = record.total;
             record.failed += fresh;
             record.begun += fresh;

@@ -43,7 +43,7 @@ pub(crate) struct JobRecord {
     /// Elements with a record, by ordinal.
     pub(crate) elements: BTreeMap<u32, Element>,
     /// How all elements ended that had no record when the job was cancelled or its dependency failed.
-    pub(crate) rest: Option<Rest>,
+    pub(crate) rest: Option<Box<Rest>>,
     /// Elements that have run or ended at least once.
     pub(crate) begun: u32,
     /// Elements holding resources.

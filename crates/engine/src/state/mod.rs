@@ -41,7 +41,8 @@ pub(crate) struct State {
     pub(crate) policy: Policy,
     pub(crate) pool: Pool,
     pub(crate) classes: Classes,
-    pub(crate) jobs: BTreeMap<JobId, Job>,
+    /// Boxed, since the map's leaves are half empty when numbers only grow.
+    pub(crate) jobs: BTreeMap<JobId, Box<Job>>,
     pub(crate) entries: Entries,
     /// Jobs that ended not long ago, for dependencies on them.
     pub(crate) recent: Recent,
@@ -119,7 +120,7 @@ impl State {
             elements: record.total,
             at: now,
         });
-        self.jobs.insert(id, Job { record, user, class });
+        self.jobs.insert(id, Box::new(Job { record, user, class }));
         // 3. What it waits for may have happened already.
         self.check_dependencies(now, id);
         self.await_dependencies(id);

@@ -90,7 +90,7 @@ impl State {
             run.key = self.pool.hold(element_id, run.end.into(), shape, Arc::clone(&run.placement));
             self.policy.restore_hold(record.leaf, user, &run.gpus);
         }
-        self.jobs.insert(id, Job { record, user, class });
+        self.jobs.insert(id, Box::new(Job { record, user, class }));
         self.await_dependencies(id);
         self.sync_job(Time(0), id);
         Ok(())

@@ -336,3 +336,24 @@ fn a_drained_node_takes_nothing_new_and_keeps_what_runs() {
     let unknown = Event::NodeDrained { node: "n9".into(), drained: true, reason: "".into() };
     assert_eq!(world.engine.judge(&unknown), Err(Refusal::UnknownNode("n9".into())));
 }
+
+#[test]
+fn within_a_queue_priority_goes_first_then_the_users_share_then_age() {
+    let mut world = World::new(&[node("n1", 1)]);
+    world.submit(job("first").gpus(1).limit("1h"));
+    world.now = world.now + span("1h");
+    for (name, user, priority) in
+        [("old", "ann", 0), ("fresh", "bob", 0), ("older", "bob", 0), ("urgent", "ann", 7)]
+    {
+        world.submit(job(name).gpus(1).user(user).priority(priority).limit("1h"));
+    }
+    // ann has used an hour, bob nothing; bob's second waits for ann's share to be the lower one.
+    let mut order = Vec::new();
+    for previous in ["first", "urgent", "fresh", "older", "old"] {
+        order.push(previous);
+        world.now = world.now + span("1h");
+        world.exit(previous, 0);
+    }
+    assert_eq!(order, ["first", "urgent", "fresh", "older", "old"]);
+    assert_eq!(world.engine.counts().jobs, 0);
+}

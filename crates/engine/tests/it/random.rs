@@ -110,7 +110,8 @@ fn random_group(dice: &mut Dice, name: &str) -> TaskGroup {
         }
     }
     let tasks = *dice.pick(&[1, 1, 1, 2, 3, 4, 6]);
-    let per_node = dice.chance(25).then(|| *dice.pick(&[1, 2])).filter(|block| tasks % block == 0);
+    let per_node =
+        dice.chance(25).then(|| *dice.pick(&[1, 2])).filter(|block: &u32| tasks.is_multiple_of(*block));
     let mut task =
         Resources { gpu, cpus: CpuMilli(*dice.pick(&[0, 500, 1000, 3000])), ..Resources::default() };
     task.memory = Bytes(*dice.pick(&[0, 0, 10, 60]));
