@@ -109,7 +109,7 @@ fn random_group(dice: &mut Dice, name: &str) -> TaskGroup {
             gpu.models.dedup();
         }
     }
-    let tasks = *dice.pick(&[1, 1, 1, 2, 3, 4, 6]);
+    let tasks: u32 = *dice.pick(&[1, 1, 1, 2, 3, 4, 6]);
     let per_node =
         dice.chance(25).then(|| *dice.pick(&[1, 2])).filter(|block: &u32| tasks.is_multiple_of(*block));
     let mut task =
