@@ -67,6 +67,8 @@ pub async fn run_own(app: &App, client: &Client, target: Target) -> Result<OwnEn
                         End::Refused(_) => {}
                     },
                     Err(ClientError::Api(body)) if body.code == "conflict" => {}
+                    // Its supervisor was just going; if it is the daemon that is gone, asking for changes says so.
+                    Err(ClientError::Io(_)) => {}
                     Err(error) => return Err(Failure::from(error).into()),
                 }
             }

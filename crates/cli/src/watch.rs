@@ -12,7 +12,7 @@ use muster_model::{JobId, Time};
 use muster_report::ps;
 use muster_report::timeline::{Gantt, Planned};
 use muster_report::watch::{frame, names, summary};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use crate::app::App;
 use crate::cmd::run::detach;
@@ -59,12 +59,12 @@ impl<'a> Watch<'a> {
         tokio::pin!(interrupted);
         let mut shown: Vec<JobView> = Vec::new();
         loop {
-            let not_before = Instant::now() + MIN_FRAME;
             let patience = if self.app.ui.is_terminal() { TICK } else { PATIENCE };
             let list = tokio::select! {
                 list = self.tracker.next(patience) => list?,
                 _ = &mut interrupted => return Ok(self.interrupted(&shown)),
             };
+            let begun = Instant::now();
             let over = self.until == Until::Ended && track::all_ended(&list.jobs);
             match self.app.ui.is_terminal() {
                 true => self.draw(&list, over).await?,
@@ -75,7 +75,8 @@ impl<'a> Watch<'a> {
                 self.app.ui.data(&format!("\n{}", summary(&shown)))?;
                 return Ok(track::exit_code(&shown));
             }
-            sleep_until(not_before).await;
+            // A long history costs the daemon time to tell: it gets four times that to itself.
+            sleep(MIN_FRAME.max(4 * begun.elapsed())).await;
         }
     }
 

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use muster_api::types::JobList;
 use muster_model::Outcome;
 use muster_model::view::State;
 
@@ -39,24 +40,28 @@ fn killing_the_daemon_at_random_moments_loses_and_repeats_nothing() {
         let gang = if job % 5 == 0 { "tasks: 3\ngpus-per-task: 1" } else { "gpus: 1" };
         let _ = writeln!(
             file,
-            "---\nname: job{job}\n{gang}\nrun: |\n  echo $RANK >> ran.{job}; sleep 0.{:03}; exit {}",
-            dice.below(200),
+            "---\nname: job{job}\n{gang}\nrun: |\n  echo $RANK >> ran.{job}; sleep {}e-3; exit {}",
+            dice.below(30 * kills()),
             job % 7
         );
     }
     home.write("many.yaml", &file);
     home.words("run many.yaml").ok();
 
+    let mut busy = 0;
     for moment in 0..kills() {
         // Not in place of a condition: the moment is what is random here.
         std::thread::sleep(Duration::from_millis(dice.below(150)));
         home.kill_daemon();
         home.start_daemon(None);
+        busy += u64::from(!home.words("ps --json").json::<JobList>().jobs.is_empty());
         // While some come back, others arrive.
         if moment < 10 {
             home.run(&format!("--name late{moment} --gpus 1"), &["true"]);
         }
     }
+
+    assert!(2 * busy > kills(), "only {busy} of {} kills met work", kills());
 
     let numbers: Vec<String> = home.jobs().iter().map(|job| job.job.to_string()).collect();
     let _code = home.muster(&[&["wait".to_owned()], numbers.as_slice()].concat());
