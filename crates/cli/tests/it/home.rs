@@ -153,12 +153,11 @@ impl Home {
     /// Starts a daemon and waits until it listens. One that was killed while it started a task leaves its lock to that child
     /// for a moment.
     pub fn start_daemon(&self, gpus: Option<u32>) {
-        let deadline = Instant::now() + PATIENCE;
-        while let Err(said) = self.try_daemon(gpus) {
-            let may_pass = said.contains("another daemon uses this state") && Instant::now() < deadline;
-            assert!(may_pass, "{said}\n{}", self.read("m/daemon.log"));
-            std::thread::sleep(LOOK_AGAIN);
-        }
+        self.until("a daemon listens", || match self.try_daemon(gpus) {
+            Ok(()) => true,
+            Err(said) if said.contains("another daemon uses this state") => false,
+            Err(said) => panic!("{said}\n{}", self.read("m/daemon.log")),
+        });
     }
 
     fn try_daemon(&self, gpus: Option<u32>) -> Result<(), String> {
