@@ -8,6 +8,9 @@ use crate::clock;
 use crate::reason::{self, Line};
 use crate::style::{Ink, Style, clean, wrap};
 
+/// Holders named; they are the first to end, and JSON has more.
+const HOLDERS_NAMED: usize = 4;
+
 /// What is typed to submit a changed job; its own file or command is the reader's.
 const RUN: &str = "muster run …";
 
@@ -81,8 +84,9 @@ fn body(explanation: &Explanation, now: Time, style: &Style) -> Vec<Line> {
 
 /// `3 of 8; left (1) holds 5 until 12:00:20 (its time limit), sweep (3) holds 2 without a time limit`.
 fn with_holders(free: String, holders: &[Holder], now: Time, style: &Style) -> String {
-    let words: Vec<String> = holders
+    let mut words: Vec<String> = holders
         .iter()
+        .take(HOLDERS_NAMED)
         .map(|holder| {
             let name = clean(&holder.name);
             let id = reason::element(holder.element);
@@ -93,6 +97,9 @@ fn with_holders(free: String, holders: &[Holder], now: Time, style: &Style) -> S
             format!("{name} ({id}) holds {} {until}", holder.gpus)
         })
         .collect();
+    if holders.len() > HOLDERS_NAMED {
+        words.push("others hold the rest".to_owned());
+    }
     if words.is_empty() { free } else { format!("{free}; {}", words.join(", ")) }
 }
 
@@ -352,6 +359,15 @@ mod tests {
           priority   vision admits 0 to 10, this asks for 100  muster run … --priority 10
           queue      1st of 1 in default; quota is not the limit
         ");
+    }
+
+    #[test]
+    fn many_holders_are_not_all_named() {
+        let mut explanation = sample::explanation();
+        explanation.holders = vec![explanation.holders[0].clone(); 10];
+        let text = explain(&explanation, NOON, &Style::plain());
+        assert_eq!(text.matches("left (1) holds 5").count(), HOLDERS_NAMED);
+        assert!(text.contains(", others hold the rest\n"), "{text}");
     }
 
     #[test]

@@ -69,7 +69,7 @@ fn background(args: &Args, answer: &OwnedFd) -> Result<()> {
     // A new session: neither Ctrl-C nor the end of the terminal reaches us.
     setsid().context("cannot leave the terminal's session")?;
     let paths = paths(args)?;
-    paths.prepare().map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    paths.prepare().map_err(|error| Failure::new(chain(&error)).hint(error.hint()))?;
     redirect(&paths.state_dir.join("daemon.log"))?;
     log_to(std::io::stderr)?;
     let ready = answer.try_clone().context("cannot keep the way back")?;

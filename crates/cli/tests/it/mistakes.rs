@@ -105,6 +105,13 @@ fn a_home_that_cannot_be_is_refused_with_a_hint() {
     assert_eq!(run.status.code(), Some(1));
     let said = String::from_utf8(run.stderr).unwrap();
     assert!(said.contains("MUSTER_HOME is `relative`") && said.contains("hint: "), "{said}");
+
+    // A place that cannot be made: the daemon that was to start says why, with its cause.
+    let run = home.command(&["run", "--", "true"]).env("MUSTER_HOME", "/proc/muster").output().unwrap();
+    assert_eq!(run.status.code(), Some(1));
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert!(said.starts_with("error: cannot start the daemon: cannot use /proc/muster"), "{said}");
+    assert!(said.contains("such file") && said.contains("hint: make it writable"), "{said}");
 }
 
 #[test]
