@@ -2,7 +2,9 @@
 //! end what comes back is given back, until the gang fits for its whole length.
 //!
 //! With one node and quantities only, the first booking of a pass is EASY's shadow time, and what
-//! [`Node::scalar_fits`] lets pass it are the extra nodes (Lifka 1995; Mu'alem and Feitelson 2001).
+//! [`Node::scalar_fits`] lets pass it are the extra nodes (Lifka 1995; Mu'alem and Feitelson 2001). The same holds for
+//! devices as long as one booking is made: it names devices, those that come back last. With several bookings
+//! (conservative) naming devices is stricter than counting them, so that a job may start later than by the textbook.
 
 use std::sync::Arc;
 

@@ -42,7 +42,7 @@ pub(crate) fn admitted<'p>(
 }
 
 /// How much of each model a gang that may mix them can hold. Exact, since quotas of models are independent, and limits
-/// on users and elements see only sums, which are the same on any models.
+/// on users and elements see only sums, which are the same on any models: those refuse the whole gang.
 fn caps(policy: &Policy, (leaf, user): (LeafId, UserId), shape: &Shape, pick: &Pick) -> Result<Caps, Reason> {
     let total: u64 = shape.groups.iter().map(|group| u64::from(group.tasks) * group.milli()).sum();
     let mut models: SmallVec<[ModelId; 2]> = pick.models.iter().flatten().copied().collect();
@@ -54,6 +54,9 @@ fn caps(policy: &Policy, (leaf, user): (LeafId, UserId), shape: &Shape, pick: &P
     for model in &models {
         let judge = |milli: u64| policy.judge_start(leaf, user, &[(*model, milli)]);
         let Err(reason) = judge(total) else { continue };
+        if matches!(reason, Reason::GpusPerUser { .. }) {
+            return Err(reason);
+        }
         refused.get_or_insert(reason);
         // The most that is admitted: what is, stays so for less.
         let (mut most, mut refused_at) = (0, total);

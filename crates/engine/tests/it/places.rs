@@ -5,7 +5,7 @@ use std::sync::Arc;
 use muster_engine::{Engine, Refusal};
 use muster_model::reason::{CapacityGap, Limiting};
 use muster_model::view::State;
-use muster_model::{Decision, Event, JobId, NodeSpec, QueueTree, Reason, Time};
+use muster_model::{Decision, Event, JobId, NodeSpec, QueueSpec, QueueTree, Reason, Time};
 use proptest::prelude::*;
 
 use crate::random::Dice;
@@ -77,6 +77,31 @@ fn all_devices_of_a_task_are_of_one_model_and_a_gang_prefers_one_model() {
     check(&mut world, job("mixed").tasks(4).gpus(1), "a0 a1 b0 b1");
     let refused = world.try_submit(job("never").gpus(3));
     assert!(matches!(refused, Err(Refusal::Never(Reason::NeverFits(_)))));
+}
+
+#[test]
+fn a_gang_that_mixes_models_keeps_each_models_quota_and_its_users_limit() {
+    let nodes = [node_of("a", 4, "a100", 64), node_of("h", 4, "h100", 64)];
+    let queues = |edit: &dyn Fn(&mut QueueSpec)| {
+        let mut queue = QueueSpec::named("team");
+        edit(&mut queue);
+        let mut tree = QueueTree::single();
+        tree.queues.push(queue);
+        tree
+    };
+    let quota = queues(&|queue| {
+        queue.quota.insert("h100".into(), 1);
+        queue.borrow = Some(0);
+    });
+    let mut world = World::with_queues(&nodes, quota);
+    check(&mut world, job("mixed").tasks(5).gpus(1).queue("team"), "a0 a1 a2 a3 h0");
+    world.submit(job("more").gpus(1).queue("team"));
+    world.expect("more", State::Pending);
+    let limit = queues(&|queue| queue.limits.gpus_per_user = Some(5));
+    let mut world = World::with_queues(&nodes, limit);
+    check(&mut world, job("first").gpus(1).queue("team"), "a0");
+    world.submit(job("mixed").tasks(5).gpus(1).queue("team"));
+    world.expect("mixed", State::Pending);
 }
 
 #[test]
