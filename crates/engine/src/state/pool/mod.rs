@@ -1,0 +1,225 @@
+//! All nodes, everything that is held of them, and an undo log: planning changes the pool in place and rolls
+//! back, so a pass never copies the cluster. The pool knows holdings, not jobs; it chooses nothing.
+
+mod nodes;
+mod scratch;
+
+use std::sync::Arc;
+
+use muster_model::{ElementId, NodeId, NodeName, TaskPlacement, Time};
+use rustc_hash::FxHashMap;
+
+use crate::state::ends::{End, Ends};
+use crate::state::index::Index;
+use crate::state::node::Node;
+use crate::state::scalars::ExtraId;
+use crate::state::shape::Shape;
+
+/// Key of a holding in the pool. It carries no meaning and no order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct HoldKey(pub(crate) u32);
+
+/// What one started element holds, over all its nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Holding {
+    pub(crate) element: ElementId,
+    pub(crate) end: End,
+    pub(crate) shape: Arc<Shape>,
+    /// Empty while its gang is being placed.
+    pub(crate) placement: Arc<[TaskPlacement]>,
+}
+
+/// A planned future start. Lives only within a pass.
+#[derive(Clone, Debug)]
+pub(crate) struct Booking {
+    pub(crate) element: ElementId,
+    pub(crate) start: Time,
+    pub(crate) end: Time,
+    pub(crate) shape: Arc<Shape>,
+    pub(crate) placement: Arc<[TaskPlacement]>,
+    /// Over this and all bookings before it: the latest start and the earliest end.
+    latest_start: Time,
+    earliest_end: Time,
+}
+
+/// A place in the undo log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checkpoint(usize);
+
+#[derive(Clone, Debug)]
+enum Undo {
+    Opened(HoldKey),
+    Granted {
+        key: HoldKey,
+        task: TaskPlacement,
+    },
+    Closed(HoldKey),
+    Parked(HoldKey),
+    Booked,
+    /// Bookings that were dropped together.
+    Unbooked(Vec<Booking>),
+}
+
+/// Nodes and holdings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool {
+    nodes: Vec<Node>,
+    by_name: FxHashMap<NodeName, NodeId>,
+    by_rank: Vec<NodeId>,
+    pub(crate) index: Index,
+    holdings: Vec<Option<Holding>>,
+    vacant: Vec<HoldKey>,
+    ends: Ends,
+    bookings: Vec<Booking>,
+    log: Vec<Undo>,
+    extras: Vec<Arc<str>>,
+    /// How many nodes have each model, lost and drained ones included.
+    nodes_by_model: Vec<u32>,
+    /// Devices of each model on nodes that are up.
+    devices_up: Vec<u64>,
+    /// Changes whenever what an idle cluster could host may have changed.
+    epoch: u64,
+}
+
+impl Pool {
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    pub(crate) fn get(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(id.0 as usize)
+    }
+
+    pub(crate) fn find(&self, name: &NodeName) -> Option<NodeId> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(crate) fn at_rank(&self, rank: u32) -> NodeId {
+        self.by_rank[rank as usize]
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(crate) fn set_epoch(&mut self, epoch: u64) {
+        self.epoch = epoch;
+    }
+
+    /// Id of an extra's name, when some node or job has named it.
+    pub(crate) fn find_extra(&self, name: &str) -> Option<ExtraId> {
+        self.extras.iter().position(|known| &**known == name).map(|at| at as ExtraId)
+    }
+
+    /// Name of an extra.
+    pub(crate) fn extra_name(&self, id: ExtraId) -> Option<&Arc<str>> {
+        self.extras.get(usize::from(id))
+    }
+
+    pub(crate) fn intern_extra(&mut self, name: &str) -> ExtraId {
+        self.find_extra(name).unwrap_or_else(|| {
+            self.extras.push(name.into());
+            (self.extras.len() - 1) as ExtraId
+        })
+    }
+
+    pub(crate) fn holding(&self, key: HoldKey) -> &Holding {
+        self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding")
+    }
+
+    /// All holdings, in no meaningful order.
+    pub(crate) fn holdings(&self) -> impl Iterator<Item = &Holding> {
+        self.holdings.iter().flatten()
+    }
+
+    /// Begins a holding whose tasks are granted one by one; [`Pool::close`] completes it.
+    pub(crate) fn open(&mut self, element: ElementId, end: End, shape: Arc<Shape>) -> HoldKey {
+        let holding = Some(Holding { element, end, shape, placement: Arc::from([]) });
+        let key = self.vacant.pop().unwrap_or_else(|| {
+            self.holdings.push(None);
+            HoldKey(self.holdings.len() as u32 - 1)
+        });
+        self.holdings[key.0 as usize] = holding;
+        self.log.push(Undo::Opened(key));
+        key
+    }
+
+    /// Holds what one task takes.
+    pub(crate) fn grant(&mut self, key: HoldKey, task: &TaskPlacement) {
+        self.take(key, task);
+        self.log.push(Undo::Granted { key, task: task.clone() });
+    }
+
+    /// Completes a holding: from here the profile knows when it ends.
+    pub(crate) fn close(&mut self, key: HoldKey, placement: Arc<[TaskPlacement]>) {
+        let holding = self.holdings[key.0 as usize].as_mut().expect("open before close");
+        holding.placement = placement;
+        self.ends.insert(holding.end, holding.element, key);
+        self.log.push(Undo::Closed(key));
+    }
+
+    /// Holds a whole placement for good.
+    pub(crate) fn hold(
+        &mut self,
+        element: ElementId,
+        end: End,
+        shape: Arc<Shape>,
+        placement: Arc<[TaskPlacement]>,
+    ) -> HoldKey {
+        let key = self.open(element, end, shape);
+        for task in placement.iter() {
+            self.take(key, task);
+        }
+        self.close(key, placement);
+        self.settle();
+        key
+    }
+
+    /// Gives a holding back for good.
+    pub(crate) fn release(&mut self, key: HoldKey) {
+        let holding = self.holding(key);
+        let (end, element, placement) = (holding.end, holding.element, Arc::clone(&holding.placement));
+        self.ends.remove(end, element, key);
+        for task in placement.iter() {
+            self.give(key, task);
+        }
+        self.holdings[key.0 as usize] = None;
+        self.vacant.push(key);
+        self.settle();
+    }
+
+    /// It is now known when a holding ends.
+    pub(crate) fn set_end(&mut self, key: HoldKey, end: End) {
+        let holding = self.holdings[key.0 as usize].as_mut().expect("a key lives as long as its holding");
+        self.ends.remove(holding.end, holding.element, key);
+        holding.end = end;
+        self.ends.insert(end, holding.element, key);
+        for task in holding.placement.iter() {
+            for hold in &mut self.nodes[task.node.0 as usize].holds {
+                if hold.key == key {
+                    hold.end = end;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, key: HoldKey, task: &TaskPlacement) {
+        let holding = self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding");
+        let scalars = &holding.shape.groups[usize::from(task.group)].scalars;
+        let node = &mut self.nodes[task.node.0 as usize];
+        node.take(key, holding.end, task.devices, task.share.0 as u16, scalars);
+        self.index.publish(node);
+    }
+
+    fn give(&mut self, key: HoldKey, task: &TaskPlacement) {
+        let holding = self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding");
+        let scalars = &holding.shape.groups[usize::from(task.group)].scalars;
+        let node = &mut self.nodes[task.node.0 as usize];
+        node.give(key, task.devices, task.share.0 as u16, scalars);
+        self.index.publish(node);
+    }
+}

@@ -1,0 +1,141 @@
+//! Nodes join, change and come into service; what follows from their terms is recomputed here.
+
+use std::sync::Arc;
+
+use muster_model::{DeviceSet, Foreign, NodeId, NodeSpec};
+use muster_policy::ModelId;
+use smallvec::SmallVec;
+
+use super::{HoldKey, Pool};
+use crate::state::node::{Node, Published};
+use crate::state::scalars::Scalars;
+
+impl Pool {
+    /// Models that some node has.
+    pub(crate) fn models(&self) -> impl Iterator<Item = ModelId> {
+        let present = self.nodes_by_model.iter().enumerate().filter(|(_, nodes)| **nodes > 0);
+        present.map(|(model, _)| ModelId(model as u16))
+    }
+
+    /// Devices by model on nodes that are up, drained ones included.
+    pub(crate) fn devices_up(&self) -> &[u64] {
+        &self.devices_up
+    }
+
+    /// Counts a node's models in (or out, before they change).
+    fn count_models(&mut self, at: usize, joins: bool) {
+        let node = &self.nodes[at];
+        for (model, devices) in &node.models {
+            let model = usize::from(model.0);
+            if self.nodes_by_model.len() <= model {
+                self.nodes_by_model.resize(model + 1, 0);
+                self.devices_up.resize(model + 1, 0);
+            }
+            let up = if node.up { u64::from(devices.len()) } else { 0 };
+            let (nodes, devices) = (&mut self.nodes_by_model[model], &mut self.devices_up[model]);
+            (*nodes, *devices) =
+                if joins { (*nodes + 1, *devices + up) } else { (*nodes - 1, *devices - up) };
+        }
+    }
+
+    /// A node joined, or came back with other capacity; what is held of it stays held.
+    pub(crate) fn join(&mut self, spec: NodeSpec, models: SmallVec<[(ModelId, DeviceSet); 1]>) -> NodeId {
+        let id = match self.find(&spec.name) {
+            Some(id) => id,
+            None => self.add(&spec),
+        };
+        self.change(id, |node| {
+            node.held.resize(node.held.len().max(spec.devices.len()), 0);
+            node.spec = spec;
+            node.models = models;
+            node.up = true;
+        });
+        id
+    }
+
+    pub(crate) fn set_up(&mut self, id: NodeId, up: bool) {
+        self.change(id, |node| node.up = up);
+    }
+
+    pub(crate) fn set_drained(&mut self, id: NodeId, drained: Option<Arc<str>>) {
+        self.change(id, |node| node.drained = drained);
+    }
+
+    pub(crate) fn set_foreign(&mut self, id: NodeId, foreign: Foreign) {
+        self.change(id, |node| node.foreign = foreign);
+    }
+
+    fn add(&mut self, spec: &NodeSpec) -> NodeId {
+        let id = NodeId(self.nodes.len() as u32);
+        let rank = self.by_rank.partition_point(|other| self.node(*other).spec.name < spec.name);
+        for at in rank..self.by_rank.len() {
+            let moved = self.by_rank[at].0 as usize;
+            self.index.retire(&mut self.nodes[moved]);
+        }
+        self.by_rank.insert(rank, id);
+        self.by_name.insert(spec.name.clone(), id);
+        self.nodes.push(Node {
+            spec: spec.clone(),
+            up: true,
+            drained: None,
+            foreign: Foreign::default(),
+            rank: rank as u32,
+            models: SmallVec::new(),
+            usable: DeviceSet::EMPTY,
+            capacity: Scalars::default(),
+            limit: Scalars::default(),
+            held: SmallVec::new(),
+            touched: DeviceSet::EMPTY,
+            used: Scalars::default(),
+            holds: SmallVec::new(),
+            bookings: Vec::new(),
+            booked: DeviceSet::EMPTY,
+            published: Published::default(),
+        });
+        for at in rank + 1..self.by_rank.len() {
+            let node = &mut self.nodes[self.by_rank[at].0 as usize];
+            node.rank = at as u32;
+            self.index.publish(node);
+        }
+        id
+    }
+
+    /// Changes a node's terms and recomputes what follows from them.
+    fn change(&mut self, id: NodeId, edit: impl FnOnce(&mut Node)) {
+        let at = id.0 as usize;
+        self.index.retire(&mut self.nodes[at]);
+        self.count_models(at, false);
+        edit(&mut self.nodes[at]);
+        self.count_models(at, true);
+        let extras = self.nodes[at].spec.extras.clone();
+        let mut extras: Vec<_> =
+            extras.iter().map(|(name, count)| (self.intern_extra(name), *count)).collect();
+        extras.sort_unstable();
+        let node = &mut self.nodes[at];
+        node.capacity = Scalars { cpus: u64::from(node.spec.cpus.0), memory: node.spec.memory.0, extras };
+        node.limit = node.capacity.clone();
+        node.limit.cpus = node.capacity.cpus.saturating_sub(u64::from(node.foreign.cpus.0));
+        node.limit.memory = node.capacity.memory.saturating_sub(node.foreign.memory.0);
+        node.usable = DeviceSet::EMPTY;
+        if node.hosts() {
+            let all = DeviceSet::first(node.spec.devices.len());
+            node.usable = all.minus(node.foreign.devices).minus(node.foreign.drained);
+        }
+        self.index.publish(node);
+        self.epoch += 1;
+    }
+
+    /// Gives everything back and brings every node into service; on a copy, to ask what an idle cluster could do.
+    pub(crate) fn make_idle(&mut self, only_working: bool) {
+        for key in (0..self.holdings.len() as u32).map(HoldKey) {
+            if self.holdings[key.0 as usize].is_some() {
+                self.release(key);
+            }
+        }
+        for id in (0..self.nodes.len() as u32).map(NodeId).filter(|_| !only_working) {
+            self.change(id, |node| {
+                (node.up, node.drained, node.foreign) = (true, None, Foreign::default());
+            });
+        }
+    }
+}
