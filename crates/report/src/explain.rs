@@ -104,6 +104,16 @@ fn with_holders(free: String, holders: &[Holder], now: Time, style: &Style) -> S
 }
 
 fn queue_line(explanation: &Explanation, position: u32, waiting: u32) -> String {
+    // Until its own terms let it into the order it has no place there, and nobody has asked about its quota.
+    let is_outside = |reason: &Reason| {
+        matches!(
+            reason,
+            Reason::Held | Reason::NotBefore { .. } | Reason::Dependency { .. } | Reason::ArrayCap { .. }
+        )
+    };
+    if explanation.reasons.iter().any(is_outside) {
+        return explanation.queue.to_string();
+    }
     let limited = explanation.reasons.iter().any(|reason| {
         matches!(reason, Reason::Quota { .. } | Reason::RunningJobs { .. } | Reason::GpusPerUser { .. })
     });
@@ -235,28 +245,28 @@ mod tests {
         insta::assert_snapshot!(text, @r"
         right is held
           waits for  its release  muster release 2
-          queue      1st of 1 in default; quota is not the limit
+          queue      default
         right is pending: begin time
           begins     12:01:30 at the earliest, as asked
-          queue      1st of 1 in default; quota is not the limit
+          queue      default
         right is pending: restart
           restarts   for the 2nd time at 12:00:08, in 8s; the wait doubles each time
-          queue      1st of 1 in default; quota is not the limit
+          queue      default
         right is pending: dependency
           waits for  job 4 to start  muster show 4
-          queue      1st of 1 in default; quota is not the limit
+          queue      default
         right is pending: dependency
           waits for  job 4 to end  muster show 4
-          queue      1st of 1 in default; quota is not the limit
+          queue      default
         right is pending: dependency
           waits for  job 4 to succeed  muster show 4
-          queue      1st of 1 in default; quota is not the limit
+          queue      default
         right is pending: dependency
           waits for  job 4 to fail  muster show 4
-          queue      1st of 1 in default; quota is not the limit
+          queue      default
         right is pending: array cap
           array      2 of its elements run, at most 2 may at a time
-          queue      1st of 1 in default; quota is not the limit
+          queue      default
         right is pending: quota
           quota      research/vision uses 14 of its 16 h100; this asks for 4 more
                      nothing can be borrowed now  muster queues
