@@ -76,6 +76,12 @@ pub enum Fact {
         job: JobId,
         /// How many.
         count: u32,
+        /// They are among the array indices from this one on,
+        first: u32,
+        /// up to this one,
+        last: u32,
+        /// at this distance; others in that range end by a fact of their own.
+        step: u32,
         /// How.
         outcome: Outcome,
         /// When.

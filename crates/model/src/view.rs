@@ -85,7 +85,7 @@ pub struct JobView {
     /// Set for arrays.
     pub array: Option<ArrayView>,
     /// Elements that hold resources now (all of them, bounded by what the cluster holds), plus the element itself
-    /// when the job is not an array.
+    /// when the job is not an array, plus the one that was asked for by its index.
     pub elements: Vec<ElementView>,
     /// Why it waits, when it waits: the first reason of its first waiting element.
     pub waiting_for: Option<Reason>,
@@ -129,7 +129,8 @@ pub struct ElementView {
     pub ended: Option<Time>,
     /// How it ended.
     pub outcome: Option<Outcome>,
-    /// Tasks of the current or last attempt, by rank; empty before the first.
+    /// Tasks of the current or last attempt, by rank; empty before the first, and for an element of an array that has
+    /// ended as a whole.
     pub tasks: Vec<TaskView>,
 }
 

@@ -88,18 +88,21 @@ impl State {
         let record = &mut job.record;
         // 1. One single element gets a record, as users ask for it by itself.
         if record.total == 1 && record.next == 0 {
-            record.elements.insert(0, Element::waiting(false, Time(0)));
+            record.elements.insert(0, Box::new(Element::waiting(false, Time(0))));
             record.advance();
         }
         // 2. Elements that were never touched end together.
         let fresh = record.fresh();
         if fresh > 0 {
+            let (first, last) = (record.index_of(record.next), record.index_of(record.total - 1));
+            let step = record.spec.array.as_ref().map_or(1, |array| array.step);
             let rest = Rest { from: record.next, count: fresh, outcome: outcome.clone(), at: now };
             record.rest = Some(Box::new(rest));
             record.next = record.total;
             record.failed += fresh;
             record.begun += fresh;
-            self.facts.push(Fact::RestEnded { job: id, count: fresh, outcome: outcome.clone(), at: now });
+            let outcome = outcome.clone();
+            self.facts.push(Fact::RestEnded { job: id, count: fresh, first, last, step, outcome, at: now });
         }
         // 3. The others one by one.
         let waiting: Vec<u32> = record
@@ -202,7 +205,7 @@ impl State {
             element.phase = Phase::Ended { outcome: rest.outcome.clone(), at: rest.at };
             element.begun = true;
         }
-        record.elements.insert(ordinal, element);
+        record.elements.insert(ordinal, Box::new(element));
         record.advance();
         Some(ordinal)
     }
@@ -241,6 +244,6 @@ impl State {
     }
 
     pub(super) fn element_mut(&mut self, id: JobId, ordinal: u32) -> Option<&mut Element> {
-        self.jobs.get_mut(&id)?.record.elements.get_mut(&ordinal)
+        self.jobs.get_mut(&id)?.record.elements.get_mut(&ordinal).map(Box::as_mut)
     }
 }
