@@ -9,7 +9,7 @@ use muster_api::query::{ElementQuery, JobFilter};
 use muster_api::types::{ActionRequest, ActionResponse, Explained, JobDetail, JobList};
 use muster_model::payload::Command;
 use muster_model::view::{ElementView, JobView, State as JobState};
-use muster_model::{Attempt, AttemptId, JobId, Outcome, Rank, UserName};
+use muster_model::{Attempt, AttemptId, ElementId, JobId, Outcome, Rank, UserName};
 
 use super::{App, JobPath, OptionalBody, Params, daemon};
 use crate::auth::Caller;
@@ -66,7 +66,7 @@ pub(super) async fn one(
     JobPath(job): JobPath,
     Params(query): Params<ElementQuery>,
 ) -> Result<Json<JobDetail>, Failure> {
-    let (view, what) = match app.handle.job(job).await? {
+    let (mut view, what) = match app.handle.job(job).await? {
         Some(live) => (live.view, live.what),
         None => {
             let ended = read(&app.reader, move |reader| reader.ended(job)).await?;
@@ -74,6 +74,9 @@ pub(super) async fn one(
             (ended.view, ended.what)
         }
     };
+    if let Some(index) = query.index {
+        add_element(&app, &mut view, index).await?;
+    }
     let now = app.handle.status().await?.now;
     let mut detail = JobDetail {
         commands: None,
@@ -86,9 +89,27 @@ pub(super) async fn one(
     if caller.may_touch(&detail.job.user) {
         detail.commands = what.as_ref().map(commands);
         detail.workdir = what.map(|what| what.workdir.display().to_string());
-        detail.logs = log_paths(&app, &detail.job, query.index);
+        detail.logs = log_paths(&app, &detail.job, query.index).await?;
     }
     Ok(Json(detail))
+}
+
+/// The element that was asked for, when it is not among those of the view: it waits, or it has ended.
+async fn add_element(app: &App, view: &mut JobView, index: u32) -> Result<(), Failure> {
+    let id = ElementId { job: view.job, index };
+    if view.elements.iter().any(|element| element.element == id) {
+        return Ok(());
+    }
+    // Memory first: what ends in between is then found in the store, never in neither.
+    let element = match app.handle.element(id).await? {
+        Some(live) => live,
+        None => read(&app.reader, move |reader| reader.ended_element(id))
+            .await?
+            .ok_or_else(|| Failure::NotFound(format!("job {} has no element {index}", id.job)))?,
+    };
+    let place = view.elements.partition_point(|other| other.element < id);
+    view.elements.insert(place, element);
+    Ok(())
 }
 
 pub(super) async fn explain(
@@ -100,8 +121,11 @@ pub(super) async fn explain(
     match app.handle.explain(job, query.index).await {
         Err(Failure::NotFound(message)) => {
             let ended = read(&app.reader, move |reader| reader.ended(job)).await?;
-            let ended = ended.ok_or(Failure::NotFound(message))?;
-            Ok(Json(Explained { now, explanation: nothing_to_explain(&ended.view, query.index) }))
+            let mut view = ended.ok_or(Failure::NotFound(message))?.view;
+            if let Some(index) = query.index {
+                add_element(&app, &mut view, index).await?;
+            }
+            Ok(Json(Explained { now, explanation: nothing_to_explain(&view, query.index) }))
         }
         answer => answer.map(|explanation| Json(Explained { now, explanation })),
     }
@@ -221,24 +245,31 @@ fn quoted(word: &str) -> String {
 }
 
 /// Log file per rank of the current or last attempt of the shown element.
-fn log_paths(app: &App, view: &JobView, index: Option<u32>) -> Vec<String> {
-    let element =
-        view.elements.iter().find(|element| index.is_none_or(|index| element.element.index == index));
-    let Some(ElementView { element, attempt, tasks, .. }) = element.filter(|element| element.attempt > 0)
+async fn log_paths(app: &App, view: &JobView, index: Option<u32>) -> Result<Vec<String>, Failure> {
+    let shown = view.elements.iter().find(|element| index.is_none_or(|index| element.element.index == index));
+    let Some(&ElementView { element, attempt, ref tasks, .. }) = shown.filter(|element| element.attempt > 0)
     else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
-    let id = AttemptId { element: *element, attempt: Attempt(*attempt) };
-    let paths =
-        (0..tasks.len()).map(|rank| app.backend.log_path(id, Rank(rank as u32)).display().to_string());
-    paths.collect()
+    let id = AttemptId { element, attempt: Attempt(attempt) };
+    let ranks = match tasks.len() {
+        // Its tasks left memory with its job; where they were is known.
+        0 => {
+            let attempts = read(&app.reader, move |reader| reader.attempts(element)).await?;
+            attempts.iter().find(|row| row.id == id).map_or(0, |row| row.placement.len())
+        }
+        ranks => ranks,
+    };
+    let path = |rank| app.backend.log_path(id, Rank(rank as u32)).display().to_string();
+    Ok((0..ranks).map(path).collect())
 }
 
 fn nothing_to_explain(view: &JobView, index: Option<u32>) -> muster_model::view::Explanation {
+    let element = view.elements.iter().find(|element| Some(element.element.index) == index);
     muster_model::view::Explanation {
-        element: muster_model::ElementId { job: view.job, index: index.unwrap_or(0) },
+        element: ElementId { job: view.job, index: index.unwrap_or(0) },
         name: view.name.clone(),
-        state: view.state,
+        state: element.map_or(view.state, |element| element.state),
         reasons: Vec::new(),
         position: None,
         queue: view.queue.clone(),

@@ -2,6 +2,7 @@
 //! projections, all written in one transaction per batch. It knows no request and makes no decision.
 
 mod access;
+mod element;
 mod fault;
 mod journal;
 mod lock;

@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, Params, Transaction, params};
 use super::fault::{damaged, refused};
 use super::journal::encode;
 use super::read::What;
-use super::sql;
+use super::{element, sql};
 
 /// Writes one fact.
 pub(super) fn fact(transaction: &Transaction<'_>, fact: &Fact) -> Result<(), StoreError> {
@@ -46,19 +46,20 @@ pub(super) fn fact(transaction: &Transaction<'_>, fact: &Fact) -> Result<(), Sto
             )?;
             add_usage(transaction, (user.as_str(), queue.as_str()), 0, *gpu_millis)
         }
-        Fact::ElementEnded { element, outcome, attempts, .. } => {
-            run(
-                transaction,
-                "UPDATE attempts SET outcome = ?4 WHERE job = ?1 AND element = ?2 AND attempt = ?3",
-                params![sql(element.job.0), element.index, attempts, encode(outcome)?],
-            )?;
+        Fact::ElementEnded { element, outcome, at, attempts } => {
+            element::ended(transaction, *element, *attempts, outcome, *at)?;
             match *attempts {
                 0 => Ok(()),
                 _ => count_element(transaction, element.job),
             }
         }
-        // They never held anything: accounting has nothing to say, and history counts them in the job's view.
-        Fact::RestEnded { .. } => Ok(()),
+        // They never held anything: accounting has nothing to say.
+        Fact::RestEnded { job, first, last, step, outcome, at, .. } => run(
+            transaction,
+            "INSERT OR REPLACE INTO rests (job, first, last, step, ended, outcome)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![sql(job.0), first, last, step, sql(at.0), encode(outcome)?],
+        ),
         Fact::JobEnded { job, at, view, .. } => {
             let what = take_payload(transaction, *job)?;
             run(
@@ -77,6 +78,9 @@ pub(super) fn fact(transaction: &Transaction<'_>, fact: &Fact) -> Result<(), Sto
                     what
                 ],
             )?;
+            if view.array.is_none() {
+                element::forget(transaction, *job)?;
+            }
             run(transaction, "DELETE FROM live WHERE job = ?1", [sql(job.0)])
         }
     }
@@ -147,6 +151,6 @@ fn take_payload(transaction: &Transaction<'_>, job: JobId) -> Result<Option<Stri
     encode(&What::from(payload)).map(Some)
 }
 
-fn run(transaction: &Transaction<'_>, text: &str, values: impl Params) -> Result<(), StoreError> {
+pub(super) fn run(transaction: &Transaction<'_>, text: &str, values: impl Params) -> Result<(), StoreError> {
     transaction.prepare_cached(text).and_then(|mut query| query.execute(values)).map(|_| ()).map_err(refused)
 }

@@ -205,7 +205,7 @@ impl Reader {
     }
 
     /// A reader that panicked held no half-done write.
-    fn lock(&self) -> MutexGuard<'_, Connection> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -224,7 +224,7 @@ fn attempt(row: &Row<'_>) -> rusqlite::Result<AttemptRow> {
     })
 }
 
-fn column<T: serde::de::DeserializeOwned>(index: usize, text: &str) -> rusqlite::Result<T> {
+pub(super) fn column<T: serde::de::DeserializeOwned>(index: usize, text: &str) -> rusqlite::Result<T> {
     serde_json::from_str(text).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into())
     })

@@ -6,7 +6,7 @@ use muster_runtime::StoreError;
 use rusqlite::{Connection, params};
 
 use super::fault::refused;
-use super::{sql, unsigned};
+use super::{element, sql, unsigned};
 
 /// Jobs let go of per call: a bound on how long one call holds up the daemon.
 const JOBS_PER_CALL: u32 = 200;
@@ -68,6 +68,7 @@ pub(super) fn prune(
     let transaction = connection.transaction().map_err(refused)?;
     for job in jobs {
         transaction.execute("DELETE FROM history WHERE job = ?1", [sql(job.0)]).map_err(refused)?;
+        element::forget(&transaction, *job)?;
     }
     transaction
         .execute("DELETE FROM keys WHERE at < ?1", [sql((now - retention.keys).0)])

@@ -1,5 +1,5 @@
-//! Tables of `muster.db`. Journal, snapshot, payloads and receipts are the state; `history`, `live`, `attempts` and `usage`
-//! are projections of it, kept for people and open to SQL in a user's own daemon.
+//! Tables of `muster.db`. Journal, snapshot, payloads and receipts are the state; `history`, `elements`, `rests`, `live`,
+//! `attempts` and `usage` are projections of it, kept for people and open to SQL in a user's own daemon.
 //!
 //! Changing a table needs a higher [`SCHEMA_VERSION`] and a step in [`migrate`]; a newer file is refused.
 
@@ -9,9 +9,9 @@ use rusqlite::{Connection, OptionalExtension};
 use super::fault::refused;
 
 /// Version of the tables.
-pub(super) const SCHEMA_VERSION: u32 = 1;
+pub(super) const SCHEMA_VERSION: u32 = 2;
 
-/// Instants are milliseconds since the epoch; texts named `body`, `view`, `what` and `placement` are JSON.
+/// Instants are milliseconds since the epoch; texts named `body`, `view`, `what`, `outcome` and `placement` are JSON.
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -37,6 +37,16 @@ CREATE TABLE IF NOT EXISTS history (
     submitted INTEGER NOT NULL, ended INTEGER NOT NULL, view TEXT NOT NULL, what TEXT
 ) STRICT;
 CREATE INDEX IF NOT EXISTS history_by_age ON history (ended);
+-- how the elements of arrays ended, each after so many attempts; kept as long as the job
+CREATE TABLE IF NOT EXISTS elements (
+    job INTEGER NOT NULL, element INTEGER NOT NULL, attempt INTEGER NOT NULL, ended INTEGER NOT NULL,
+    outcome TEXT NOT NULL, PRIMARY KEY (job, element)
+) STRICT, WITHOUT ROWID;
+-- elements of an array that ended together, never started: those from first to last without a row in `elements`
+CREATE TABLE IF NOT EXISTS rests (
+    job INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, step INTEGER NOT NULL,
+    ended INTEGER NOT NULL, outcome TEXT NOT NULL
+) STRICT;
 -- owner and queue of jobs that have not ended
 CREATE TABLE IF NOT EXISTS live (job INTEGER PRIMARY KEY, user TEXT NOT NULL, queue TEXT NOT NULL) STRICT;
 -- every start of every element: what it held, from when to when, and how the element ended after its last one
@@ -55,6 +65,15 @@ CREATE TABLE IF NOT EXISTS usage (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// From version 1, which had no `elements`: what its attempts tell of them. The last one of an element wins.
+const ELEMENTS_FROM_ATTEMPTS: &str = "
+INSERT OR REPLACE INTO elements (job, element, attempt, ended, outcome)
+    SELECT job, element, attempt, ended, outcome FROM attempts
+    WHERE outcome IS NOT NULL AND ended IS NOT NULL
+        AND job IN (SELECT job FROM history UNION SELECT job FROM live)
+    ORDER BY job, element, attempt;
+";
+
 /// Checks the file's versions and creates what is missing.
 pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
     let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(refused)?;
@@ -65,7 +84,7 @@ pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
         return check_journal_version(connection);
     }
     let script = format!(
-        "BEGIN IMMEDIATE; {TABLES}
+        "BEGIN IMMEDIATE; {TABLES} {ELEMENTS_FROM_ATTEMPTS}
          INSERT OR IGNORE INTO meta (name, value) VALUES ('journal_version', '{JOURNAL_VERSION}');
          PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
     );

@@ -126,6 +126,48 @@ async fn an_array_runs_to_its_end_and_one_element_can_be_cancelled() {
     assert_eq!(view.array.unwrap().succeeded, 50);
 }
 
+/// State and attempts of one element of a job, and how many log files it has.
+async fn element(site: &Site, job: JobId, index: u32) -> (State, u32, usize) {
+    let detail = site.client().job(job, Some(index)).await.unwrap();
+    let found = detail.job.elements.iter().find(|element| element.element.index == index).unwrap();
+    assert_eq!(found.ended.is_some(), found.state.is_final());
+    assert_eq!(found.outcome.is_some(), found.state.is_final());
+    (found.state, found.attempt, detail.logs.len())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_element_is_shown_by_its_index_also_when_it_has_ended() {
+    let site = Site::start().await;
+    let client = site.client();
+    let job = site.submit("{name: sweep, tasks: 2, gpus-per-task: 1, array: 0-18:2%4, run: run}").await[0];
+    site.reach(job, State::Running).await;
+    client.act(job, Action::Cancel, ActionRequest { index: Some(2) }).await.unwrap();
+    client.act(job, Action::Cancel, ActionRequest { index: Some(16) }).await.unwrap();
+    until(async || (element(&site, job, 2).await.0 == State::Cancelled).then_some(())).await;
+    assert_eq!(element(&site, job, 2).await, (State::Cancelled, 1, 2));
+    assert_eq!(element(&site, job, 16).await, (State::Cancelled, 0, 0));
+    assert_eq!(element(&site, job, 18).await, (State::Pending, 0, 0));
+    for unknown in [3, 20] {
+        assert_eq!(refused(client.job(job, Some(unknown)).await).code, "not_found");
+    }
+
+    client.act(job, Action::Cancel, WHOLE).await.unwrap();
+    site.reach(job, State::Cancelled).await;
+    assert_eq!(element(&site, job, 0).await, (State::Cancelled, 1, 2));
+    assert_eq!(element(&site, job, 2).await, (State::Cancelled, 1, 2));
+    assert_eq!(element(&site, job, 16).await, (State::Cancelled, 0, 0));
+    assert_eq!(element(&site, job, 18).await, (State::Cancelled, 0, 0));
+    for unknown in [3, 20] {
+        assert_eq!(refused(client.job(job, Some(unknown)).await).code, "not_found");
+        assert_eq!(refused(client.explain(job, Some(unknown)).await).code, "not_found");
+    }
+
+    let single = site.submit("{name: single, gpus: 1, run: exit 3}").await[0];
+    site.reach(single, State::Failed).await;
+    assert_eq!(element(&site, single, 0).await, (State::Failed, 1, 1));
+    assert_eq!(refused(client.job(single, Some(1)).await).code, "not_found");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_of_one_text_wait_for_each_other_by_name() {
     let site = Site::start().await;

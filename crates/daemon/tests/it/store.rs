@@ -150,12 +150,38 @@ async fn secrets_leave_the_file_with_their_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn elements_from_before_they_were_kept_are_found_by_their_attempts() {
+    let mut site = Site::start().await;
+    let job = site.submit("{name: a, gpus: 1, array: 5-8, run: exit 3}").await[0];
+    site.reach(job, State::Failed).await;
+    site.stop();
+    tamper(site.dir.path(), "DROP TABLE elements; DROP TABLE rests; PRAGMA user_version = 1");
+    site.boot().await;
+    let detail = site.client().job(job, Some(7)).await.unwrap();
+    let outcome = detail.job.elements[0].outcome.clone().unwrap();
+    assert_eq!((detail.job.elements[0].element.index, outcome.exit_code()), (7, 3));
+}
+
+/// Rows of a table of a site's store.
+fn rows(site: &Site, table: &str) -> u32 {
+    let connection = Connection::open(site.dir.path().join("muster.db")).unwrap();
+    connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn retention_lets_go_of_jobs_and_their_logs() {
     let mut site = Site::new(|world| world.eager());
     site.retention = Retention { history: Span::from_secs(3600), ..Retention::default() };
     site.boot().await;
+    let array = site.submit("{name: a, gpus: 1, array: 0-30%2, run: run}").await[0];
+    site.reach(array, State::Running).await;
+    let cancel = muster_api::types::ActionRequest { index: None };
+    site.client().act(array, muster_api::Action::Cancel, cancel).await.unwrap();
+    site.reach(array, State::Cancelled).await;
+    assert!(rows(&site, "elements") == 2 && rows(&site, "rests") == 1);
     let job = site.submit("{name: x, gpus: 1, run: exit 0}").await[0];
     site.reach(job, State::Done).await;
+    assert_eq!(rows(&site, "elements"), 2, "of a job that is no array, its last view says it");
     let log = site.client().job(job, None).await.unwrap().logs[0].clone();
     assert!(Path::new(&log).exists());
     site.clock.jump(7200);
@@ -165,6 +191,7 @@ async fn retention_lets_go_of_jobs_and_their_logs() {
     })
     .await;
     assert!(!Path::new(&log).exists());
+    assert!(rows(&site, "elements") == 0 && rows(&site, "rests") == 0);
     let usage = site.client().usage().await.unwrap();
-    assert_eq!(usage.rows[0].jobs, 1, "sums outlive what they were made of");
+    assert_eq!(usage.rows[0].jobs, 3, "sums outlive what they were made of");
 }

@@ -1,0 +1,90 @@
+//! How single elements of arrays ended. A job's last view only counts them, and people ask for one by its index.
+
+use muster_model::unit::Time;
+use muster_model::view::{ElementView, State};
+use muster_model::{ElementId, JobId, Outcome};
+use muster_runtime::StoreError;
+use rusqlite::{OptionalExtension, Row, Transaction, params};
+
+use super::fault::refused;
+use super::journal::encode;
+use super::project::run;
+use super::read::{Reader, column};
+use super::{instant, sql};
+
+/// Writes the end of one element.
+pub(super) fn ended(
+    transaction: &Transaction<'_>,
+    element: ElementId,
+    attempts: u32,
+    outcome: &Outcome,
+    at: Time,
+) -> Result<(), StoreError> {
+    let (job, outcome) = (sql(element.job.0), encode(outcome)?);
+    run(
+        transaction,
+        "UPDATE attempts SET outcome = ?4 WHERE job = ?1 AND element = ?2 AND attempt = ?3",
+        params![job, element.index, attempts, outcome],
+    )?;
+    // Replaces what was said before it was requeued.
+    run(
+        transaction,
+        "INSERT OR REPLACE INTO elements (job, element, attempt, ended, outcome) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![job, element.index, attempts, sql(at.0), outcome],
+    )
+}
+
+/// Lets go of a job's elements.
+pub(super) fn forget(transaction: &Transaction<'_>, job: JobId) -> Result<(), StoreError> {
+    run(transaction, "DELETE FROM elements WHERE job = ?1", [sql(job.0)])?;
+    run(transaction, "DELETE FROM rests WHERE job = ?1", [sql(job.0)])
+}
+
+impl Reader {
+    /// An element of an array that has ended, without its tasks; `None` when the array has no such element or is no
+    /// longer kept.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn ended_element(&self, element: ElementId) -> Result<Option<ElementView>, StoreError> {
+        let connection = self.lock();
+        let mut by_itself = connection
+            .prepare_cached(
+                "SELECT elements.attempt, running_from, elements.ended, elements.outcome
+                 FROM elements LEFT JOIN attempts USING (job, element, attempt)
+                 WHERE job = ?1 AND element = ?2",
+            )
+            .map_err(refused)?;
+        let mut with_the_rest = connection
+            .prepare_cached(
+                "SELECT 0, NULL, ended, outcome FROM rests
+                 WHERE job = ?1 AND ?2 BETWEEN first AND last AND (?2 - first) % step = 0",
+            )
+            .map_err(refused)?;
+        let key = params![sql(element.job.0), element.index];
+        let read = |row: &Row<'_>| view(element, row);
+        match by_itself.query_row(key, read).optional().map_err(refused)? {
+            Some(view) => Ok(Some(view)),
+            None => with_the_rest.query_row(key, read).optional().map_err(refused),
+        }
+    }
+}
+
+fn view(element: ElementId, row: &Row<'_>) -> rusqlite::Result<ElementView> {
+    let outcome: Outcome = column(3, &row.get::<_, String>(3)?)?;
+    Ok(ElementView {
+        element,
+        state: match &outcome {
+            Outcome::Succeeded => State::Done,
+            Outcome::Cancelled { .. } => State::Cancelled,
+            _ => State::Failed,
+        },
+        attempt: row.get(0)?,
+        backfilled: false,
+        started: row.get::<_, Option<i64>>(1)?.map(instant),
+        ends_by: None,
+        ended: Some(instant(row.get(2)?)),
+        outcome: Some(outcome),
+        tasks: Vec::new(),
+    })
+}
