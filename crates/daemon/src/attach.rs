@@ -19,6 +19,7 @@ use tokio::net::UnixStream;
 
 use crate::auth::Caller;
 use crate::failure::Failure;
+use crate::listen::HeldSeat;
 use crate::rest::{App, JobPath, Params, owner, read_store};
 
 /// `POST /v1/jobs/{id}/attach`
@@ -34,7 +35,8 @@ pub(crate) async fn attach(
         return Err(Failure::not_yours(job));
     }
     let asked = request.headers().get(header::UPGRADE).is_some_and(|value| value == SESSION_PROTOCOL);
-    let upgrade = request.into_parts().0.extensions.remove::<OnUpgrade>();
+    let mut extensions = request.into_parts().0.extensions;
+    let (upgrade, seat) = (extensions.remove::<OnUpgrade>(), extensions.remove::<HeldSeat>());
     let Some(upgrade) = upgrade.filter(|_| asked) else {
         return Err(Failure::bad_request(format!("attaching needs `Upgrade: {SESSION_PROTOCOL}`")));
     };
@@ -49,8 +51,9 @@ pub(crate) async fn attach(
         Failure::conflict(format!("rank {rank} of job {job} takes no session now"), "see muster show")
     })?;
 
-    // 3. From here on the connection is theirs.
+    // 3. From here on the connection is theirs. It counts among its user's as long as it is open.
     tokio::spawn(async move {
+        let _seat = seat;
         match upgrade.await {
             Ok(upgraded) => {
                 // Either side may hang up at any time; that is how sessions end.

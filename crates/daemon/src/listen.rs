@@ -72,7 +72,8 @@ async fn connection(stream: UnixStream, router: Router, desk: Arc<Desk>, mut sto
             return;
         }
     };
-    let seat = desk.sit(peer.uid);
+    // Shared with what outlives the HTTP on this connection: a session holds it after the upgrade.
+    let seat = desk.sit(peer.uid).map(Arc::new);
     let caller = match seat {
         Some(_) => desk.caller(peer).await,
         None => Err(Failure::Busy {
@@ -82,11 +83,12 @@ async fn connection(stream: UnixStream, router: Router, desk: Arc<Desk>, mut sto
     };
     let routes = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        let (routes, caller) = (routes.clone(), caller.clone());
+        let (routes, caller, seat) = (routes.clone(), caller.clone(), seat.clone());
         async move {
             match caller {
                 Ok(caller) => {
                     request.extensions_mut().insert(caller);
+                    request.extensions_mut().insert(seat);
                     routes.call(request).await
                 }
                 Err(failure) => Ok(failure.into_response()),
@@ -154,11 +156,14 @@ impl Desk {
     }
 }
 
-/// A connection's place among its user's.
-struct Seat {
+/// A connection's place among its user's, in every request's extensions as [`HeldSeat`].
+pub(crate) struct Seat {
     desk: Arc<Desk>,
     uid: u32,
 }
+
+/// The seat of the connection that a request came on.
+pub(crate) type HeldSeat = Option<Arc<Seat>>;
 
 impl Drop for Seat {
     fn drop(&mut self) {

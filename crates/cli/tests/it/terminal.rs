@@ -1,5 +1,8 @@
 //! Terminals: `run -it`, `attach`, and live views.
 
+use muster_api::query::AttachQuery;
+use muster_api::{Client, ClientError};
+use muster_model::JobId;
 use muster_model::view::State;
 use rustix::process::Signal;
 use rustix::termios::{LocalModes, tcgetattr};
@@ -115,4 +118,28 @@ fn without_a_terminal_there_is_none_to_connect() {
         run.stderr
     );
     assert!(!home.path("m").exists());
+}
+
+#[test]
+fn open_sessions_count_among_the_connections_of_their_user() {
+    let home = Home::with_gpus(1);
+    let job = home.run("", &["sleep", "60"]);
+    home.until_state(job, State::Running);
+    let client = Client::new(home.path("m/run/muster.sock"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let refused = runtime.block_on(async {
+        let mut sessions = Vec::new();
+        // More than the daemon lets one user have.
+        for _ in 0..300 {
+            match client.attach(JobId(job), AttachQuery::default()).await {
+                Ok(session) => sessions.push(session),
+                Err(ClientError::Api(body)) => return Some(body.code),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        None
+    });
+    assert_eq!(refused.as_deref(), Some("busy"));
+    drop(runtime);
+    home.until("a connection is taken again", || home.words("ps").code == 0);
 }
