@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use muster_api::Client;
 use muster_api::types::DaemonInfo;
-use muster_daemon::Paths;
+use muster_daemon::{Mode, Paths};
 use muster_model::view::NodeView;
 
 use crate::args::Global;
@@ -173,8 +173,12 @@ async fn agree(client: &Client, asked: &VirtualGpus) -> Result<()> {
     if info.virtual_gpus == asked.count && (same_model || asked.count == 0) {
         return Ok(());
     }
+    let other = match info.mode == Mode::System.word() {
+        true => format!("to have others: `muster serve --virtual-gpus {asked}` is a daemon of your own"),
+        false => "to have others: `muster stop-daemon --cancel`, then run this again".to_owned(),
+    };
     Err(Failure::usage(format!("a daemon is running with {}, not with {asked} virtual", hardware(&nodes)))
         .hint("leave out --virtual-gpus to use what it has")
-        .hint("to have others: `muster stop-daemon --cancel`, then run this again")
+        .hint(other)
         .into())
 }

@@ -111,8 +111,17 @@ impl JobRef {
 
 /// This user's name, as the daemon would know it.
 fn own_name() -> UserName {
-    let peer = Peer { uid: geteuid().as_raw(), gid: getegid().as_raw() };
-    KernelPeers.resolve(peer).0
+    KernelPeers.resolve(own_peer()).0
+}
+
+/// Whether a daemon of the machine would take this user for an admin. Asked before what cannot be undone; the daemon
+/// judges by itself.
+pub fn is_admin() -> bool {
+    KernelPeers.resolve(own_peer()).1
+}
+
+fn own_peer() -> Peer {
+    Peer { uid: geteuid().as_raw(), gid: getegid().as_raw() }
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use muster_api::query::JobFilter;
 use muster_api::{Action, Client};
+use muster_daemon::Mode;
+use muster_daemon::auth::ADMIN_GROUP;
 use muster_model::JobId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -12,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::app::App;
 use crate::connect;
 use crate::exit::Failure;
-use crate::jobref::Target;
+use crate::jobref::{self, Target};
 use crate::track::Tracker;
 
 /// Longest wait for the daemon to end: it only has to close its files.
@@ -33,6 +35,12 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     let client = connect::find(&app.global)?;
     let info = client.info().await.map_err(Failure::from)?;
     if args.cancel {
+        // Who may not stop it must not lose jobs on the way to being told so.
+        if info.mode == Mode::System.word() && !jobref::is_admin() {
+            let message =
+                format!("only root and members of {ADMIN_GROUP} may stop the daemon of this machine");
+            return Err(Failure::new(message).hint("`muster cancel JOB` ends jobs of yours").into());
+        }
         cancel_all(app, &client).await?;
     }
     let left = client.jobs(JobFilter::default()).await.map_err(Failure::from)?.jobs;

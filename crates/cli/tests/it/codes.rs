@@ -44,6 +44,8 @@ fn run_wait_follow_and_watch_pass_codes_on() {
         home.muster(&["run", mode, "--", "sh", "-c", "exit 7"]).code(7);
         home.muster(&["run", mode, "--", "true"]).ok();
     }
+    let wait = home.muster(&["run", "--wait", "--", "sh", "-c", "exit 7"]).code(7);
+    assert!(wait.stderr.contains("rank 0 exited with 7"), "{}", wait.stderr);
     let follow =
         home.muster(&["run", "--follow", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]).code(7);
     assert_eq!(follow.stdout, "out\nerr\n");
@@ -58,6 +60,11 @@ fn an_array_with_a_failure_is_1() {
     home.words(&format!("wait {job}")).code(1);
     let array = home.job(job).array.unwrap();
     assert_eq!((array.total, array.succeeded, array.failed), (6, 5, 1));
+    let said = home.words(&format!("wait {job}[4]")).ok().stdout;
+    assert_eq!(said, format!("{job}[4]: done\n"));
+    let said = home.words(&format!("wait {job}[3]")).code(5).stdout;
+    assert_eq!(said, format!("{job}[3]: failed: rank 0 exited with 5\n"));
+    home.words(&format!("wait {job}[6]")).code(4);
     assert_eq!(home.words(&format!("logs {job}[4]")).ok().stdout, "element 4\n");
     assert_eq!(home.words(&format!("logs {job}_5")).ok().stdout, "element 5\n");
 }

@@ -347,3 +347,19 @@ fn a_session_cannot_give_the_orders_of_a_daemon() {
     let all: JobList = alice.words("ps --json").json();
     assert_eq!(all.jobs.len(), 1);
 }
+
+#[test]
+#[ignore = "needs root: system mode runs jobs as two different users"]
+fn who_may_not_stop_the_daemon_loses_nothing_by_trying() {
+    let site = Site::with_gpus(2);
+    let alice = site.alice();
+    let job = alice.submit("--gpus 1 --grace 1s", &alice.gate("go"));
+    alice.until_state(job, State::Running);
+
+    // The hint of this must not lead there, either.
+    let other = alice.words("run --virtual-gpus 7 -- true").code(2).stderr;
+    assert!(other.contains("a daemon of your own") && !other.contains("stop-daemon"), "{other}");
+    let refused = alice.words("stop-daemon --cancel").code(1).stderr;
+    assert!(refused.contains("may stop the daemon"), "{refused}");
+    assert_eq!(alice.show(job).job.state, State::Running);
+}

@@ -140,6 +140,7 @@ async fn wait(app: &App, client: &Client, jobs: &[JobId]) -> Result<u8> {
         list = tracker.until_ended() => {
             let rows = list?.jobs;
             app.ui.status(summary(&rows).trim_end());
+            follow::say_end(app, &rows);
             Ok(track::exit_code(&rows))
         }
         _ = tokio::signal::ctrl_c() => {
