@@ -206,8 +206,11 @@ impl JobRecord {
 /// State of the element that is furthest from done.
 fn job_word(record: &JobRecord) -> Word {
     if record.active > 0 {
-        let words =
-            record.elements.values().filter(|element| element.phase == Phase::Active).map(element_word);
+        let words = record
+            .elements
+            .values()
+            .filter(|element| element.phase == Phase::Active)
+            .map(|element| element_word(element));
         // Running outranks starting, which outranks stopping.
         let rank = |word: &Word| match word {
             Word::Running => 0,
@@ -224,7 +227,7 @@ fn job_word(record: &JobRecord) -> Word {
         },
         None if record.failed == 0 => Word::Done,
         None => {
-            let ended = record.elements.values().map(element_word);
+            let ended = record.elements.values().map(|element| element_word(element));
             let rest = record.rest.as_ref().map(|rest| outcome_word(&rest.outcome));
             match ended.chain(rest).any(|word| word == Word::Failed) {
                 true => Word::Failed,

@@ -83,7 +83,8 @@ impl State {
             end,
             key,
         };
-        let element = record.elements.entry(ordinal).or_insert_with(|| Element::waiting(false, Time(0)));
+        let element =
+            record.elements.entry(ordinal).or_insert_with(|| Box::new(Element::waiting(false, Time(0))));
         element.phase = Phase::Active;
         element.attempt = id.attempt.0;
         element.run = Some(run);

@@ -41,7 +41,8 @@ pub(crate) struct JobRecord {
     /// Every element before this ordinal has a record or ended with `rest`; the one at it has none.
     pub(crate) next: u32,
     /// Elements with a record, by ordinal.
-    pub(crate) elements: BTreeMap<u32, Element>,
+    /// Boxed: a leaf of the map has room for eleven, and most jobs have one.
+    pub(crate) elements: BTreeMap<u32, Box<Element>>,
     /// How all elements ended that had no record when the job was cancelled or its dependency failed.
     pub(crate) rest: Option<Box<Rest>>,
     /// Elements that have run or ended at least once.

@@ -147,7 +147,7 @@ impl State {
     /// The record of an element, when it has one.
     pub(crate) fn element(&self, id: ElementId) -> Option<&Element> {
         let record = &self.jobs.get(&id.job)?.record;
-        record.elements.get(&record.ordinal_of(id.index)?)
+        record.elements.get(&record.ordinal_of(id.index)?).map(Box::as_ref)
     }
 
     // ---- entries: who is in the order ----
