@@ -37,7 +37,9 @@ impl<'s> Trial<'s> {
     pub(super) fn at(state: &'s mut State, now: Time, owner: Owner, id: ElementId) -> Self {
         let spec = Arc::clone(&state.jobs[&id.job].record.spec);
         let slot = state.entries.slot(owner);
+        let asked_about = slot.map(|slot| state.entries.rank(slot).leaf);
         let mut planner = Planner::new(state, now);
+        planner.asked_about = asked_about;
         let reached = planner.run(|other| Some(other) == slot);
         let candidate = slot.filter(|_| reached).and_then(|slot| planner.candidate(slot));
         Self { planner, slot, candidate: candidate.map(|one| Candidate { element: id, ..one }), spec }

@@ -101,7 +101,8 @@ impl Planner<'_> {
     pub(super) fn is_leaf_hopeless(&mut self, blocked: &mut FxHashMap<LeafId, u32>, leaf: LeafId) -> bool {
         let count = blocked.entry(leaf).or_default();
         *count += 1;
-        if *count < LOOK_AFTER || !count.is_power_of_two() || self.may_reserve(leaf) {
+        let is_early = *count < LOOK_AFTER || !count.is_power_of_two();
+        if is_early || self.may_reserve(leaf) || self.asked_about == Some(leaf) {
             return false;
         }
         // The shortest of each class decides for all of it: longer is never easier to place.

@@ -55,31 +55,22 @@ pub(crate) fn tasks_when_idle(
 }
 
 fn tasks_on_idle(node: &Node, group: &GroupNeed) -> u64 {
-    let devices =
-        node.models.iter().filter(|(model, _)| group.accepts(*model)).map(|(_, set)| u64::from(set.len()));
-    let by_gpu = match (group.devices, group.share) {
-        (0, 0) => u64::MAX,
-        (0, share) => devices.map(|count| count * (1000 / u64::from(share))).sum(),
-        (per_task, _) => devices.map(|count| count / u64::from(per_task)).sum(),
+    let on_model = |devices: u64| match (group.devices, group.share) {
+        (0, share) => devices * (1000 / u64::from(share)),
+        (per_task, _) => devices / u64::from(per_task),
+    };
+    let accepted = node.models.iter().filter(|(model, _)| group.accepts(*model));
+    let by_model = accepted.map(|(_, devices)| u64::from(devices.len()));
+    let by_gpu = match group.per_node {
+        _ if !group.wants_gpu() => u64::MAX,
+        None => by_model.map(on_model).sum(),
+        // All tasks of a block are of one model.
+        Some(_) => by_model.map(on_model).max().unwrap_or(0),
     };
     let tasks = by_gpu.min(node.capacity.fits(&Scalars::default(), &group.scalars));
     match group.per_node {
         None => tasks,
-        // All tasks of a block are of one model, so the largest model decides.
-        Some(block) => {
-            let blocks_fit = match group.devices {
-                0 => tasks >= u64::from(block),
-                per_task => {
-                    let largest = node
-                        .models
-                        .iter()
-                        .filter(|(model, _)| group.accepts(*model))
-                        .map(|(_, set)| u64::from(set.len()) / u64::from(per_task))
-                        .max();
-                    tasks.min(largest.unwrap_or(0)) >= u64::from(block)
-                }
-            };
-            if blocks_fit { u64::from(block) } else { 0 }
-        }
+        Some(block) if tasks >= u64::from(block) => u64::from(block),
+        Some(_) => 0,
     }
 }

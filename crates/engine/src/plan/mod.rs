@@ -112,6 +112,8 @@ pub(crate) struct Planner<'s> {
     heads: Vec<ElementId>,
     /// Reservations per leaf.
     reserved: FxHashMap<LeafId, u32>,
+    /// A leaf that is read to its end even when nothing of it can start: somebody asks about an entry of it.
+    pub(crate) asked_about: Option<LeafId>,
     planned: Vec<Planned>,
     decisions: Vec<Decision>,
 }
@@ -129,6 +131,7 @@ impl<'s> Planner<'s> {
             contested: false,
             heads: Vec::new(),
             reserved: FxHashMap::default(),
+            asked_about: None,
             planned: Vec::new(),
             decisions: Vec::new(),
         }

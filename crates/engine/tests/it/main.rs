@@ -9,4 +9,5 @@ mod judge;
 mod life;
 mod places;
 mod random;
+mod review;
 mod world;

@@ -1,0 +1,35 @@
+//! Scenarios at the edges of planning: long queues that a pass does not walk to their end, and blocks that no model of
+//! a node can host.
+
+use muster_model::Reason;
+use muster_model::view::State;
+
+use crate::world::{World, job, node, node_of};
+
+/// A pass leaves a queue whose entries have no hope; those far behind still get their own reason.
+#[test]
+fn an_entry_far_behind_in_a_queue_without_hope_is_told_what_it_lacks() {
+    let mut world = World::new(&[node("a", 1)]);
+    world.submit(job("running").gpus(1).limit("1h"));
+    for at in 0..60 {
+        world.submit(job(&format!("waits-{at}")).gpus(1).limit("1h"));
+    }
+    for name in ["waits-0", "waits-20", "waits-59"] {
+        let id = world.element(name, 0);
+        let explanation = world.engine.explain(world.now, id).unwrap();
+        let reasons: Vec<_> = explanation.reasons.iter().collect();
+        assert!(matches!(reasons[..], [Reason::Capacity(_)]), "{name}: {reasons:?}");
+    }
+}
+
+/// All shares of a block are of one model, so a block that would need two is refused at once.
+#[test]
+fn a_block_of_shares_that_no_single_model_of_a_node_hosts_is_refused() {
+    let mut mixed = node_of("a", 1, "h100", 64);
+    mixed.devices.extend(node_of("b", 1, "a100", 64).devices);
+    let mut world = World::new(&[mixed]);
+    assert!(world.try_submit(job("block").tasks(2).per_node(2).share(600)).is_err());
+    assert!(world.try_submit(job("small").tasks(2).per_node(2).share(500)).is_ok());
+    world.expect("small", State::Running);
+    assert!(world.try_submit(job("loose").tasks(2).share(600)).is_ok());
+}
