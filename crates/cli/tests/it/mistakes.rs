@@ -123,3 +123,11 @@ fn a_closed_pipe_is_no_error() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }
+
+#[test]
+fn a_dependency_on_a_job_that_is_not_there_is_named() {
+    let home = Home::with_gpus(1);
+    let refused = home.words("run --after 999 -- true").code(1).stderr;
+    assert!(refused.contains("it waits for job 999, and there is no such job yet"), "{refused}");
+    assert!(refused.contains("muster ps --all"), "{refused}");
+}

@@ -27,11 +27,14 @@ fn engine(refusal: &Refusal) -> Failure {
             message: format!("it waits for job {job}, which is unknown or ended long ago"),
             hints: vec!["`muster ps --all` lists the jobs that are known".to_owned()],
         },
-        Refusal::NoTasks
-        | Refusal::TooManyDevices { .. }
-        | Refusal::DependencyCycle { .. }
-        | Refusal::JobExists(_)
-        | Refusal::Queues(_) => Failure::Refused { message: refusal.to_string(), hints: Vec::new() },
+        // Names of one submission were resolved before; what is left is a number that nobody has yet.
+        Refusal::DependencyCycle { on, .. } => Failure::Refused {
+            message: format!("it waits for job {on}, and there is no such job yet"),
+            hints: vec!["a job can wait only for earlier ones; `muster ps --all` lists them".to_owned()],
+        },
+        Refusal::NoTasks | Refusal::TooManyDevices { .. } | Refusal::JobExists(_) | Refusal::Queues(_) => {
+            Failure::Refused { message: refusal.to_string(), hints: Vec::new() }
+        }
     }
 }
 
