@@ -3,20 +3,29 @@
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use muster_runtime::StoreError;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::fault::refused_io;
 
-/// A held lock; dropping it lets go. Children do not inherit it (the file is close-on-exec).
+/// How long a lock may outlive its daemon: a child that was forked just before the daemon was killed holds all of its
+/// descriptors until it becomes another program, which on a busy machine takes a moment.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Between two looks at a lock that is held.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// A held lock; dropping it lets go. Programs that are started do not inherit it (the file is close-on-exec).
 #[derive(Debug)]
 pub struct DirLock {
     _file: fs::File,
 }
 
 impl DirLock {
-    /// Takes the lock of a directory.
+    /// Takes the lock of a directory. Blocks for up to two seconds while another process holds it.
     ///
     /// # Errors
     /// [`StoreError::Locked`] when another daemon holds it.
@@ -28,13 +37,34 @@ impl DirLock {
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+            .custom_flags((OFlags::NOFOLLOW | OFlags::CLOEXEC).bits().cast_signed())
             .open(&path)
             .map_err(|error| refused_io(&path.display().to_string(), &error))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked(path.display().to_string())),
-            Err(errno) => Err(refused_io(&path.display().to_string(), &errno.into())),
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { _file: file }),
+                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if Instant::now() < deadline => {
+                    thread::sleep(LOOK_AGAIN);
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    return Err(StoreError::Locked(path.display().to_string()));
+                }
+                Err(errno) => return Err(refused_io(&path.display().to_string(), &errno.into())),
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_do_not_inherit_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = DirLock::acquire(dir.path()).unwrap();
+        let flags = rustix::io::fcntl_getfd(&lock._file).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     }
 }
