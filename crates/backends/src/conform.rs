@@ -388,6 +388,8 @@ async fn forgetting_keeps_the_log_and_the_lock(bench: &mut Bench<'_>, job: u64) 
     bench.execute(Command::Go(id));
     bench.sentinel().await;
     assert!(!bench.said(id, 0).contains(&Observation::Started), "the same attempt ran twice");
+    bench.backend.discard(id, 1);
+    assert!(!bench.backend.log_path(id, Rank(0)).exists(), "the log outlives its attempt's end");
 }
 
 /// Stands in while a backend is being replaced.
@@ -409,6 +411,8 @@ impl Backend for Nobody {
     fn log_path(&self, _: AttemptId, _: Rank) -> PathBuf {
         PathBuf::new()
     }
+
+    fn discard(&self, _: AttemptId, _: u32) {}
 
     fn attach_socket(&self, _: AttemptId, _: Rank) -> Option<PathBuf> {
         None

@@ -84,6 +84,10 @@ pub trait Backend: Send + Sync {
     /// File that holds a task's output (stdout and stderr, interleaved as written). It may not exist yet.
     fn log_path(&self, id: AttemptId, rank: Rank) -> PathBuf;
 
+    /// Deletes what an attempt of so many tasks left on disk, its output and the marks that kept it from running twice. For
+    /// attempts that are over, forgotten and never asked about again. Blocks for as long as that takes.
+    fn discard(&self, id: AttemptId, tasks: u32);
+
     /// Socket on which the task's supervisor accepts terminal sessions; `None` when the backend has none.
     fn attach_socket(&self, id: AttemptId, rank: Rank) -> Option<PathBuf>;
 }

@@ -429,6 +429,16 @@ impl Backend for FakeBackend {
         log_file(&self.world.world().log_dir, id, rank)
     }
 
+    fn discard(&self, id: AttemptId, tasks: u32) {
+        let dir = self.world.world().log_dir.clone();
+        for rank in 0..tasks {
+            let path = log_file(&dir, id, Rank(rank));
+            // It may never have run.
+            let _absent = std::fs::remove_file(&path);
+            let _absent = path.parent().map(std::fs::remove_dir);
+        }
+    }
+
     fn attach_socket(&self, _: AttemptId, _: Rank) -> Option<PathBuf> {
         None
     }

@@ -13,6 +13,7 @@ pub mod gpu;
 pub mod local;
 pub mod port;
 pub mod process;
+mod purge;
 pub mod record;
 pub mod socket;
 pub mod supervise;

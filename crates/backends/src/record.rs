@@ -21,6 +21,12 @@ use crate::process::ProcessKey;
 /// Version of the records that this build writes. Older ones are read; newer ones are refused by name.
 pub const VERSION: u32 = 1;
 
+/// Names in a task's directory: what it is to do, who owns it, how it ended, what it said.
+pub(crate) const ORDER: &str = "order.json";
+pub(crate) const CLAIM: &str = "claim.json";
+pub(crate) const EXIT: &str = "exit.json";
+pub(crate) const LOG: &str = "output.log";
+
 /// Why a record could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -183,7 +189,7 @@ impl TaskDir {
     /// Where the task's output goes.
     #[must_use]
     pub fn log(&self) -> PathBuf {
-        self.path.join("output.log")
+        self.path.join(LOG)
     }
 
     /// Makes the directory and its parents, closed to others.
@@ -193,17 +199,17 @@ impl TaskDir {
 
     /// Writes the order. Not synced: it means nothing after a reboot.
     pub fn write_order(&self, order: &OrderRecord) -> Result<(), RecordError> {
-        self.write("order.json", order, Sync::No)
+        self.write(ORDER, order, Sync::No)
     }
 
     /// The order, if there is one.
     pub fn order(&self) -> Result<Option<OrderRecord>, RecordError> {
-        self.read("order.json")
+        self.read(ORDER)
     }
 
     /// Takes the task for the calling supervisor, once and for all.
     pub fn claim(&self, supervisor: ProcessKey) -> Result<(), RecordError> {
-        let (from, to) = (self.path.join(format!(".claim.{}", supervisor.pid)), self.path.join("claim.json"));
+        let (from, to) = (self.path.join(format!(".claim.{}", supervisor.pid)), self.path.join(CLAIM));
         let linked = write_whole(&from, &Claim { version: VERSION, supervisor }, Sync::No)
             .and_then(|()| std::fs::hard_link(&from, &to));
         let _ = std::fs::remove_file(&from);
@@ -215,7 +221,7 @@ impl TaskDir {
 
     /// Who claimed it, if somebody did.
     pub fn claimed(&self) -> Result<Option<Claim>, RecordError> {
-        self.read("claim.json")
+        self.read(CLAIM)
     }
 
     /// Records durably that the user's process was released.
@@ -230,12 +236,12 @@ impl TaskDir {
 
     /// Records durably how it ended.
     pub fn write_ended(&self, end: End, usage: Option<Usage>) -> Result<(), RecordError> {
-        self.write("exit.json", &Ended { version: VERSION, end, usage, at_ms: now_ms() }, Sync::Yes)
+        self.write(EXIT, &Ended { version: VERSION, end, usage, at_ms: now_ms() }, Sync::Yes)
     }
 
     /// How it ended, if that is known.
     pub fn ended(&self) -> Result<Option<Ended>, RecordError> {
-        self.read("exit.json")
+        self.read(EXIT)
     }
 
     /// Opens the log for the first time. Fails if anything is there already, a symbolic link above all.
@@ -253,7 +259,7 @@ impl TaskDir {
     /// Deletes what is kept for re-adoption, secrets above all. The log stays, and so do claim and exit, which
     /// keep the same attempt from ever running again.
     pub fn forget(&self) {
-        for name in ["order.json", "started.json"] {
+        for name in [ORDER, "started.json"] {
             let _ = std::fs::remove_file(self.path.join(name));
         }
     }

@@ -21,6 +21,7 @@ pub use crate::supervise;
 use crate::cgroup::Hierarchies;
 use crate::driver::{Backend, Capabilities, Command, Expected, Reports};
 use crate::gpu;
+use crate::purge;
 use crate::record::{self, LiveList, RecordError, TaskDir};
 use state::Shared;
 
@@ -170,6 +171,10 @@ impl Backend for LocalBackend {
 
     fn log_path(&self, id: AttemptId, rank: Rank) -> PathBuf {
         TaskDir::of(&self.shared.jobs, id, rank).log()
+    }
+
+    fn discard(&self, id: AttemptId, tasks: u32) {
+        (0..tasks).for_each(|rank| purge::task(&self.shared.jobs, id, Rank(rank)));
     }
 
     fn attach_socket(&self, id: AttemptId, rank: Rank) -> Option<PathBuf> {

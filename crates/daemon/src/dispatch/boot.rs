@@ -82,11 +82,7 @@ impl<S: StateStore> Dispatcher<S> {
         let jobs = self.runtime.store().expired(now, &self.retention)?;
         for job in &jobs {
             for attempt in self.reader.job_attempts(*job)? {
-                for rank in 0..attempt.placement.len() {
-                    let path = self.backend.log_path(attempt.id, muster_model::Rank(rank as u32));
-                    // It may never have been made, or somebody cleaned up.
-                    let _missing = std::fs::remove_file(path);
-                }
+                self.backend.discard(attempt.id, attempt.placement.len() as u32);
             }
         }
         self.runtime.store_mut().prune(now, &self.retention, &jobs)

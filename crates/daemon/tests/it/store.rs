@@ -43,6 +43,17 @@ fn the_file_is_its_owners_alone_and_has_one_daemon() {
 }
 
 #[test]
+fn a_lock_that_a_child_of_a_dead_daemon_still_holds_is_waited_for() {
+    let dir = used();
+    // As a fork does: the same open file, of which this process then has nothing.
+    let lock = fs::File::open(dir.path().join("lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    let mut child = std::process::Command::new("sleep").arg("0.3").stdin(lock).spawn().unwrap();
+    assert!(open(dir.path()).is_ok());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn a_newer_binary_s_state_is_refused() {
     let dir = used();
     let newer = JOURNAL_VERSION + 1;
@@ -190,7 +201,7 @@ async fn retention_lets_go_of_jobs_and_their_logs() {
         site.client().job(job, None).await.is_err().then_some(())
     })
     .await;
-    assert!(!Path::new(&log).exists());
+    assert!(!Path::new(&log).parent().unwrap().exists());
     assert!(rows(&site, "elements") == 0 && rows(&site, "rests") == 0);
     let usage = site.client().usage().await.unwrap();
     assert_eq!(usage.rows[0].jobs, 3, "sums outlive what they were made of");

@@ -1,0 +1,117 @@
+//! Removing what an attempt left on disk, once nobody will ask about it again. Goes down by open directories and never through
+//! a symbolic link, removes only names that this crate makes, and no directory that holds anything else.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use muster_model::{AttemptId, Rank};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat, unlinkat};
+use rustix::io;
+
+use crate::record::{CLAIM, EXIT, LOG, ORDER};
+
+/// Removes the output of one task, and unless the attempt is still to be forgotten the marks that kept it from running
+/// twice, and then the directories up to that of the job, as far as they are empty. What is gone already is no error.
+pub(crate) fn task(jobs: &Path, id: AttemptId, rank: Rank) {
+    let names =
+        [id.element.job.to_string(), id.element.index.to_string(), id.attempt.to_string(), rank.to_string()];
+    if let Ok(jobs) = openat(CWD, jobs, DIRECTORY, Mode::empty()) {
+        descend(&jobs, &names);
+    }
+}
+
+/// A directory itself, not what a link with its name leads to.
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Clears the directory at the end of the path, then removes each on the way back that is empty.
+fn descend(parent: &OwnedFd, names: &[String]) {
+    let Some((name, below)) = names.split_first() else {
+        clear(parent);
+        return;
+    };
+    if let Ok(dir) = openat(parent, name, DIRECTORY, Mode::empty()) {
+        descend(&dir, below);
+    }
+    // It may hold other tasks, or never have been there.
+    let _kept = unlinkat(parent, name, AtFlags::REMOVEDIR);
+}
+
+fn clear(task: &OwnedFd) {
+    let _absent = unlinkat(task, LOG, AtFlags::empty());
+    // While there is an order, a supervisor might come for it: the marks must be there to refuse it.
+    if matches!(statat(task, ORDER, AtFlags::SYMLINK_NOFOLLOW), Err(io::Errno::NOENT)) {
+        for mark in [CLAIM, EXIT] {
+            let _absent = unlinkat(task, mark, AtFlags::empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use muster_model::{Attempt, ElementId, JobId, TaskExit};
+
+    use super::*;
+    use crate::process::ProcessKey;
+    use crate::record::{End, TaskDir};
+
+    fn id(index: u32) -> AttemptId {
+        AttemptId { element: ElementId { job: JobId(12), index }, attempt: Attempt(1) }
+    }
+
+    /// A task that has run and is forgotten.
+    fn ran(jobs: &Path, id: AttemptId, rank: Rank) -> TaskDir {
+        let dir = TaskDir::of(jobs, id, rank);
+        dir.create().unwrap();
+        dir.claim(ProcessKey { pid: 1, start_ticks: 5, boot_id: "boot".into() }).unwrap();
+        dir.write_ended(End::Exited(TaskExit::Code { code: 0 }), None).unwrap();
+        dir.create_log().unwrap();
+        dir
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_job_after_its_last_task() {
+        let temp = tempfile::tempdir().unwrap();
+        let jobs = temp.path().join("jobs");
+        for (element, rank) in [(0, 0), (0, 1), (7, 0)] {
+            ran(&jobs, id(element), Rank(rank));
+        }
+        task(&jobs, id(0), Rank(0));
+        assert!(!jobs.join("12/0/1/0").exists() && jobs.join("12/0/1/1/output.log").exists());
+        task(&jobs, id(0), Rank(1));
+        assert!(!jobs.join("12/0").exists() && jobs.join("12/7").exists());
+        task(&jobs, id(7), Rank(0));
+        assert!(!jobs.join("12").exists() && jobs.exists());
+        task(&jobs, id(7), Rank(0));
+    }
+
+    #[test]
+    fn what_is_not_ours_and_what_may_still_be_started_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let noted = ran(temp.path(), id(0), Rank(0));
+        fs::write(noted.path().join("note"), "kept").unwrap();
+        let ordered = ran(temp.path(), id(1), Rank(0));
+        fs::write(ordered.path().join(ORDER), "{}").unwrap();
+        task(temp.path(), id(0), Rank(0));
+        task(temp.path(), id(1), Rank(0));
+        assert_eq!(fs::read_to_string(noted.path().join("note")).unwrap(), "kept");
+        assert!(ordered.path().join(CLAIM).exists() && !ordered.log().exists());
+    }
+
+    #[test]
+    fn no_link_is_followed() {
+        let temp = tempfile::tempdir().unwrap();
+        let (jobs, victims) = (temp.path().join("jobs"), temp.path().join("victims"));
+        let victim = ran(&victims, id(0), Rank(0));
+        fs::create_dir_all(jobs.join("12/1/1")).unwrap();
+        symlink(victims.join("12/0"), jobs.join("12/0")).unwrap();
+        symlink(victim.path(), jobs.join("12/1/1/0")).unwrap();
+        task(&jobs, id(0), Rank(0));
+        task(&jobs, id(1), Rank(0));
+        assert!(victim.log().exists() && victim.path().join(EXIT).exists());
+        assert!(jobs.join("12/0").is_symlink() && jobs.join("12/1/1/0").is_symlink());
+    }
+}
