@@ -34,6 +34,25 @@ fn jobs_outlive_the_daemon_and_keep_their_true_exit_codes() {
 }
 
 #[test]
+fn a_job_that_is_no_longer_kept_leaves_no_directory() {
+    let home = Home::with_gpus(2);
+    let array = home.sh("--array 0-1 --tasks 2 --gpus-per-task 1", "echo out");
+    home.words(&format!("wait {array}")).ok();
+    let kept = home.run("", &["true"]);
+    home.words(&format!("wait {kept}")).ok();
+    let logs = home.words(&format!("show {array}[1] --json")).json::<muster_api::types::JobDetail>().logs;
+    let dir = |job: u64| std::path::PathBuf::from(&logs[1]).ancestors().nth(5).unwrap().join(job.to_string());
+    assert!(dir(array).join("1/1/1/output.log").exists(), "{logs:?}");
+    home.words("stop-daemon").ok();
+
+    let mut daemon = home.spawn(&["serve", "--background", "--keep-jobs", "1"]);
+    home.until("its directory is gone", || !dir(array).exists());
+    assert!(dir(kept).exists());
+    home.words("stop-daemon").ok();
+    assert!(daemon.wait().unwrap().success());
+}
+
+#[test]
 fn stop_with_cancel_leaves_nothing_behind() {
     let home = Home::with_gpus(2);
     let gate = home.gate("never");
