@@ -143,8 +143,12 @@ impl Planner<'_> {
     }
 
     fn reserve(&mut self, slot: Slot, candidate: &Candidate, eligible: &Eligible, tries: &[Admitted<'_>]) {
-        *self.reserved.entry(candidate.leaf).or_default() += 1;
         self.heads.push(candidate.element);
+        let later = self.later.entry(candidate.leaf).or_default();
+        later.looks += 1;
+        if later.undatable.contains(&candidate.class) {
+            return;
+        }
         let wish = Wish {
             element: candidate.element,
             shape: &candidate.shape,
@@ -153,19 +157,29 @@ impl Planner<'_> {
             avoid: &candidate.avoid,
             duration: candidate.duration,
         };
-        if let Some((start, end, placement)) = reserve::earliest(&mut self.state.pool, self.now, &wish) {
-            self.waiting.count(slot, candidate.job);
-            self.state.pool.book(candidate.element, (start, end), Arc::clone(&candidate.shape), placement);
+        match reserve::earliest(&mut self.state.pool, self.now, &wish) {
+            Some((start, end, placement)) => {
+                self.waiting.count(slot, candidate.job);
+                self.later.entry(candidate.leaf).or_default().booked += 1;
+                self.state.pool.book(
+                    candidate.element,
+                    (start, end),
+                    Arc::clone(&candidate.shape),
+                    placement,
+                );
+            }
+            None => self.later.entry(candidate.leaf).or_default().undatable.push(candidate.class),
         }
     }
 
-    /// True while its leaf has fewer blocked entries with a reservation than backfill protects.
+    /// True while its leaf has fewer blocked entries with a reservation than backfill protects. What waits for a
+    /// drained node or behind endless work cannot be dated, and does not use up the protection of those behind it.
     pub(crate) fn may_reserve(&self, leaf: LeafId) -> bool {
         let depth = match self.state.policy.tree().backfill {
             Backfill::None | Backfill::Easy => 1,
             Backfill::Conservative { depth } => depth,
         };
-        self.reserved.get(&leaf).copied().unwrap_or(0) < depth
+        self.later.get(&leaf).is_none_or(|later| later.goes_on(depth))
     }
 
     /// Tries that limits and quota admit; the first refusal when there is none.

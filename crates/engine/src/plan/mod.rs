@@ -96,6 +96,28 @@ impl Taken {
     }
 }
 
+/// What a leaf's blocked entries were promised in a round.
+#[derive(Clone, Debug, Default)]
+struct Later {
+    /// Entries with a reservation.
+    booked: u32,
+    /// Classes for which no date was found: what they need does not come back by itself.
+    undatable: SmallVec<[ClassId; Later::UNDATABLE]>,
+    /// Entries looked at.
+    looks: u32,
+}
+
+impl Later {
+    /// A sweep costs as much as there are running elements: no more of them than this are made in vain.
+    const UNDATABLE: usize = 8;
+    /// Nor are more entries than this visited for the sake of a reservation, so that a long queue without hope is left.
+    const LOOKS: u32 = 64;
+
+    fn goes_on(&self, depth: u32) -> bool {
+        self.booked < depth && self.undatable.len() < Self::UNDATABLE && self.looks < Self::LOOKS.max(depth)
+    }
+}
+
 /// A pass under way. Everything it does to the state is on scratch.
 pub(crate) struct Planner<'s> {
     pub(crate) state: &'s mut State,
@@ -110,8 +132,8 @@ pub(crate) struct Planner<'s> {
     contested: bool,
     /// Who was given a reservation in this round, or would have been if what it needs ever came back.
     heads: Vec<ElementId>,
-    /// Reservations per leaf.
-    reserved: FxHashMap<LeafId, u32>,
+    /// Reservations of this round, per leaf.
+    later: FxHashMap<LeafId, Later>,
     /// A leaf that is read to its end even when nothing of it can start: somebody asks about an entry of it.
     pub(crate) asked_about: Option<LeafId>,
     planned: Vec<Planned>,
@@ -130,7 +152,7 @@ impl<'s> Planner<'s> {
             waiting: Taken::default(),
             contested: false,
             heads: Vec::new(),
-            reserved: FxHashMap::default(),
+            later: FxHashMap::default(),
             asked_about: None,
             planned: Vec::new(),
             decisions: Vec::new(),
@@ -147,7 +169,7 @@ impl<'s> Planner<'s> {
                 Round::Stopped => return true,
             }
             self.state.pool.clear_bookings();
-            self.reserved.clear();
+            self.later.clear();
             self.waiting = Taken::default();
             self.contested = false;
             self.heads.clear();

@@ -1,8 +1,8 @@
 //! Scenarios at the edges of planning: long queues that a pass does not walk to their end, and blocks that no model of
 //! a node can host.
 
-use muster_model::Reason;
 use muster_model::view::State;
+use muster_model::{Event, Reason};
 
 use crate::world::{World, job, node, node_of};
 
@@ -32,4 +32,19 @@ fn a_block_of_shares_that_no_single_model_of_a_node_hosts_is_refused() {
     assert!(world.try_submit(job("small").tasks(2).per_node(2).share(500)).is_ok());
     world.expect("small", State::Running);
     assert!(world.try_submit(job("loose").tasks(2).share(600)).is_ok());
+}
+
+/// What waits for a drained node cannot be dated; it does not use up the protection of the next in its queue.
+#[test]
+fn a_job_that_cannot_be_dated_leaves_the_reservation_to_the_next() {
+    let mut world = World::new(&[node("a", 2), node("b", 2)]);
+    world.step(vec![Event::NodeDrained { node: "b".into(), drained: true, reason: "fan".into() }]);
+    world.submit(job("first").gpus(1).limit("10m"));
+    world.submit(job("both").tasks(2).per_node(1).gpus(2).limit("1h"));
+    world.submit(job("one").gpus(2).limit("1h"));
+    world.submit(job("passes").gpus(1).limit("20m"));
+    world.expect("both", State::Pending);
+    world.expect("passes", State::Pending);
+    world.exit("first", 0);
+    world.expect("one", State::Running);
 }
