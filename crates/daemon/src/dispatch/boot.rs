@@ -72,20 +72,27 @@ impl<S: StateStore> Dispatcher<S> {
         if now.since(self.pruned) < super::PRUNE_EVERY || self.trouble.is_some() {
             return;
         }
-        self.pruned = now;
-        if let Err(error) = self.prune(now) {
-            tracing::warn!(%error, "old history could not be let go of");
+        match self.prune(now) {
+            // More may be left: the next turn goes on, so that letting go keeps up with any rate of ending.
+            Ok(1..) => {}
+            Ok(0) => self.pruned = now,
+            Err(error) => {
+                self.pruned = now;
+                tracing::warn!(%error, "old history could not be let go of");
+            }
         }
     }
 
-    fn prune(&mut self, now: Time) -> Result<(), StoreError> {
+    /// Lets go of a bounded number of old jobs; answers how many.
+    fn prune(&mut self, now: Time) -> Result<usize, StoreError> {
         let jobs = self.runtime.store().expired(now, &self.retention)?;
         for job in &jobs {
             for attempt in self.reader.job_attempts(*job)? {
                 self.backend.discard(attempt.id, attempt.placement.len() as u32);
             }
         }
-        self.runtime.store_mut().prune(now, &self.retention, &jobs)
+        self.runtime.store_mut().prune(now, &self.retention, &jobs)?;
+        Ok(jobs.len())
     }
 }
 

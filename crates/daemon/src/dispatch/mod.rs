@@ -43,7 +43,7 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(2);
 /// First and longest wait before the store is tried again after a failure.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// How often retention is looked at.
+/// How often retention is looked at while nothing is due.
 const PRUNE_EVERY: Span = Span::from_secs(600);
 
 /// What specs are checked against; republished when it changes.

@@ -9,7 +9,7 @@ use super::fault::refused;
 use super::{element, sql, unsigned};
 
 /// Jobs let go of per call: a bound on how long one call holds up the daemon.
-const JOBS_PER_CALL: u32 = 200;
+const JOBS_PER_CALL: u32 = 50;
 
 /// Accounting rows let go of per call, for the same reason.
 const ROWS_PER_CALL: u32 = 5000;

@@ -206,3 +206,23 @@ async fn retention_lets_go_of_jobs_and_their_logs() {
     let usage = site.client().usage().await.unwrap();
     assert_eq!(usage.rows[0].jobs, 3, "sums outlive what they were made of");
 }
+
+/// More jobs than one call lets go of: the next turns go on without waiting for the next due time.
+#[tokio::test(flavor = "multi_thread")]
+async fn retention_keeps_up_with_a_backlog() {
+    let mut site = Site::new(|world| world.eager());
+    site.retention = Retention { history: Span::from_secs(3600), ..Retention::default() };
+    site.boot().await;
+    let documents: String = (0..120).map(|_| "---\n{name: x, gpus: 1, run: exit 0}\n").collect();
+    let jobs = site.submit(&documents).await;
+    for job in &jobs {
+        site.reach(*job, State::Done).await;
+    }
+    assert_eq!(rows(&site, "history"), 120);
+    site.clock.jump(7200);
+    until(async || {
+        site.core.as_ref().unwrap().wake();
+        (rows(&site, "history") == 0).then_some(())
+    })
+    .await;
+}
