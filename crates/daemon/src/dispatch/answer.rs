@@ -71,7 +71,8 @@ impl<S: StateStore> Dispatcher<S> {
         let view = self.read(|engine| Ok(engine.job(now, job)))?;
         let Some(view) = view else { return Ok(None) };
         let payload = self.runtime.store().payload(muster_model::PayloadId(job.0))?;
-        Ok(Some(LiveJob { view, what: payload.map(What::from) }))
+        let spec = self.runtime.engine().and_then(|engine| engine.job_spec(job));
+        Ok(Some(LiveJob { view, what: payload.map(What::from), spec }))
     }
 
     fn explain(&mut self, job: JobId, index: Option<u32>) -> Result<Explanation, Failure> {

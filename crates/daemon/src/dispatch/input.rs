@@ -1,13 +1,16 @@
 //! Everything that can wake the dispatcher, as one closed enum, and the answers it owes. Nothing else changes state.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use muster_api::Action;
 use muster_api::types::{ActionResponse, PlannedStart};
 use muster_backends::driver::Report;
 use muster_model::unit::Time;
 use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView};
-use muster_model::{ElementId, JobId, NodeId, NodeName, QueueName, QueueTree, TaskPlacement, UserName};
+use muster_model::{
+    ElementId, JobId, JobSpec, NodeId, NodeName, QueueName, QueueTree, TaskPlacement, UserName,
+};
 use muster_runtime::{Receipt, Submission};
 use tokio::sync::oneshot;
 
@@ -105,6 +108,8 @@ pub(crate) struct LiveJob {
     pub(crate) view: JobView,
     /// What it runs.
     pub(crate) what: Option<What>,
+    /// What it asked for.
+    pub(crate) spec: Option<Arc<JobSpec>>,
 }
 
 /// The timeline's future, and what its past needs to be drawn.

@@ -1,9 +1,13 @@
 //! The daemon itself: who answers, and ending it.
 
+use std::fmt::Display;
+
 use axum::Json;
 use axum::extract::State;
 use muster_api::types::{ActionResponse, DaemonInfo};
 use muster_backends::driver::Capabilities;
+use muster_model::JobSpec;
+use muster_model::job::Resources;
 
 use super::App;
 use crate::auth::{Caller, Mode};
@@ -20,7 +24,7 @@ pub(super) async fn info(State(app): State<App>) -> Result<Json<DaemonInfo>, Fai
         now: status.now,
         state_dir: app.about.state_dir.display().to_string(),
         virtual_gpus: app.about.virtual_gpus,
-        enforcement: enforcement(&app.backend.capabilities()),
+        enforcement: enforcement(&app.backend.capabilities(), None),
         warnings: status.warnings,
     }))
 }
@@ -37,19 +41,85 @@ pub(super) async fn openapi() -> Json<serde_json::Value> {
     Json(muster_api::openapi::document())
 }
 
-/// What is isolation and what is convention, a sentence each.
-pub(super) fn enforcement(capabilities: &Capabilities) -> Vec<String> {
-    let limit = |what: &str, by: &Option<String>| match by {
-        Some(by) => format!("{what}: enforced by {by}"),
-        None => format!("{what}: a convention, nothing stops a task from using more"),
+/// What is isolation and what is convention, a sentence each: in general, or for what a job set aside.
+pub(super) fn enforcement(capabilities: &Capabilities, spec: Option<&JobSpec>) -> Vec<String> {
+    let limit = |what: &str, asked: Option<String>, by: &Option<String>| match (asked, by) {
+        (Some(asked), Some(by)) => format!("{what}: {asked}, enforced by {by}"),
+        (Some(asked), None) => format!("{what}: {asked}, a convention: nothing stops a task from using more"),
+        (None, _) if spec.is_some() => format!("{what}: none set aside, so no limit"),
+        (None, Some(by)) => format!("{what}: enforced by {by}"),
+        (None, None) => format!("{what}: a convention, nothing stops a task from using more"),
     };
     vec![
-        limit("memory", &capabilities.memory_enforced_by),
-        limit("cpus", &capabilities.cpu_enforced_by),
+        limit("memory", set_aside(spec, |task| task.memory), &capabilities.memory_enforced_by),
+        limit("cpus", set_aside(spec, |task| task.cpus), &capabilities.cpu_enforced_by),
         match &capabilities.devices_enforced_by {
             Some(by) => format!("gpus: others are closed to a task by {by}"),
             None => "gpus: a convention, by visible-devices variables; a task can ignore them".to_owned(),
         },
         format!("kill: everything that a task started, found by {}", capabilities.kill_by),
     ]
+}
+
+/// What each task of a job sets aside, by group where there are several; `None` when it sets nothing aside.
+fn set_aside<T: Default + PartialEq + Display>(
+    spec: Option<&JobSpec>,
+    of: impl Fn(&Resources) -> T,
+) -> Option<String> {
+    let groups = &spec?.groups;
+    let amounts = groups.iter().map(|group| (&group.name, of(&group.task)));
+    let said: Vec<String> = amounts
+        .filter(|(_, amount)| *amount != T::default())
+        .map(|(name, amount)| match groups.len() {
+            1 => format!("{amount} per task"),
+            _ => format!("{amount} per task of {name}"),
+        })
+        .collect();
+    (!said.is_empty()).then(|| said.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::unit::{Bytes, CpuMilli};
+    use muster_model::{NodeConstraint, Restart, Span, TaskGroup};
+
+    use super::*;
+
+    fn job(groups: Vec<TaskGroup>) -> JobSpec {
+        JobSpec {
+            name: "x".into(),
+            user: "alice".into(),
+            queue: "default".into(),
+            priority: 0,
+            groups,
+            time_limit: None,
+            grace: Span(0),
+            constraint: NodeConstraint::default(),
+            array: None,
+            after: Vec::new(),
+            restart: Restart::NEVER,
+            checkpoint: None,
+            held: false,
+            begin: None,
+            payload: muster_model::PayloadId(1),
+        }
+    }
+
+    fn group(name: &str, memory: u64, cpus: u32) -> TaskGroup {
+        let task = Resources { memory: Bytes(memory), cpus: CpuMilli(cpus), ..Resources::default() };
+        TaskGroup { name: name.into(), min_tasks: 1, max_tasks: 1, tasks_per_node: None, task }
+    }
+
+    #[test]
+    fn limits_are_those_of_the_job_and_say_who_enforces_them() {
+        let by = Capabilities { memory_enforced_by: Some("cgroup v2".into()), ..Capabilities::default() };
+        let one = enforcement(&by, Some(&job(vec![group("main", 4 << 30, 0)])));
+        assert_eq!(one[0], "memory: 4GiB per task, enforced by cgroup v2");
+        assert_eq!(one[1], "cpus: none set aside, so no limit");
+        let two = enforcement(&by, Some(&job(vec![group("a", 0, 1500), group("b", 1 << 30, 500)])));
+        assert_eq!(two[0], "memory: 1GiB per task of b, enforced by cgroup v2");
+        let cpus =
+            "cpus: 1.5 per task of a, 0.5 per task of b, a convention: nothing stops a task from using more";
+        assert_eq!(two[1], cpus);
+    }
 }

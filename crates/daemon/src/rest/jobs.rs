@@ -66,12 +66,12 @@ pub(super) async fn one(
     JobPath(job): JobPath,
     Params(query): Params<ElementQuery>,
 ) -> Result<Json<JobDetail>, Failure> {
-    let (mut view, what) = match app.handle.job(job).await? {
-        Some(live) => (live.view, live.what),
+    let (mut view, what, spec) = match app.handle.job(job).await? {
+        Some(live) => (live.view, live.what, live.spec),
         None => {
             let ended = read(&app.reader, move |reader| reader.ended(job)).await?;
             let ended = ended.ok_or_else(|| Failure::no_job(job))?;
-            (ended.view, ended.what)
+            (ended.view, ended.what, None)
         }
     };
     if let Some(index) = query.index {
@@ -82,7 +82,7 @@ pub(super) async fn one(
         commands: None,
         workdir: None,
         logs: Vec::new(),
-        enforcement: daemon::enforcement(&app.backend.capabilities()),
+        enforcement: daemon::enforcement(&app.backend.capabilities(), spec.as_deref()),
         now,
         job: as_seen_by(&caller, view),
     };
