@@ -1,6 +1,7 @@
 //! Facts become rows of accounting and history. Written in the transaction of the batch that they come from, so the
 //! projections never disagree with the journal. Nothing is ever read back from here into the engine.
 
+use muster_model::view::JobView;
 use muster_model::{AttemptId, JobId, Payload, TaskPlacement};
 use muster_runtime::StoreError;
 use muster_runtime::engine::Fact;
@@ -60,30 +61,33 @@ pub(super) fn fact(transaction: &Transaction<'_>, fact: &Fact) -> Result<(), Sto
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![sql(job.0), first, last, step, sql(at.0), encode(outcome)?],
         ),
-        Fact::JobEnded { job, at, view, .. } => {
-            let what = take_payload(transaction, *job)?;
-            run(
-                transaction,
-                "INSERT OR REPLACE INTO history (job, name, user, queue, state, submitted, ended, view, what)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-                params![
-                    sql(job.0),
-                    view.name,
-                    view.user.as_str(),
-                    view.queue.as_str(),
-                    view.state.word(),
-                    sql(view.submitted.0),
-                    sql(at.0),
-                    encode(view)?,
-                    what
-                ],
-            )?;
-            if view.array.is_none() {
-                element::forget(transaction, *job)?;
-            }
-            run(transaction, "DELETE FROM live WHERE job = ?1", [sql(job.0)])
-        }
+        Fact::JobEnded { job, at, view, .. } => job_ended(transaction, *job, sql(at.0), view),
     }
+}
+
+/// The job becomes history, and its environment leaves the file.
+fn job_ended(transaction: &Transaction<'_>, job: JobId, at: i64, view: &JobView) -> Result<(), StoreError> {
+    let what = take_payload(transaction, job)?;
+    run(
+        transaction,
+        "INSERT OR REPLACE INTO history (job, name, user, queue, state, submitted, ended, view, what)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        params![
+            sql(job.0),
+            view.name,
+            view.user.as_str(),
+            view.queue.as_str(),
+            view.state.word(),
+            sql(view.submitted.0),
+            at,
+            encode(view)?,
+            what
+        ],
+    )?;
+    if view.array.is_none() {
+        element::forget(transaction, job)?;
+    }
+    run(transaction, "DELETE FROM live WHERE job = ?1", [sql(job.0)])
 }
 
 struct Key {
