@@ -8,7 +8,7 @@ mod tidy;
 mod tools;
 mod totals;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -49,9 +49,11 @@ fn run(args: &[&str]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The workspace: the folder above this crate, as cargo knew it when it built this binary.
+/// The workspace: the folder above this crate, as cargo says it when it runs this binary (two checkouts may share a
+/// target folder), else as it was when it built it.
 fn root() -> PathBuf {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let told = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let own = told.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
     own.parent().expect("xtask lies in the workspace").to_path_buf()
 }
 
