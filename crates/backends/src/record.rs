@@ -9,6 +9,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use muster_model::payload::{Command, Identity};
 use muster_model::{Attempt, AttemptId, Checkpoint, ElementId, JobId, Rank, Span, TaskExit};
@@ -265,8 +266,11 @@ impl TaskDir {
     }
 
     fn write<T: Serialize>(&self, name: &str, record: &T, sync: Sync) -> Result<(), RecordError> {
+        // Two writers of one process (a backend and its successor in tests) must not share a temporary file either.
+        static WRITES: AtomicU64 = AtomicU64::new(0);
         let path = self.path.join(name);
-        let temporary = self.path.join(format!(".{name}.{}", std::process::id()));
+        let number = WRITES.fetch_add(1, Ordering::Relaxed);
+        let temporary = self.path.join(format!(".{name}.{}.{number}", std::process::id()));
         let written = write_whole(&temporary, record, sync).and_then(|()| {
             std::fs::rename(&temporary, &path)?;
             match sync {

@@ -138,6 +138,10 @@ fn json_is_what_the_api_says() {
     assert_eq!(waited[0].state, State::Done);
     let schema: serde_json::Value = home.words("schema").json();
     assert!(schema["properties"]["gpus"].is_object());
+    let queues: serde_json::Value = home.words("schema queues").json();
+    assert!(queues["properties"]["half-life"].is_object());
+    let cluster: serde_json::Value = home.words("schema cluster").json();
+    assert!(cluster["properties"]["nodes"].is_object());
 }
 
 #[test]
