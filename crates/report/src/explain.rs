@@ -103,14 +103,15 @@ fn with_holders(free: String, holders: &[Holder], now: Time, style: &Style) -> S
     if words.is_empty() { free } else { format!("{free}; {}", words.join(", ")) }
 }
 
+/// Its own terms keep it out of the order: it has no place there, and nobody has asked about its quota.
+fn is_outside(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Held | Reason::NotBefore { .. } | Reason::Dependency { .. } | Reason::ArrayCap { .. }
+    )
+}
+
 fn queue_line(explanation: &Explanation, position: u32, waiting: u32) -> String {
-    // Until its own terms let it into the order it has no place there, and nobody has asked about its quota.
-    let is_outside = |reason: &Reason| {
-        matches!(
-            reason,
-            Reason::Held | Reason::NotBefore { .. } | Reason::Dependency { .. } | Reason::ArrayCap { .. }
-        )
-    };
     if explanation.reasons.iter().any(is_outside) {
         return explanation.queue.to_string();
     }
@@ -122,10 +123,12 @@ fn queue_line(explanation: &Explanation, position: u32, waiting: u32) -> String 
 }
 
 fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Line> {
-    let waits_for_room = explanation
-        .reasons
-        .iter()
-        .any(|reason| matches!(reason, Reason::Capacity(_) | Reason::Reserved { .. }));
+    // Of a job that waits for a release or another job, nobody can say; capacity is not to blame.
+    let waits_for_room = !explanation.reasons.iter().any(is_outside)
+        && explanation
+            .reasons
+            .iter()
+            .any(|reason| matches!(reason, Reason::Capacity(_) | Reason::Reserved { .. }));
     match explanation.eta {
         Some(Eta { start, reserved: true }) => Some(Line::new(
             "starts",
@@ -135,9 +138,10 @@ fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Line> {
             "starts",
             format!("{} at the latest, unless a job that goes first comes", clock::time(start, now, style)),
         )),
-        None if waits_for_room => {
-            Some(Line::new("starts", "unknown: what it waits for has no time limit".to_owned()))
-        }
+        None if waits_for_room => Some(Line::new(
+            "starts",
+            "unknown: what it needs is held without a time limit, or out of service".to_owned(),
+        )),
         None => None,
     }
 }
@@ -193,6 +197,8 @@ fn layout(lines: &[Line], style: &Style) -> String {
 
 #[cfg(test)]
 mod tests {
+    use muster_model::{DependencyKind, JobId};
+
     use super::*;
     use crate::sample::{self, NOON};
 
@@ -207,6 +213,17 @@ mod tests {
           starts     12:00:20 at the latest, reserved; backfill cannot delay it
           sooner     with tasks: 3 it would start now  muster run … --tasks 3
         ");
+    }
+
+    #[test]
+    fn a_dependency_is_not_blamed_on_capacity() {
+        let mut explanation = sample::explanation();
+        let dependency = Reason::Dependency { on: JobId(5), kind: DependencyKind::AfterOk };
+        explanation.reasons.insert(0, dependency);
+        explanation.eta = None;
+        assert!(!explain(&explanation, NOON, &Style::plain()).contains("starts"));
+        explanation.reasons.remove(0);
+        assert!(explain(&explanation, NOON, &Style::plain()).contains("starts     unknown"));
     }
 
     #[test]
@@ -289,63 +306,63 @@ mod tests {
           needs      5 GPUs together (one gang), any model
           free now   3 of 8
           queue      1st of 1 in default; quota is not the limit
-          starts     unknown: what it waits for has no time limit
+          starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: capacity
           needs      4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100
           free now   40 of 64
                      40 GPUs are free, but so spread that 2 of 4 tasks fit
           queue      1st of 1 in default; quota is not the limit
-          starts     unknown: what it waits for has no time limit
+          starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: capacity
           needs      for trainer, 4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100
           free now   40 of 64
                      2 of 8 nodes can take its tasks
           queue      1st of 1 in default; quota is not the limit
-          starts     unknown: what it waits for has no time limit
+          starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: capacity
           needs      8 GPUs on one node, any model
           free now   0 of 8
           queue      1st of 1 in default; quota is not the limit
-          starts     unknown: what it waits for has no time limit
+          starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: capacity
           needs      1 GPU, any model
           free now   0 of 8
           queue      1st of 1 in default; quota is not the limit
-          starts     unknown: what it waits for has no time limit
+          starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: capacity
           needs      0.5 of one GPU, any model
           free now   0 of 8
           queue      1st of 1 in default; quota is not the limit
-          starts     unknown: what it waits for has no time limit
+          starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: capacity
           needs      1 task without GPU
                      needs 16 CPUs per task, a node has at most 4.5 free
           queue      1st of 1 in default; quota is not the limit
-          starts     unknown: what it waits for has no time limit
+          starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: capacity
           needs      5 GPUs together (one gang), any model
           free now   3 of 8
                      needs 64GiB of memory per task, a node has at most 1.5GiB free
           queue      1st of 1 in default; quota is not the limit
-          starts     unknown: what it waits for has no time limit
+          starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: capacity
           needs      5 GPUs together (one gang), any model
           free now   3 of 8
                      a named extra runs out
           queue      1st of 1 in default; quota is not the limit
-          starts     unknown: what it waits for has no time limit
+          starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: reservation
           would fit  now, but would delay job 2, which starts at 12:00:20 at the latest
                      muster explain 2
                      it fits in before with a time limit of at most 14s
           queue      1st of 1 in default; quota is not the limit
-          starts     unknown: what it waits for has no time limit
+          starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: reservation
           would fit  now, but would delay job 3[7], which starts at 12:00:20 at the latest
                      muster explain 3[7]
                      without a time limit it counts as endless
           queue      1st of 1 in default; quota is not the limit
-          starts     unknown: what it waits for has no time limit
+          starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: strict order
           behind     job 2, which waits for capacity; backfill is off here
                      muster explain 2
@@ -425,7 +442,8 @@ mod tests {
         assert!(explain(&unreserved, NOON, &Style::plain()).contains("unless a job that goes first comes"));
         let unknown = Explanation { eta: None, ..sample::explanation() };
         assert!(
-            explain(&unknown, NOON, &Style::plain()).contains("unknown: what it waits for has no time limit")
+            explain(&unknown, NOON, &Style::plain())
+                .contains("unknown: what it needs is held without a time limit, or out of service")
         );
     }
 }
