@@ -10,3 +10,6 @@ pub mod routes;
 pub mod types;
 
 pub use client::{Action, Client, ClientError};
+
+/// Largest request body that is read, in bytes: a spec of the largest size with its environment fits.
+pub const MAX_BODY_BYTES: usize = 2 << 20;

@@ -27,8 +27,7 @@ use crate::failure::Failure;
 use crate::store::Reader;
 use crate::{attach, logs};
 
-/// Largest request body. A spec is text that people write; what is larger is a mistake.
-pub(crate) const MAX_BODY_BYTES: usize = 2 << 20;
+pub(crate) use muster_api::MAX_BODY_BYTES;
 
 /// What every handler needs. Clones are cheap.
 #[derive(Clone)]
