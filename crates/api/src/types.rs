@@ -176,6 +176,20 @@ pub struct ErrorBody {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+impl ErrorBody {
+    /// The refusal of a body larger than [`crate::MAX_BODY_BYTES`]: of the daemon, and of a client that does not send
+    /// what it knows will be refused.
+    #[must_use]
+    pub fn too_large() -> Self {
+        Self {
+            code: "invalid_request".to_owned(),
+            message: format!("the body is larger than {} MiB", crate::MAX_BODY_BYTES >> 20),
+            hints: vec!["submit fewer jobs at a time, and keep data in files that the job reads".to_owned()],
+            diagnostics: Vec::new(),
+        }
+    }
+}
+
 /// Queues, parents before children.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QueueList {

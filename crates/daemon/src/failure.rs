@@ -11,11 +11,13 @@ use muster_runtime::StoreError;
 pub enum Failure {
     /// Not a request of this API.
     InvalidRequest {
-        /// 400, 413 or 415.
+        /// 400, 405 or 415.
         status: StatusCode,
         /// What is wrong with it.
         message: String,
     },
+    /// The body is larger than a request may be.
+    TooLarge,
     /// A text has errors.
     InvalidSpec {
         /// How many, in words.
@@ -83,6 +85,7 @@ impl Failure {
     fn status(&self) -> StatusCode {
         match self {
             Failure::InvalidRequest { status, .. } => *status,
+            Failure::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Failure::InvalidSpec { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Failure::NotFound(_) => StatusCode::NOT_FOUND,
             Failure::Forbidden(_) => StatusCode::FORBIDDEN,
@@ -101,6 +104,7 @@ impl Failure {
         };
         match self {
             Failure::InvalidRequest { message, .. } => body("invalid_request", message, Vec::new()),
+            Failure::TooLarge => ErrorBody::too_large(),
             Failure::InvalidSpec { message, diagnostics } => {
                 ErrorBody { diagnostics, ..body("invalid_spec", message, Vec::new()) }
             }

@@ -49,18 +49,9 @@ pub(super) fn request(
     };
     // The daemon would refuse it and close, and the refusal could be lost in a broken pipe.
     if bytes.len() > crate::MAX_BODY_BYTES {
-        return Err(ClientError::Api(too_large()));
+        return Err(ClientError::Api(ErrorBody::too_large()));
     }
     builder.body(Full::new(bytes)).map_err(|error| ClientError::Protocol(error.to_string()))
-}
-
-fn too_large() -> ErrorBody {
-    ErrorBody {
-        code: "invalid_request".to_owned(),
-        message: format!("the body is larger than {} MiB", crate::MAX_BODY_BYTES >> 20),
-        hints: Vec::new(),
-        diagnostics: Vec::new(),
-    }
 }
 
 /// Sends a request on a connection of its own.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::body::HttpBody;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
@@ -96,6 +97,10 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalBody<T> {
 async fn read(request: Request) -> Result<Bytes, Failure> {
     let invalid = |status, message: String| Failure::InvalidRequest { status, message };
     let content_type = request.headers().get(header::CONTENT_TYPE).cloned();
+    // A length that is declared is refused before anything is read.
+    if request.body().size_hint().lower() > MAX_BODY_BYTES as u64 {
+        return Err(Failure::TooLarge);
+    }
     let body = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES);
     let bytes = match tokio::time::timeout(BODY_TIMEOUT, body).await {
         Ok(Ok(bytes)) => bytes,
@@ -114,10 +119,7 @@ async fn read(request: Request) -> Result<Bytes, Failure> {
 fn unreadable(error: &axum::Error) -> Failure {
     let text = error.to_string();
     match text.contains("length limit") {
-        true => Failure::InvalidRequest {
-            status: StatusCode::PAYLOAD_TOO_LARGE,
-            message: format!("the body is larger than {} MiB", MAX_BODY_BYTES >> 20),
-        },
+        true => Failure::TooLarge,
         false => Failure::bad_request(format!("the body cannot be read: {text}")),
     }
 }

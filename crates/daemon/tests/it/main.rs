@@ -9,6 +9,7 @@ mod faults;
 mod fuzz;
 mod jobs;
 mod logs;
+mod oversize;
 mod site;
 mod store;
 mod users;
