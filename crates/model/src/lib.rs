@@ -3,6 +3,7 @@
 //! This crate holds no behaviour beyond constructors, conversions and display. It must not do I/O, read a
 //! clock, or depend on any other crate of the workspace; every other room depends on it.
 
+pub mod advice;
 pub mod effect;
 pub mod event;
 pub mod id;

@@ -1,0 +1,41 @@
+//! A site's own thresholds, shown as rules that fired, so that nobody mistakes a tuned answer for the pages' own.
+
+use std::borrow::Cow;
+
+use muster_model::advice::{FiredRule, Threshold, Thresholds};
+
+use crate::rule::Rule;
+
+impl From<&'static Rule> for FiredRule {
+    fn from(rule: &'static Rule) -> Self {
+        FiredRule { id: rule.id, sentence: Cow::Borrowed(rule.sentence), source: rule.source }
+    }
+}
+
+/// One entry per overridden threshold that some rule of the list reads.
+pub(crate) fn fired(rules: &'static [Rule], thresholds: &Thresholds) -> Vec<FiredRule> {
+    let read = read(rules);
+    let entry = |threshold: Threshold| FiredRule {
+        id: "site-threshold",
+        sentence: Cow::Owned(format!(
+            "this site sets {} to {} ({}; {} by default)",
+            threshold.name(),
+            thresholds.value(threshold),
+            threshold.meaning(),
+            threshold.fact().value(threshold.default()),
+        )),
+        source: threshold.source(),
+    };
+    thresholds.overridden().filter(|threshold| read.contains(threshold)).map(entry).collect()
+}
+
+/// Thresholds that the rules of a list read, each once, in their own order.
+pub(crate) fn read(rules: &'static [Rule]) -> Vec<Threshold> {
+    let mut read = Vec::new();
+    for rule in rules {
+        rule.when.thresholds(&mut |threshold| read.push(threshold));
+    }
+    read.sort_unstable();
+    read.dedup();
+    read
+}

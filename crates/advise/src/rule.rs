@@ -1,0 +1,70 @@
+//! The shapes of what is known: rules, failure modes and disputes. Their contents stand in the lists; nothing here
+//! evaluates them.
+
+use muster_model::advice::{DisputeKind, Plane, Position, Source};
+
+use crate::condition::Condition;
+
+/// One step of a decision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    /// Anchor in docs/advise.md; never changes once published.
+    pub(crate) id: &'static str,
+    pub(crate) source: Source,
+    pub(crate) when: Condition,
+    pub(crate) effect: Effect,
+    /// Why, in one sentence, as a lowercase fragment.
+    pub(crate) sentence: &'static str,
+}
+
+/// What a rule does to the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Chooses the plane, with what belongs to it. The first choice stays; a later choosing rule does not fire.
+    Choose {
+        /// The plane.
+        primary: Plane,
+        /// What belongs to it; empty when nothing does.
+        addon: &'static str,
+    },
+    /// Puts something in front, which the rest cannot do without. Once only.
+    Require(&'static str),
+    /// Adds something behind. Once only.
+    Add(&'static str),
+    /// Splits the fleet. The first split stays.
+    Split(&'static str),
+    /// Gives a reason and changes nothing.
+    Reason,
+}
+
+/// A failure mode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hazard {
+    /// Anchor in docs/advise.md.
+    pub(crate) id: &'static str,
+    pub(crate) source: Source,
+    /// Judged on the finished answer.
+    pub(crate) when: Condition,
+    /// What goes wrong.
+    pub(crate) sentence: &'static str,
+    /// How it shows.
+    pub(crate) tell: &'static str,
+    /// What to do.
+    pub(crate) cure: &'static str,
+}
+
+/// A disagreement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Disagreement {
+    /// Anchor in docs/advise.md.
+    pub(crate) id: &'static str,
+    pub(crate) kind: DisputeKind,
+    /// Judged on the finished answer.
+    pub(crate) when: Condition,
+    /// The question that decides.
+    pub(crate) question: &'static str,
+    /// Two sides at least.
+    pub(crate) positions: &'static [Position],
+    /// What Muster does, and why.
+    pub(crate) muster: &'static str,
+}

@@ -1,0 +1,78 @@
+//! The guide's labeller as an ordered list. Labels are the guide's own words, to the letter: programs compare them.
+
+use muster_model::advice::{Fact, Page, Plane, Ruleset, Source, Threshold};
+
+use crate::condition::Condition::{self, All, Always, Any, Chosen, Is, Not, Reaches, Under};
+use crate::rule::{Effect, Rule};
+
+/// Tasks that wait for each other, on more than one node.
+const COUPLED: Condition = All(&[Is(Fact::TightlyCoupled), Reaches(Threshold::MultiNode)]);
+
+/// The label of a gang scheduler.
+const GANG: Effect = Effect::Require("Volcano/Kueue/KAI gang scheduler (REQUIRED)");
+
+/// From the first question to the last. Choosing rules come first: the first that holds wins.
+pub(crate) const RULES: &[Rule] = &[
+    Rule {
+        id: "slurm-coupled",
+        source: Source::new(Page::Guide, "labeller, rule 1; matrix, row 1"),
+        when: All(&[COUPLED, Is(Fact::BareMetal)]),
+        effect: Effect::Choose { primary: Plane::Slurm, addon: "topology.conf for rail-aware placement" },
+        sentence: "coupled training across nodes on bare metal: Slurm grants the allocation whole and places it by topology",
+    },
+    Rule {
+        id: "ray-on-k3s",
+        source: Source::new(Page::Guide, "labeller, rule 2; edge 3"),
+        when: All(&[Is(Fact::PythonNativePipeline), Is(Fact::EdgeOrDev)]),
+        effect: Effect::Choose { primary: Plane::Ray, addon: "KubeRay on k3s" },
+        sentence: "a pipeline of Python tasks and actors, on few machines: Ray, hosted by k3s",
+    },
+    Rule {
+        id: "ray-pipeline",
+        source: Source::new(Page::Guide, "labeller, rule 2; matrix, row 4"),
+        when: Is(Fact::PythonNativePipeline),
+        effect: Effect::Choose { primary: Plane::Ray, addon: "KubeRay on kubernetes" },
+        sentence: "a pipeline of Python tasks and actors: Ray, hosted by a platform that owns the nodes",
+    },
+    Rule {
+        id: "k3s-small",
+        source: Source::new(Page::Guide, "labeller, rule 3; matrix, row 3"),
+        when: Is(Fact::EdgeOrDev),
+        effect: Effect::Choose { primary: Plane::K3s, addon: "GPU Operator" },
+        sentence: "edge, development or CI: the API of Kubernetes with a smaller footprint",
+    },
+    Rule {
+        id: "kubernetes-rest",
+        source: Source::new(Page::Guide, "labeller, rule 4; matrix, row 2"),
+        when: Always,
+        effect: Effect::Choose { primary: Plane::Kubernetes, addon: "GPU Operator" },
+        sentence: "services, many teams or containerised batch: Kubernetes",
+    },
+    Rule {
+        id: "gang-required",
+        source: Source::new(Page::Guide, "the load-bearing invariant; labeller, edge 1"),
+        when: All(&[
+            COUPLED,
+            Any(&[
+                Chosen(&[Plane::Kubernetes, Plane::K3s]),
+                All(&[Chosen(&[Plane::Ray]), Not(Fact::EdgeOrDev)]),
+            ]),
+        ]),
+        effect: GANG,
+        sentence: "coupled tasks on several nodes under a scheduler that binds pod by pod: placed partly, they hold GPUs and wait for ever",
+    },
+    Rule {
+        id: "gang-required-on-k3s",
+        source: Source::new(Page::Guide, "the load-bearing invariant, against the labeller's own code"),
+        when: All(&[Under(Ruleset::Corrected), COUPLED, Chosen(&[Plane::Ray]), Is(Fact::EdgeOrDev)]),
+        effect: GANG,
+        sentence: "Ray on k3s is under the same pod-by-pod scheduler: the guide says so, and its labeller forgets it",
+    },
+    Rule {
+        id: "hybrid-services",
+        source: Source::new(Page::Guide, "labeller, last rule; edge 4"),
+        when: All(&[Chosen(&[Plane::Slurm]), Is(Fact::LongLivedServices)]),
+        effect: Effect::Split("partition nodes: Slurm pool + K8s pool, clear boundary"),
+        sentence: "services that stay up beside coupled batch: each gets a pool of nodes and the plane that was built for it",
+    },
+];

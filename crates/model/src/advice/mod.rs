@@ -1,0 +1,19 @@
+//! The vocabulary of advice: facts, thresholds, control planes, sources, and the answer that people and programs are
+//! shown. Which facts lead to which answer is decided in `advise`; nothing here decides.
+
+mod answer;
+mod fact;
+mod plane;
+mod site;
+mod source;
+mod threshold;
+
+pub use answer::{
+    Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Layer, Operations, Position, SiteAdvice, Warning,
+    WorkloadOnSite,
+};
+pub use fact::{Contradiction, Fact, Facts, Kind, Value};
+pub use plane::{Label, Plane, Ruleset};
+pub use site::{MixEntry, SiteProfile};
+pub use source::{Page, Source};
+pub use threshold::{Threshold, Thresholds};

@@ -1,0 +1,122 @@
+//! Thresholds: the numbers in rules that a site may set differently. One closed table; where each number is from stands
+//! beside it.
+
+use super::fact::{Fact, Value};
+use super::source::{Page, Source};
+
+/// Declares [`Threshold`] and its table from one list.
+macro_rules! thresholds {
+    ($($(#[doc = $doc:literal])+ $variant:ident $name:literal of $fact:ident = $default:literal, $page:ident $section:literal, $meaning:literal;)+) => {
+        /// A number in a rule.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Threshold { $($(#[doc = $doc])+ $variant,)+ }
+
+        impl Threshold {
+            /// Every threshold, in order.
+            pub const ALL: &'static [Threshold] = &[$(Threshold::$variant,)+];
+
+            /// The name under `rules:`.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Threshold::$variant => $name,)+ }
+            }
+
+            /// The fact that it is compared with; it has its kind and bounds.
+            #[must_use]
+            pub const fn fact(self) -> Fact {
+                match self { $(Threshold::$variant => Fact::$fact,)+ }
+            }
+
+            /// The number when no site says otherwise, as stored.
+            #[must_use]
+            pub const fn default(self) -> u32 {
+                match self { $(Threshold::$variant => $default,)+ }
+            }
+
+            /// Where that number is from.
+            #[must_use]
+            pub const fn source(self) -> Source {
+                match self { $(Threshold::$variant => Source::new(Page::$page, $section),)+ }
+            }
+
+            /// What begins at this number.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Threshold::$variant => $meaning,)+ }
+            }
+        }
+    };
+}
+
+thresholds! {
+    /// Nodes from which a coupled job needs to be placed whole.
+    MultiNode "multi-node" of Nodes = 2, Guide "labeller, edge 2", "nodes from which a coupled job counts as multi-node";
+    /// Nodes from which k3s is past its envelope.
+    K3sNodes "k3s-nodes" of Nodes = 9, Muster "the pages give no number; more nodes than a small cluster has", "nodes of one job from which k3s is past its envelope";
+    /// GPUs from which a scheduler pays for itself.
+    SchedulerGpus "scheduler-gpus" of FleetGpus = 16, Kentino "decision tree, step 1", "GPUs from which a scheduler pays for itself";
+    /// Users from which a scheduler pays for itself.
+    SchedulerUsers "scheduler-users" of Users = 8, Kentino "decision tree, step 1", "users from which a scheduler pays for itself";
+    /// GPUs above which nobody recommends conventions.
+    ConventionGpus "convention-gpus" of FleetGpus = 33, Kentino "the honest small-team reality: 4 to 32 GPUs", "GPUs from which no page recommends conventions alone";
+    /// Users above which the looser statements do not hold.
+    ConventionUsers "convention-users" of Users = 7, Kentino "summary table: 2 to 6 users", "users from which the looser statements about conventions do not hold";
+    /// Nodes above which the looser statements do not hold.
+    ConventionNodes "convention-nodes" of FleetNodes = 5, Kentino "the honest small-team reality: 1 to 4 nodes", "nodes from which the looser statements about conventions do not hold";
+    /// Steady platform staff that Kubernetes takes.
+    PlatformFte "platform-fte" of PlatformFte = 25, Kentino "decision tree, step 3", "full-time people, steadily, that Kubernetes takes";
+    /// Staff that setting Kubernetes up takes.
+    PlatformBuildFte "platform-build-fte" of PlatformFte = 50, Kentino "decision tree, step 3", "full-time people that the first six months of Kubernetes take";
+    /// Teams from which Run:ai is evaluated.
+    CommercialTeams "commercial-teams" of Teams = 10, Kentino "summary table: 10+ teams", "teams from which a commercial scheduler is worth its price";
+    /// GPUs from which batch and services get a plane each.
+    FederatedGpus "federated-gpus" of FleetGpus = 200, Kentino "summary table: 200+ GPUs", "GPUs from which batch and services get a control plane each";
+    /// Fleet nodes from which k3s is past its envelope.
+    K3sFleetNodes "k3s-fleet-nodes" of FleetNodes = 9, Muster "the pages give no number; more nodes than a small cluster has", "nodes of the fleet from which k3s is past its envelope";
+}
+
+impl Threshold {
+    /// Finds a threshold by its name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Threshold> {
+        Threshold::ALL.iter().copied().find(|threshold| threshold.name() == name)
+    }
+}
+
+/// A number for every threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Thresholds([u32; Threshold::ALL.len()]);
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        let mut values = [0; Threshold::ALL.len()];
+        for threshold in Threshold::ALL {
+            values[*threshold as usize] = threshold.default();
+        }
+        Self(values)
+    }
+}
+
+impl Thresholds {
+    /// The number, as stored.
+    #[must_use]
+    pub const fn get(&self, threshold: Threshold) -> u32 {
+        self.0[threshold as usize]
+    }
+
+    /// The number as people write it.
+    #[must_use]
+    pub const fn value(&self, threshold: Threshold) -> Value {
+        threshold.fact().value(self.get(threshold))
+    }
+
+    /// Sets a number, which must be within the bounds of its fact.
+    pub fn set(&mut self, threshold: Threshold, stored: u32) {
+        self.0[threshold as usize] = stored;
+    }
+
+    /// Thresholds that a site set differently, in order.
+    pub fn overridden(&self) -> impl Iterator<Item = Threshold> + '_ {
+        Threshold::ALL.iter().copied().filter(|threshold| self.get(*threshold) != threshold.default())
+    }
+}
