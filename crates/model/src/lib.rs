@@ -13,6 +13,7 @@ pub mod node;
 pub mod outcome;
 pub mod payload;
 pub mod plan;
+pub mod proof;
 pub mod queue;
 pub mod reason;
 pub mod unit;
