@@ -4,10 +4,13 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 mod cluster;
+mod cluster_writer;
 mod diagnostic;
 mod field;
+mod hostlist;
 mod job;
 mod names;
+mod partition;
 pub mod quantity;
 mod queues;
 mod schema;
@@ -17,8 +20,11 @@ mod suggest;
 mod yaml;
 
 pub use cluster::{Cluster, parse_cluster};
+pub use cluster_writer::{ClusterNotes, Unwritable, write_cluster};
 pub use diagnostic::{Colour, Diagnostic, Diagnostics};
+pub use hostlist::{expand_names, fold_names};
 pub use job::{Checked, Document, check, check_all, parse};
+pub use partition::{Choice, Partition, PartitionError, partition};
 pub use quantity::Begin;
 pub use queues::parse_queues;
 pub use schema::{cluster_schema, queues_schema, schema};

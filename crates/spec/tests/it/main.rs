@@ -3,9 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod clusters;
 mod hostile;
 mod meaning;
 mod mistakes;
+mod partitions;
 mod properties;
 mod quantities;
 mod schemas;

@@ -1,0 +1,144 @@
+//! Cluster files as they are written: what reads back, how it looks, and what is refused.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::node::Device;
+use muster_model::unit::{Bytes, CpuMilli};
+use muster_model::{GpuModel, NodeSpec};
+use muster_spec::{
+    Cluster, ClusterNotes, Unwritable, expand_names, fold_names, parse_cluster, write_cluster,
+};
+use proptest::prelude::*;
+
+/// What YAML could take for something else than text.
+const WORDS: [&str; 14] =
+    ["null", "~", "yes", "1e3", "0x10", "a: b", "- a", "\"", "\\", "#", "{}", "\u{7}", "\u{85}", "\u{feff}"];
+
+/// Any text, with what YAML gives a meaning to more often than chance would.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        3 => "[a-z][a-z0-9.-]{0,10}",
+        1 => "\\PC{0,8}",
+        // A cluster file holds no NUL: no environment and no argument could carry it on.
+        1 => any::<String>().prop_map(|text| text.replace('\0', "")),
+        1 => prop::sample::select(WORDS.as_slice()).prop_map(str::to_owned),
+    ]
+}
+
+/// What all nodes of a run have in common.
+fn spec() -> impl Strategy<Value = NodeSpec> {
+    let devices = (0..10usize, "[a-z0-9][a-z0-9.-]{0,9}", 0..200u64, any::<u64>());
+    let labels = prop::collection::btree_map(text(), text(), 0..3);
+    let extras = prop::collection::btree_map(text(), 0..1_000_000_000u64, 0..2);
+    (
+        devices,
+        0..1_000_000_000u32,
+        prop_oneof![Just(0), any::<u64>(), (0..9999u64).prop_map(|gb| gb * 1_000_000_000)],
+        labels,
+        extras,
+    )
+        .prop_map(|((gpus, model, gib, odd), cpus, memory, labels, extras)| {
+            let memory_of_gpu = if odd % 5 == 0 { odd } else { gib << 30 };
+            let device = Device {
+                model: GpuModel::from(model.as_str()),
+                memory: Bytes(memory_of_gpu),
+                uuid: "".into(),
+                is_virtual: true,
+                slice_of: None,
+            };
+            let arc = |text: String| Arc::from(text.as_str());
+            NodeSpec {
+                name: "".into(),
+                devices: vec![device; gpus],
+                cpus: CpuMilli(cpus),
+                memory: Bytes(memory),
+                extras: extras.into_iter().map(|(name, count)| (arc(name), count)).collect(),
+                labels: labels.into_iter().map(|(name, value)| (arc(name), arc(value))).collect(),
+                domains: Vec::new(),
+            }
+        })
+}
+
+/// Clusters with up to two levels whose domains form a tree, with runs of equal nodes.
+fn cluster() -> impl Strategy<Value = Cluster> {
+    let runs = prop::collection::vec((spec(), 1..12usize, 0..3u8, 0..3u8, 0..3usize), 1..6);
+    (runs, 0..3usize).prop_map(|(runs, depth)| {
+        let mut nodes = Vec::new();
+        for (spec, count, block, leaf, padding) in runs {
+            for _ in 0..count {
+                let number = nodes.len() + 7;
+                let domains = [format!("b{block}"), format!("b{block}-l{leaf}")];
+                let known = if block == 2 && leaf == 2 { 0 } else { depth };
+                nodes.push(NodeSpec {
+                    name: format!("r{padding}-n{number:0width$}.site", width = padding + 1).into(),
+                    domains: domains[..known].iter().map(|name| Arc::from(name.as_str())).collect(),
+                    ..spec.clone()
+                });
+            }
+        }
+        Cluster { levels: [Arc::from("block"), Arc::from("leaf")][..depth].to_vec(), nodes }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_reads_back_as_the_same(cluster in cluster(), notes in prop::collection::vec(any::<String>(), 0..3)) {
+        let last = cluster.nodes[cluster.nodes.len() - 1].name.clone();
+        let notes = ClusterNotes { heading: notes.clone(), nodes: BTreeMap::from([(last, notes)]) };
+        let written = write_cluster(&cluster, &notes);
+        let text = match written {
+            Ok(text) => text,
+            Err(error) => return Err(TestCaseError::fail(format!("{error}"))),
+        };
+        prop_assert_eq!(parse_cluster(&text, None).unwrap(), cluster);
+    }
+
+    #[test]
+    fn folded_names_unfold(names in prop::collection::vec("[a-c]{1,2}[0-9]{0,3}(-[0-9]{1,2})?", 1..30)) {
+        let folded = fold_names(names.iter().map(String::as_str));
+        prop_assert_eq!(expand_names(&folded.join(",")).unwrap(), names);
+    }
+}
+
+fn node(name: &str, gpus: usize) -> NodeSpec {
+    crate::support::node(name, &[("h100", gpus)])
+}
+
+#[test]
+fn equal_neighbours_share_an_entry_under_their_note() {
+    let mut nodes: Vec<NodeSpec> = (1..=4).map(|number| node(&format!("node{number:02}"), 8)).collect();
+    nodes.push(node("node07", 8));
+    nodes.push(node("login", 0));
+    let mut notes = ClusterNotes { heading: vec!["a site".to_owned()], ..ClusterNotes::default() };
+    notes.nodes.insert("node07".into(), vec!["drained: a fan\nnodes: []".to_owned()]);
+    let text = write_cluster(&Cluster { levels: Vec::new(), nodes }, &notes).unwrap();
+    assert_eq!(
+        text,
+        "\
+# a site
+nodes:
+  - {name: \"node[01-04]\", gpus: 8, gpu: h100, gpu-memory: 80GiB, cpus: 64, memory: 512GiB, labels: {pool: train}, extras: {licence: 4}}
+  # drained: a fan nodes: []
+  - {name: node07, gpus: 8, gpu: h100, gpu-memory: 80GiB, cpus: 64, memory: 512GiB, labels: {pool: train}, extras: {licence: 4}}
+  - {name: login, gpus: 0, cpus: 64, memory: 512GiB, labels: {pool: train}, extras: {licence: 4}}
+"
+    );
+}
+
+#[test]
+fn what_a_file_cannot_say_is_refused() {
+    let write = |nodes| write_cluster(&Cluster { levels: Vec::new(), nodes }, &ClusterNotes::default());
+    let mixed = crate::support::node("n1", &[("h100", 4), ("a100", 4)]);
+    assert!(
+        matches!(write(vec![node("n0", 1), mixed]), Err(Unwritable::Differs(name)) if name.as_str() == "n1")
+    );
+    let mut found = node("n1", 1);
+    found.devices[0].uuid = "GPU-1".into();
+    assert!(matches!(write(vec![found]), Err(Unwritable::Differs(_))));
+    assert!(matches!(write(vec![node("a b", 1)]), Err(Unwritable::Refused(_))));
+    assert!(matches!(write(vec![node("a", 1), node("a", 2)]), Err(Unwritable::Refused(_))));
+    assert!(matches!(write(Vec::new()), Err(Unwritable::Refused(_))));
+}
