@@ -1,0 +1,14 @@
+//! A simulated world around the production engine: what is decided here is decided by the code that runs jobs.
+//!
+//! * `world.rs`: nodes, submissions and tasks that do as they are told, around one engine
+//! * `prove/`: what placing gangs pod by pod comes to, and what gang admission comes to
+//!
+//! It must not hold scheduling logic of its own, and no clock, file, thread or random number: the same question gets the
+//! same answer on every machine.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there"))]
+
+pub mod prove;
+pub mod world;
+
+pub use world::{World, WorldError};

@@ -1,0 +1,18 @@
+//! What placing gangs pod by pod comes to, beside gang admission, on the production engine. Three questions: one order of
+//! arrivals step by step ([`walk`]), the outcomes of all orders counted ([`all_orders`]), and that over pool and gang
+//! sizes ([`sweep()`]).
+//!
+//! Nobody ends here and nobody gives a GPU back: a pod that waits for the rest of its gang keeps what it holds.
+
+mod count;
+mod scenario;
+pub mod sweep;
+mod trial;
+mod walk;
+pub mod ways;
+
+pub use count::{CountError, MAX_ENGINE_STEPS, all_orders};
+pub use scenario::{MAX_GANGS, MAX_PODS, Order, Scenario, ScenarioError};
+pub use sweep::{SweepError, sweep};
+pub use trial::{Admission, Trial};
+pub use walk::walk;

@@ -1,0 +1,278 @@
+//! Pool, gangs and order of arrivals, checked. Knows no engine; what the pods become as jobs is said here.
+
+use std::collections::BTreeMap;
+
+use muster_model::job::{GpuRequest, Resources};
+use muster_model::node::Device;
+use muster_model::proof::GangNeed;
+use muster_model::{
+    Bytes, CpuMilli, DeviceSet, GpuModel, JobSpec, NodeConstraint, NodeSpec, PayloadId, Restart, Span,
+    TaskGroup,
+};
+
+/// Gangs are named by one letter.
+pub const MAX_GANGS: usize = 26;
+/// Pods of all gangs together: a walk through them takes well under a second.
+pub const MAX_PODS: u32 = 1000;
+
+/// One pool and the gangs that contend for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    gpus: u32,
+    gpus_per_pod: u32,
+    needs: Vec<u32>,
+}
+
+/// Arrivals of pods: for each the index of its gang.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order(Vec<usize>);
+
+/// A scenario that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScenarioError {
+    /// A pool of nothing.
+    #[error("the pool has no GPU")]
+    NoGpus,
+    /// More than one node can have.
+    #[error("the pool is one node of {gpus} GPUs; a node has at most {}", DeviceSet::MAX_DEVICES)]
+    TooManyGpus {
+        /// Asked for.
+        gpus: u32,
+    },
+    /// A pod without GPU contends for nothing.
+    #[error("pods ask for no GPU")]
+    NoGpuPerPod,
+    /// Not even one pod fits.
+    #[error("a pod asks for {gpus_per_pod} GPUs, and the pool has {gpus}")]
+    PodNeverFits {
+        /// Of the pool.
+        gpus: u32,
+        /// Of a pod.
+        gpus_per_pod: u32,
+    },
+    /// One gang contends with nobody, and letters end.
+    #[error("gangs: {count}; there must be 2 to {MAX_GANGS}")]
+    Gangs {
+        /// How many.
+        count: usize,
+    },
+    /// A gang of nothing.
+    #[error("gang {gang} needs no pod")]
+    NeedsNothing {
+        /// Which.
+        gang: char,
+    },
+    /// The walk would be long.
+    #[error("the gangs have {pods} pods together; at most {MAX_PODS} are walked through")]
+    TooManyPods {
+        /// How many.
+        pods: u64,
+    },
+    /// Nobody arrives.
+    #[error("the order is empty")]
+    EmptyOrder,
+    /// A letter that names no gang.
+    #[error("the order names `{letter}` at place {at}, which is no gang")]
+    UnknownGang {
+        /// The letter.
+        letter: char,
+        /// Place in the order, from 1.
+        at: usize,
+        /// The last gang there is.
+        last: char,
+    },
+    /// More pods than the gang has.
+    #[error("the order has {letters} pods of gang {gang}, which needs {need}")]
+    TooManyLetters {
+        /// Which gang.
+        gang: char,
+        /// Letters in the order.
+        letters: u32,
+        /// Pods of the gang.
+        need: u32,
+    },
+}
+
+impl ScenarioError {
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            ScenarioError::NoGpus | ScenarioError::TooManyGpus { .. } => {
+                format!("a pool has 1 to {} GPUs", DeviceSet::MAX_DEVICES)
+            }
+            ScenarioError::NoGpuPerPod => "`--gpus-per-pod 1` is the default".to_owned(),
+            ScenarioError::PodNeverFits { gpus, .. } => {
+                format!("with `--gpus-per-pod {gpus}` or less, a pod fits")
+            }
+            ScenarioError::Gangs { .. } => "`--need 5,5` is two gangs of 5 pods each, a and b".to_owned(),
+            ScenarioError::NeedsNothing { gang } => {
+                format!("leave {gang} out of `--need`, or give it at least 1")
+            }
+            ScenarioError::TooManyPods { .. } => {
+                "smaller numbers show the same: what counts is how they compare with the pool".to_owned()
+            }
+            ScenarioError::EmptyOrder => {
+                "one letter per pod, as in `--order abab`; without `--order` the gangs take turns".to_owned()
+            }
+            ScenarioError::UnknownGang { last, .. } => format!("the gangs of `--need` are a to {last}"),
+            ScenarioError::TooManyLetters { gang, letters, need } => {
+                format!("give gang {gang} a need of {letters}, or name it {need} times at most")
+            }
+        }
+    }
+}
+
+impl Scenario {
+    /// A pool of `gpus` and one gang per need; each pod asks for `gpus_per_pod`. A gang that is larger than the pool is
+    /// fine: the engine says what becomes of it.
+    ///
+    /// # Errors
+    /// What makes it no scenario.
+    pub fn new(gpus: u32, gpus_per_pod: u32, needs: Vec<u32>) -> Result<Self, ScenarioError> {
+        if gpus == 0 {
+            return Err(ScenarioError::NoGpus);
+        }
+        if gpus as usize > DeviceSet::MAX_DEVICES {
+            return Err(ScenarioError::TooManyGpus { gpus });
+        }
+        if gpus_per_pod == 0 {
+            return Err(ScenarioError::NoGpuPerPod);
+        }
+        if gpus_per_pod > gpus {
+            return Err(ScenarioError::PodNeverFits { gpus, gpus_per_pod });
+        }
+        if !(2..=MAX_GANGS).contains(&needs.len()) {
+            return Err(ScenarioError::Gangs { count: needs.len() });
+        }
+        if let Some(gang) = needs.iter().position(|need| *need == 0) {
+            return Err(ScenarioError::NeedsNothing { gang: letter(gang) });
+        }
+        let pods: u64 = needs.iter().map(|need| u64::from(*need)).sum();
+        if pods > u64::from(MAX_PODS) {
+            return Err(ScenarioError::TooManyPods { pods });
+        }
+        Ok(Self { gpus, gpus_per_pod, needs })
+    }
+
+    /// GPUs of the pool.
+    #[must_use]
+    pub fn gpus(&self) -> u32 {
+        self.gpus
+    }
+
+    /// GPUs that each pod asks for.
+    #[must_use]
+    pub fn gpus_per_pod(&self) -> u32 {
+        self.gpus_per_pod
+    }
+
+    /// Pods that each gang needs.
+    #[must_use]
+    pub fn needs(&self) -> &[u32] {
+        &self.needs
+    }
+
+    /// Reads an order: one letter per pod, not more of a gang than it has; fewer is fine.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn order(&self, letters: &str) -> Result<Order, ScenarioError> {
+        let mut order = Vec::new();
+        let mut counts = vec![0u32; self.needs.len()];
+        for (place, name) in letters.chars().enumerate() {
+            let gang = (0..self.needs.len()).find(|gang| letter(*gang) == name);
+            let last = letter(self.needs.len() - 1);
+            let gang = gang.ok_or(ScenarioError::UnknownGang { letter: name, at: place + 1, last })?;
+            counts[gang] += 1;
+            order.push(gang);
+        }
+        for (gang, (letters, need)) in counts.into_iter().zip(&self.needs).enumerate() {
+            if letters > *need {
+                return Err(ScenarioError::TooManyLetters { gang: letter(gang), letters, need: *need });
+            }
+        }
+        if order.is_empty() { Err(ScenarioError::EmptyOrder) } else { Ok(Order(order)) }
+    }
+
+    /// All pods, the gangs taking turns.
+    #[must_use]
+    pub fn in_turns(&self) -> Order {
+        let rounds = self.needs.iter().copied().max().unwrap_or(0);
+        let round = |round: u32| (0..self.needs.len()).filter(move |gang| self.needs[*gang] > round);
+        Order((0..rounds).flat_map(round).collect())
+    }
+
+    /// The gangs as they are shown.
+    pub(super) fn gangs(&self) -> Vec<GangNeed> {
+        let shown = |(gang, need): (usize, &u32)| GangNeed { gang: letter(gang), need_pods: *need };
+        self.needs.iter().enumerate().map(shown).collect()
+    }
+
+    /// The pool: GPUs alone decide, so there is no limit on anything else.
+    pub(super) fn node(&self) -> NodeSpec {
+        let device = Device {
+            model: GpuModel::from("virtual"),
+            memory: Bytes(0),
+            uuid: "".into(),
+            is_virtual: true,
+            slice_of: None,
+        };
+        NodeSpec {
+            name: "pool".into(),
+            devices: vec![device; self.gpus as usize],
+            cpus: CpuMilli(0),
+            memory: Bytes(0),
+            extras: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            domains: Vec::new(),
+        }
+    }
+
+    /// A job of so many pods of a gang, that must start together. All are one user's, so that age alone orders them.
+    pub(super) fn job(&self, gang: usize, pods: u32) -> JobSpec {
+        let task = Resources { gpu: GpuRequest::whole(self.gpus_per_pod), ..Resources::default() };
+        JobSpec {
+            name: letter(gang).to_string().into(),
+            user: "anyone".into(),
+            queue: "default".into(),
+            priority: 0,
+            groups: vec![TaskGroup {
+                name: "main".into(),
+                min_tasks: pods,
+                max_tasks: pods,
+                tasks_per_node: None,
+                task,
+            }],
+            time_limit: None,
+            grace: Span(0),
+            constraint: NodeConstraint::default(),
+            array: None,
+            after: Vec::new(),
+            restart: Restart::NEVER,
+            checkpoint: None,
+            held: false,
+            begin: None,
+            payload: PayloadId(0),
+        }
+    }
+}
+
+impl Order {
+    /// Gangs by index, in order of arrival.
+    #[must_use]
+    pub fn gangs(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// One letter per pod.
+    #[must_use]
+    pub fn letters(&self) -> String {
+        self.0.iter().map(|gang| letter(*gang)).collect()
+    }
+}
+
+/// The letter of a gang.
+pub(super) fn letter(gang: usize) -> char {
+    char::from(b'a' + (gang % MAX_GANGS) as u8)
+}
