@@ -2,6 +2,7 @@
 //! shown. Which facts lead to which answer is decided in `advise`; nothing here decides.
 
 mod answer;
+mod comparison;
 mod fact;
 mod plane;
 mod site;
@@ -12,6 +13,7 @@ pub use answer::{
     Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Layer, Operations, Position, SiteAdvice, Warning,
     WorkloadOnSite,
 };
+pub use comparison::{Cell, Compared, Comparison, FactName, Fare, Role, Standing, Today, Verdict};
 pub use fact::{Contradiction, Fact, Facts, Kind, Value};
 pub use plane::{Label, Plane, Ruleset};
 pub use site::{MixEntry, SiteProfile};
