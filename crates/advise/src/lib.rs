@@ -9,6 +9,7 @@ mod condition;
 mod decide;
 mod disputes;
 mod flips;
+pub mod gpus;
 mod overrides;
 mod rule;
 mod site;

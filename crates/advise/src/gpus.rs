@@ -1,0 +1,141 @@
+//! GPU models: which can be cut by hardware, and what the pages say of that beside what is true today. A closed table by
+//! the short names that Muster gives to models; a model that is not in it is unknown, and is said to be, never guessed.
+//!
+//! Sources of the numbers, read in November 2026:
+//! - MIG instances: NVIDIA Multi-Instance GPU User Guide, "Supported GPUs" (release 610) and "Deployment Considerations"
+//!   (release 620, which adds B300 and GB300). B300 has profile `1g.34gb` seven times (GPU Operator 25.3); GB300 is counted
+//!   as the same die.
+//! - MPS with an address space per client: NVIDIA Multi-Process Service, release 615, 9 September 2026: from Volta on.
+//! - AMD partitions: AMD SMI 26, "GPU partitioning": MI300 and MI350 series; `CPX` makes one per compute die (XCD).
+//! - NVLink and Infinity Fabric: the vendors' product pages.
+
+use muster_model::GpuModel;
+use muster_model::advice::{Page, Source};
+
+/// What connects GPUs of one machine to each other, besides PCIe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Nothing.
+    None,
+    /// NVLink between pairs, through a bridge on top of the cards.
+    NvlinkBridge,
+    /// NVLink between all of a machine, or of a rack. PCIe cards of the same name have bridges at most.
+    Nvlink,
+    /// AMD's Infinity Fabric between all of a machine.
+    InfinityFabric,
+}
+
+/// What is known of a GPU model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// Its names, the first as Muster detects it.
+    pub names: &'static [&'static str],
+    /// MIG instances at most; 0 where it cannot be cut: the only isolation of memory and faults by hardware here.
+    pub mig_instances: u32,
+    /// Partitions at most by AMD's compute partitioning; 0 where it cannot be cut. Memory can be partitioned with them, but a
+    /// reset may reach the neighbours, so that they are not counted as isolation.
+    pub amd_partitions: u32,
+    /// Whether MPS gives every client an address space of its own; faults are shared in any case.
+    pub mps_address_spaces: bool,
+    /// What connects it to its neighbours.
+    pub link: Link,
+    /// What the Kentino page says of MIG on it, where it says something.
+    pub kentino_mig: Option<bool>,
+}
+
+impl Gpu {
+    /// Whether what the page says has aged or was wrong.
+    #[must_use]
+    pub fn page_is_wrong(&self) -> bool {
+        self.kentino_mig.is_some_and(|page| page != (self.mig_instances > 0))
+    }
+}
+
+/// Where the MIG numbers of the table are from.
+pub const MIG_SOURCE: Source =
+    Source::new(Page::Upstream, "NVIDIA MIG User Guide, release 620, October 2026: supported GPUs");
+/// Where the statements about MPS are from.
+pub const MPS_SOURCE: Source =
+    Source::new(Page::Upstream, "NVIDIA Multi-Process Service, release 615, 9 September 2026");
+/// Where the AMD numbers of the table are from.
+pub const AMD_SOURCE: Source = Source::new(Page::Upstream, "AMD SMI documentation 2026: GPU partitioning");
+
+/// An NVIDIA model with MIG.
+const fn mig(names: &'static [&'static str], instances: u32, link: Link, kentino: Option<bool>) -> Gpu {
+    Gpu {
+        names,
+        mig_instances: instances,
+        amd_partitions: 0,
+        mps_address_spaces: true,
+        link,
+        kentino_mig: kentino,
+    }
+}
+
+/// An NVIDIA model without MIG, Volta or newer.
+const fn whole(names: &'static [&'static str], link: Link, kentino: Option<bool>) -> Gpu {
+    mig(names, 0, link, kentino)
+}
+
+/// An AMD model.
+const fn amd(names: &'static [&'static str], partitions: u32) -> Gpu {
+    Gpu {
+        names,
+        mig_instances: 0,
+        amd_partitions: partitions,
+        mps_address_spaces: false,
+        link: Link::InfinityFabric,
+        kentino_mig: None,
+    }
+}
+
+/// Every model that is known.
+pub const GPUS: &[Gpu] = &[
+    mig(&["a100"], 7, Link::Nvlink, Some(true)),
+    mig(&["a30"], 4, Link::NvlinkBridge, None),
+    mig(&["h100"], 7, Link::Nvlink, Some(true)),
+    mig(&["h200"], 7, Link::Nvlink, Some(true)),
+    mig(&["h20"], 7, Link::Nvlink, None),
+    mig(&["gh200"], 7, Link::Nvlink, None),
+    mig(&["b200"], 7, Link::Nvlink, Some(true)),
+    mig(&["gb200"], 7, Link::Nvlink, None),
+    mig(&["b300"], 7, Link::Nvlink, None),
+    mig(&["gb300"], 7, Link::Nvlink, None),
+    mig(&["rtxpro6000"], 4, Link::None, Some(false)),
+    mig(&["rtxpro5000"], 2, Link::None, None),
+    mig(&["rtxpro4500"], 2, Link::None, None),
+    whole(&["rtx5090"], Link::None, Some(false)),
+    whole(&["rtx4090"], Link::None, Some(false)),
+    whole(&["rtx3090", "rtx3090ti"], Link::NvlinkBridge, None),
+    whole(&["rtx6000ada"], Link::None, None),
+    whole(&["l40"], Link::None, Some(false)),
+    whole(&["l40s"], Link::None, None),
+    whole(&["l4"], Link::None, Some(false)),
+    whole(&["t4"], Link::None, None),
+    whole(&["v100"], Link::Nvlink, None),
+    whole(&["a10", "a10g"], Link::None, None),
+    whole(&["a40"], Link::NvlinkBridge, None),
+    whole(&["rtxa6000", "a6000"], Link::NvlinkBridge, None),
+    amd(&["mi300a"], 6),
+    amd(&["mi300x"], 8),
+    amd(&["mi325x"], 8),
+    amd(&["mi350x"], 8),
+    amd(&["mi355x"], 8),
+    amd(&["mi250x"], 0),
+    amd(&["mi210"], 0),
+    amd(&["mi100"], 0),
+];
+
+/// What is known of a model; `None` when nothing is. A slice (`a100-1g.5gb`) is known by the model that it was cut from.
+#[must_use]
+pub fn find(model: &GpuModel) -> Option<&'static Gpu> {
+    let name = model.as_str().to_ascii_lowercase();
+    let whole = name.split_once('-').map_or(name.as_str(), |(whole, _)| whole);
+    GPUS.iter().find(|gpu| gpu.names.contains(&whole))
+}
+
+/// Whether a model can be cut into slices with memory and faults of their own (MIG); `None` for a model that is not known.
+#[must_use]
+pub fn is_mig_capable(model: &GpuModel) -> Option<bool> {
+    find(model).map(|gpu| gpu.mig_instances > 0)
+}
