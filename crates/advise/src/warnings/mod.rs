@@ -3,6 +3,8 @@
 mod site;
 mod workload;
 
+use std::borrow::Cow;
+
 use muster_model::advice::Warning;
 
 use crate::case::Case;
@@ -16,9 +18,9 @@ pub(crate) fn due(hazards: &'static [Hazard], case: &Case<'_>) -> Vec<Warning> {
     let due = hazards.iter().filter(|hazard| hazard.when.holds(case));
     due.map(|hazard| Warning {
         id: hazard.id,
-        sentence: hazard.sentence,
-        tell: hazard.tell,
-        cure: hazard.cure,
+        sentence: Cow::Borrowed(hazard.sentence),
+        tell: Cow::Borrowed(hazard.tell),
+        cure: Cow::Borrowed(hazard.cure),
         source: hazard.source,
     })
     .collect()

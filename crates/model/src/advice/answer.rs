@@ -50,11 +50,11 @@ pub struct Warning {
     /// Its id, an anchor of docs/advise.md.
     pub id: &'static str,
     /// What goes wrong.
-    pub sentence: &'static str,
+    pub sentence: Cow<'static, str>,
     /// How it shows.
-    pub tell: &'static str,
+    pub tell: Cow<'static, str>,
     /// What to do.
-    pub cure: &'static str,
+    pub cure: Cow<'static, str>,
     /// Where it is from.
     pub source: Source,
 }
