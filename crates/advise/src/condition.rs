@@ -59,21 +59,40 @@ impl Condition {
 
     /// Calls `see` with every threshold in it.
     pub(crate) fn thresholds(&self, see: &mut impl FnMut(Threshold)) {
-        match self {
-            Condition::Reaches(threshold) | Condition::Below(threshold) => see(*threshold),
-            Condition::All(conditions) | Condition::Any(conditions) => {
-                for condition in *conditions {
-                    condition.thresholds(see);
-                }
+        self.parts(&mut |part| {
+            if let Condition::Reaches(threshold) | Condition::Below(threshold) = part {
+                see(*threshold);
             }
-            Condition::Never(condition) => condition.thresholds(see),
+        });
+    }
+
+    /// Whether the value of a fact is looked at anywhere in it.
+    pub(crate) fn reads(&self, fact: Fact) -> bool {
+        let mut reads = false;
+        self.parts(&mut |part| {
+            reads |= match part {
+                Condition::Is(read) | Condition::Not(read) => *read == fact,
+                Condition::Reaches(threshold) | Condition::Below(threshold) => threshold.fact() == fact,
+                _ => false,
+            };
+        });
+        reads
+    }
+
+    /// Calls `see` with every part that has no parts.
+    fn parts(&self, see: &mut impl FnMut(&Condition)) {
+        match self {
+            Condition::All(parts) | Condition::Any(parts) => parts.iter().for_each(|part| part.parts(see)),
+            Condition::Never(part) => part.parts(see),
             Condition::Always
             | Condition::Is(_)
             | Condition::Not(_)
+            | Condition::Reaches(_)
+            | Condition::Below(_)
             | Condition::Chosen(_)
             | Condition::Gang
             | Condition::Hybrid
-            | Condition::Under(_) => {}
+            | Condition::Under(_) => see(self),
         }
     }
 }
@@ -93,29 +112,41 @@ impl fmt::Display for Condition {
                 write!(f, "{} below {} ({})", threshold.fact(), number(threshold), threshold.name())
             }
             Condition::Chosen(planes) => {
-                let names: Vec<&str> = planes.iter().map(|plane| plane.name()).collect();
-                write!(f, "the choice is {}", names.join(" or "))
+                f.write_str("the choice is ")?;
+                joined(f, planes, |_| false, ", ", " or ")
             }
             Condition::Gang => f.write_str("a gang scheduler is required"),
             Condition::Hybrid => f.write_str("the fleet is split"),
             Condition::Under(Ruleset::Corrected) => f.write_str("the default ruleset"),
             Condition::Under(Ruleset::Guide) => f.write_str("the guide's ruleset"),
-            Condition::All(conditions) => joined(f, conditions, " and "),
-            Condition::Any(conditions) => joined(f, conditions, " or "),
+            Condition::All(parts) => {
+                joined(f, parts, |part| matches!(part, Condition::Any(_)), " and ", " and ")
+            }
+            Condition::Any(parts) => {
+                joined(f, parts, |part| matches!(part, Condition::All(_)), " or ", " or ")
+            }
+            Condition::Never(Condition::Any(parts)) => {
+                f.write_str("neither ")?;
+                joined(f, parts, |part| matches!(part, Condition::All(_)), " nor ", " nor ")
+            }
             Condition::Never(condition) => write!(f, "not ({condition})"),
         }
     }
 }
 
-fn joined(f: &mut fmt::Formatter<'_>, conditions: &[Condition], word: &str) -> fmt::Result {
-    for (index, condition) in conditions.iter().enumerate() {
+/// Parts with a word between them and another before the last; a part that would read wrong without is in parentheses.
+fn joined<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    parts: &[T],
+    wraps: impl Fn(&T) -> bool,
+    word: &str,
+    last: &str,
+) -> fmt::Result {
+    for (index, part) in parts.iter().enumerate() {
         if index > 0 {
-            f.write_str(word)?;
+            f.write_str(if index + 1 == parts.len() { last } else { word })?;
         }
-        match condition {
-            Condition::All(_) | Condition::Any(_) => write!(f, "({condition})")?,
-            _ => write!(f, "{condition}")?,
-        }
+        if wraps(part) { write!(f, "({part})")? } else { write!(f, "{part}")? }
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod case;
 mod condition;
 mod decide;
 mod disputes;
+mod document;
 mod flips;
 pub mod gpus;
 mod overrides;
@@ -16,5 +17,6 @@ mod site;
 mod warnings;
 mod workload;
 
+pub use document::{anchors, doc_link, document};
 pub use site::advise_site;
 pub use workload::{advise, label};

@@ -6,6 +6,9 @@ use muster_model::advice::{FiredRule, Threshold, Thresholds};
 
 use crate::rule::Rule;
 
+/// The id of such an entry; the documentation has one place for all of them.
+pub(crate) const SITE_THRESHOLD: &str = "site-threshold";
+
 impl From<&'static Rule> for FiredRule {
     fn from(rule: &'static Rule) -> Self {
         FiredRule { id: rule.id, sentence: Cow::Borrowed(rule.sentence), source: rule.source }
@@ -16,7 +19,7 @@ impl From<&'static Rule> for FiredRule {
 pub(crate) fn fired(rules: &'static [Rule], thresholds: &Thresholds) -> Vec<FiredRule> {
     let read = read(rules);
     let entry = |threshold: Threshold| FiredRule {
-        id: "site-threshold",
+        id: SITE_THRESHOLD,
         sentence: Cow::Owned(format!(
             "this site sets {} to {} ({}; {} by default)",
             threshold.name(),

@@ -1,6 +1,8 @@
 //! The shapes of what is known: rules, failure modes and disputes. Their contents stand in the lists; nothing here
 //! evaluates them.
 
+use std::fmt;
+
 use muster_model::advice::{DisputeKind, Plane, Position, Source};
 
 use crate::condition::Condition;
@@ -35,6 +37,20 @@ pub(crate) enum Effect {
     Split(&'static str),
     /// Gives a reason and changes nothing.
     Reason,
+}
+
+/// In words.
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Effect::Choose { primary, addon: "" } => write!(f, "chooses {primary}"),
+            Effect::Choose { primary, addon } => write!(f, "chooses {primary}, with `{addon}`"),
+            Effect::Require(what) => write!(f, "requires `{what}`"),
+            Effect::Add(what) => write!(f, "adds `{what}`"),
+            Effect::Split(how) => write!(f, "splits the fleet: `{how}`"),
+            Effect::Reason => f.write_str("gives a reason, changes nothing"),
+        }
+    }
 }
 
 /// A failure mode.

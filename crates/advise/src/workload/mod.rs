@@ -11,6 +11,9 @@ use crate::{disputes, overrides, warnings};
 
 pub(crate) use rules::RULES;
 
+/// The id of the warning that a fact which was given changes nothing.
+pub(crate) const SILENT_FACT: &str = "silent-fact";
+
 /// The label alone.
 #[must_use]
 pub fn label(facts: &Facts, thresholds: &Thresholds, ruleset: Ruleset) -> Label {
