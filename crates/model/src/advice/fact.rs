@@ -127,6 +127,8 @@ facts! {
     FleetElastic "fleet.elastic" Kind::Flag, "do nodes come and go with the load?";
     /// Many small places rather than one room.
     FleetEdge "fleet.edge" Kind::Flag, "is it at the edge: many small places, or one small box?";
+    /// For development or continuous integration only.
+    FleetDev "fleet.dev" Kind::Flag, "is it for development or CI only?";
     /// Nobody else is on these machines.
     FleetSingleTenant "fleet.single-tenant" Kind::Flag, "are the machines of one owner, with no other tenant on them?";
     /// Two schedulers start work on the same nodes today.
@@ -169,6 +171,8 @@ facts! {
     Training "needs.training" Kind::Flag, "do you train models?";
     /// Training that couples GPUs across nodes.
     CoupledTraining "needs.coupled-training" Kind::Flag, "do single training runs span several nodes?";
+    /// Most of the GPU-hours go to training that couples GPUs across nodes.
+    MainlyCoupled "needs.mainly-coupled" Kind::Flag, "does such training take most of the GPU-hours?";
     /// Runs that start, end and answer nobody.
     Batch "needs.batch" Kind::Flag, "do you run batch jobs (processing, offline inference, simulation)?";
     /// Many short trials.
@@ -179,6 +183,8 @@ facts! {
     Notebooks "needs.notebooks" Kind::Flag, "do people want notebooks on GPUs?";
     /// Reinforcement learning.
     Rl "needs.rl" Kind::Flag, "do you do reinforcement learning with rollouts and trainers?";
+    /// Tasks and actors written in Python, beside reinforcement learning.
+    DistributedPython "needs.distributed-python" Kind::Flag, "do you run distributed Python (Ray Data, actors, multi-stage pipelines)?";
     /// MPI programs.
     Mpi "needs.mpi" Kind::Flag, "do you run MPI programs?";
     /// Isolation and audit demanded by law or contract.
@@ -197,6 +203,10 @@ facts! {
     IsolatedSlices "needs.isolated-slices" Kind::Flag, "must several tenants share one GPU, isolated by hardware?";
     /// Slices of GPUs, isolated or not.
     SharedGpus "needs.shared-gpus" Kind::Flag, "do small jobs that need less than one GPU share GPUs?";
+    /// Runs so short that the wait before them is felt.
+    ShortRuns "needs.short-runs" Kind::Flag, "are most runs over within minutes?";
+    /// Environments that are the same to the bit.
+    Reproducible "needs.reproducible" Kind::Flag, "must a run's environment be identical to the bit, today and next year?";
     /// A dashboard of experiments.
     Tracking "needs.tracking" Kind::Flag, "do you want experiment tracking in the same product?";
     /// Several clusters behind one queue.
@@ -323,6 +333,12 @@ impl Facts {
                 Fact::CoupledTraining,
                 Fact::FleetNodes,
                 "training cannot span nodes of a fleet of one",
+            ))
+            .or(pair(
+                self.is(Fact::MainlyCoupled) && !self.is(Fact::CoupledTraining),
+                Fact::MainlyCoupled,
+                Fact::CoupledTraining,
+                "training that does not span nodes cannot be the main part",
             ))
     }
 }

@@ -63,12 +63,20 @@ thresholds! {
     ConventionUsers "convention-users" of Users = 7, Kentino "summary table: 2 to 6 users", "users from which the looser statements about conventions do not hold";
     /// Nodes above which the looser statements do not hold.
     ConventionNodes "convention-nodes" of FleetNodes = 5, Kentino "the honest small-team reality: 1 to 4 nodes", "nodes from which the looser statements about conventions do not hold";
+    /// Users from which GPUs are shared.
+    SharedUsers "shared-users" of Users = 2, Kentino "Ray standalone: one person owns the cluster", "users from which a fleet has more than one owner";
+    /// Teams from which a fleet is shared by teams.
+    SeveralTeams "several-teams" of Teams = 2, Guide "labeller: many teams share the fleet", "teams from which a fleet counts as multi-tenant";
+    /// Nodes from which a run can span nodes.
+    SeveralNodes "several-nodes" of FleetNodes = 2, Guide "labeller, edge 2", "nodes from which a run can span nodes";
     /// Steady platform staff that Kubernetes takes.
     PlatformFte "platform-fte" of PlatformFte = 25, Kentino "decision tree, step 3", "full-time people, steadily, that Kubernetes takes";
     /// Staff that setting Kubernetes up takes.
     PlatformBuildFte "platform-build-fte" of PlatformFte = 50, Kentino "decision tree, step 3", "full-time people that the first six months of Kubernetes take";
     /// Teams from which Run:ai is evaluated.
     CommercialTeams "commercial-teams" of Teams = 10, Kentino "summary table: 10+ teams", "teams from which a commercial scheduler is worth its price";
+    /// Teams from which the decision tree asks for Run:ai.
+    CommercialTeamsTree "commercial-teams-tree" of Teams = 11, Kentino "decision tree, step 4: more than 10 teams", "teams from which also the stricter statement asks for a commercial scheduler";
     /// GPUs from which batch and services get a plane each.
     FederatedGpus "federated-gpus" of FleetGpus = 200, Kentino "summary table: 200+ GPUs", "GPUs from which batch and services get a control plane each";
     /// Fleet nodes from which k3s is past its envelope.
