@@ -1,8 +1,9 @@
-//! Text in, checked model and diagnostics out: job documents, queue files, cluster files, and the quantities in
-//! them. This crate reads no file, no clock and no environment; texts and sites are handed in.
+//! Text in, checked model and diagnostics out: job documents, queue files, cluster files, facts
+//! and site files, and the quantities in them. This crate reads no file, no clock and no environment; texts and sites are handed in.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+mod advice;
 mod cluster;
 mod cluster_writer;
 mod diagnostic;
@@ -19,6 +20,7 @@ mod source;
 mod suggest;
 mod yaml;
 
+pub use advice::{FactsFile, LineError, parse_facts, parse_facts_line, parse_site};
 pub use cluster::{Cluster, parse_cluster};
 pub use cluster_writer::{ClusterNotes, Unwritable, write_cluster};
 pub use diagnostic::{Colour, Diagnostic, Diagnostics};
@@ -27,5 +29,5 @@ pub use job::{Checked, Document, check, check_all, parse};
 pub use partition::{Choice, Partition, PartitionError, partition};
 pub use quantity::Begin;
 pub use queues::parse_queues;
-pub use schema::{cluster_schema, queues_schema, schema};
+pub use schema::{cluster_schema, facts_schema, queues_schema, schema, site_schema};
 pub use site::Site;

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
+use crate::advice::{FactsDocument, SiteDocument};
 use crate::cluster::ClusterDocument;
 use crate::job::JobDocument;
 use crate::queues::QueuesDocument;
@@ -24,6 +25,18 @@ pub fn queues_schema() -> Value {
 #[must_use]
 pub fn cluster_schema() -> Value {
     of::<ClusterDocument>()
+}
+
+/// JSON Schema (2020-12) of the facts file, and of each line of `--batch`.
+#[must_use]
+pub fn facts_schema() -> Value {
+    of::<FactsDocument>()
+}
+
+/// JSON Schema (2020-12) of the site file.
+#[must_use]
+pub fn site_schema() -> Value {
+    of::<SiteDocument>()
 }
 
 fn of<T: JsonSchema>() -> Value {

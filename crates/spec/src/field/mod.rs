@@ -205,14 +205,14 @@ pub(crate) fn missing(place: Place, name: &str, required: &str) -> Problem {
 }
 
 /// Schema of a mapping with known fields.
-pub(crate) fn object_schema<const N: usize>(
+pub(crate) fn object_schema<'a>(
     description: &str,
-    fields: [(&str, &str, Schema); N],
+    fields: impl IntoIterator<Item = (&'a str, impl AsRef<str>, Schema)>,
     required: &[&str],
 ) -> Schema {
     let mut properties = Map::new();
     for (key, description, mut schema) in fields {
-        schema.insert("description".to_owned(), json!(description.trim()));
+        schema.insert("description".to_owned(), json!(description.as_ref().trim()));
         properties.insert(key.to_owned(), schema.to_value());
     }
     schemars::json_schema!({

@@ -81,7 +81,8 @@ pub fn parse(
         return Err(problems.into_diagnostics(&sources));
     }
     if nodes.is_empty() && !options.is_empty() {
-        nodes.push(yaml::Node { place: Place::default(), value: yaml::Value::Map(Vec::new()) });
+        let value = yaml::Value::Map(Vec::new());
+        nodes.push(yaml::Node { place: Place::default(), value, quoted: false });
     }
     if nodes.is_empty() {
         problems.add(

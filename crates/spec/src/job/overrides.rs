@@ -69,7 +69,7 @@ fn node(value: &Json, place: Place, depth: usize) -> Result<Node, &'static str> 
             Value::Map(fields.iter().map(entry).collect::<Result<_, &'static str>>()?)
         }
     };
-    Ok(Node { place, value })
+    Ok(Node { place, value, quoted: false })
 }
 
 fn without_nul(text: &str) -> Result<String, &'static str> {

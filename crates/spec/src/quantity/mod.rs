@@ -13,7 +13,7 @@ mod span;
 pub use array::{MAX_ELEMENTS, parse_array};
 pub use bytes::parse_bytes;
 pub use instant::{Begin, parse_begin, parse_instant};
-pub use number::{GpuAmount, parse_cpus, parse_gpus, parse_range, parse_whole};
+pub use number::{GpuAmount, parse_cpus, parse_gpus, parse_hundredths, parse_range, parse_whole};
 pub use signal::parse_signal;
 pub use span::{MAX_SPAN, parse_limit, parse_span};
 

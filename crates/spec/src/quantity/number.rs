@@ -39,6 +39,36 @@ pub fn parse_range(text: &str) -> Result<(i64, i64), Malformed> {
     }
 }
 
+/// Hundredths of a whole, exact: `0.25` is 25.
+///
+/// # Errors
+/// Anything else: negative, finer than a hundredth, more than 12 digits before the point.
+pub fn parse_hundredths(text: &str) -> Result<u64, Malformed> {
+    /// A million millions; far from overflow after the multiplication below.
+    const MAX_WHOLE: u128 = 1_000_000_000_000;
+    let text = text.trim();
+    if let Some((value, scale)) = text.strip_suffix('%').and_then(|number| decimal(number.trim_end())) {
+        let share = (scale == 0 && value <= 1_000_000).then(|| format!("{}.{:02}", value / 100, value % 100));
+        let instead =
+            share.map_or_else(|| "a fraction such as `0.25`".to_owned(), |share| format!("`{share}`"));
+        return Err(Malformed::new(format!("not in percent; write {instead}")));
+    }
+    if text.starts_with('.') && decimal(&format!("0{text}")).is_some() {
+        return Err(Malformed::new(format!("write `0{text}`")));
+    }
+    let point = text.replacen(',', ".", 1);
+    if point != text && decimal(&point).is_some() {
+        return Err(Malformed::new(format!("write `{point}`")));
+    }
+    let (value, scale) = decimal(text).ok_or_else(|| Malformed::new("expected a number such as `0.25`"))?;
+    let divisor = 10u128.pow(scale);
+    match value * 100 % divisor {
+        0 if value / divisor < MAX_WHOLE => Ok((value * 100 / divisor) as u64),
+        0 => Err(Malformed::new("this number is far too large")),
+        _ => Err(Malformed::new("at most two decimals")),
+    }
+}
+
 /// GPUs as asked for: whole devices, or a share of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuAmount {

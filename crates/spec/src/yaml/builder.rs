@@ -68,7 +68,7 @@ impl<'a> Builder<'a> {
                     true => Value::Null,
                     false => Value::Scalar(text.into_owned()),
                 };
-                self.finish(Node { place, value }, anchor)
+                self.finish(Node { place, value, quoted: style != ScalarStyle::Plain }, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
                 refuse_tag(tag.is_some(), place)?;
@@ -114,7 +114,7 @@ impl<'a> Builder<'a> {
             OpenKind::Map { entries, .. } => Value::Map(entries),
         };
         self.finish(
-            Node { place: Place { end: end.end.max(open.place.end), ..open.place }, value },
+            Node { place: Place { end: end.end.max(open.place.end), ..open.place }, value, quoted: false },
             open.anchor,
         )
     }

@@ -22,6 +22,8 @@ const MAX_DEPTH: usize = 64;
 pub(crate) struct Node {
     pub(crate) place: Place,
     pub(crate) value: Value,
+    /// A scalar in quotes or written as a block: text, whatever it looks like. Most fields do not ask.
+    pub(crate) quoted: bool,
 }
 
 /// What YAML distinguishes without a schema.

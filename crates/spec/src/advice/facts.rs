@@ -1,0 +1,159 @@
+//! Facts of one workload: a YAML file, or one line of JSON. Both are read by the same code, so that a line is refused
+//! for what a file is refused for. What the facts lead to is not known here.
+
+use std::sync::Arc;
+
+use muster_model::advice::{Fact, Facts, Threshold, Thresholds};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::IgnoredAny;
+
+use crate::advice::names;
+use crate::advice::recognise::{Document, refuse_other};
+use crate::advice::written::{Rules, WorkloadFacts};
+use crate::diagnostic::{Diagnostics, Problems};
+use crate::field::{Field, ROOT, entries, object_schema};
+use crate::source::Sources;
+use crate::yaml::{self, Node};
+
+/// What a facts file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FactsFile {
+    /// Facts of one workload; those that are not given have their default.
+    pub facts: Facts,
+    /// Numbers in rules, as set under `rules:` or by default.
+    pub thresholds: Thresholds,
+    /// Facts that the text itself gives, even as their default, in the order of facts.
+    pub given: Vec<Fact>,
+}
+
+/// Why a line is refused: the first complaint about it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct LineError {
+    /// What is wrong, a lowercase fragment.
+    pub message: String,
+    /// The next step.
+    pub hint: Option<String>,
+    /// Column in characters, from 1; 0 when it is about the line as a whole.
+    pub column: u32,
+}
+
+/// Reads a facts file: a mapping of facts by name, and `rules:`.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn parse_facts(source: &str, file: Option<&str>) -> Result<FactsFile, Diagnostics> {
+    let sources = Arc::new(Sources::new(source, file));
+    let mut problems = Problems::default();
+    let facts = yaml::read_one(source, "facts", &mut problems)
+        .and_then(|node| FactsDocument::read(&node, ROOT, &mut problems));
+    match facts {
+        Some(facts) => problems.finish(facts.into(), &sources),
+        None => Err(problems.into_diagnostics(&sources)),
+    }
+}
+
+/// Reads facts from one line: a JSON object with the fields of a facts file.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn parse_facts_line(line: &str) -> Result<FactsFile, LineError> {
+    // 1. JSON is strict where YAML is not: what passes here, the reader of YAML reads alike.
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(line) {
+        return Err(not_json(line, &error));
+    }
+    let start = line.len() - line.trim_start().len();
+    if !line[start..].starts_with('{') {
+        let message = "this is JSON, but no object".to_owned();
+        let hint = Some("write facts such as `{\"nodes\": 4, \"tightly_coupled\": true}`".to_owned());
+        return Err(LineError { message, hint, column: column(line, start) });
+    }
+    // 2. Meaning.
+    parse_facts(line, None).map_err(|complaints| {
+        let first = complaints.iter().next().expect("a refusal holds a complaint");
+        let message = match first.label.is_empty() {
+            true => first.message.clone(),
+            false => format!("{}: {}", first.message, first.label),
+        };
+        LineError { message, hint: first.hint.clone(), column: first.column }
+    })
+}
+
+fn not_json(line: &str, error: &serde_json::Error) -> LineError {
+    if line.trim().is_empty() {
+        return LineError { message: "the line is empty".to_owned(), hint: None, column: 0 };
+    }
+    let text = error.to_string();
+    let message = text.split(" at line ").next().unwrap_or(&text);
+    let end = line.match_indices('\n').nth(error.line().saturating_sub(2)).map_or(0, |(at, _)| at + 1);
+    let start = if error.line() > 1 { end } else { 0 };
+    let at = column(line, (start + error.column().saturating_sub(1)).min(line.len()));
+    LineError { message: format!("this is not JSON: {message}"), hint: None, column: at }
+}
+
+/// Column of a byte, in characters from 1, counted from the start of its line.
+fn column(text: &str, byte: usize) -> u32 {
+    let before = &text.as_bytes()[..byte];
+    let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    // Bytes that continue a character are not counted, so that any byte will do.
+    let characters = before[line_start..].iter().filter(|byte| **byte & 0xC0 != 0x80).count();
+    u32::try_from(characters).unwrap_or(u32::MAX).saturating_add(1)
+}
+
+/// The fields of a facts file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FactsDocument {
+    facts: WorkloadFacts,
+    rules: Rules,
+}
+
+impl FactsDocument {
+    /// Numbers that are compared with a fact of a site change no answer about one workload.
+    fn matters(threshold: Threshold) -> bool {
+        Fact::WORKLOAD.contains(&threshold.fact())
+    }
+}
+
+impl Field for FactsDocument {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        let before = problems.len();
+        let entries = entries(node, name, problems)?;
+        refuse_other(entries, Document::Facts, problems)?;
+        let mut document = Self::default();
+        for entry in entries {
+            if entry.key == "rules" {
+                let elsewhere = "a site file can set it, for `muster advise --site`";
+                document.rules =
+                    Rules::read(&entry.node, Self::matters, elsewhere, problems).unwrap_or_default();
+            } else if !document.facts.take(entry, problems) {
+                let mut known = WorkloadFacts::names();
+                known.push("rules");
+                problems.add(names::unknown_fact(entry, &known));
+            }
+        }
+        (problems.len() == before).then_some(document)
+    }
+}
+
+impl JsonSchema for FactsDocument {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "facts".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let rules = ("rules", RULES.to_owned(), Rules::schema(Self::matters));
+        let fields = WorkloadFacts::fields().chain([rules]);
+        object_schema("Facts of one workload, for Muster's advice. All are optional.", fields, &[])
+    }
+}
+
+/// Description of `rules` in both files.
+pub(super) const RULES: &str =
+    "Numbers in rules that are set differently here; they are shown in the answer.";
+
+impl From<FactsDocument> for FactsFile {
+    fn from(document: FactsDocument) -> Self {
+        let FactsDocument { facts: WorkloadFacts(written), rules } = document;
+        Self { facts: written.facts, thresholds: rules.0, given: written.given().collect() }
+    }
+}

@@ -1,0 +1,16 @@
+//! Files behind advice: facts of one workload, and a site. Both are made from the tables of
+//! `muster_model::advice`, so that a fact that is added there can be written here. What facts lead to is `advise`'s.
+
+mod agree;
+mod facts;
+mod names;
+mod recognise;
+mod site;
+mod value;
+mod written;
+
+pub use facts::{FactsFile, LineError, parse_facts, parse_facts_line};
+pub use site::parse_site;
+
+pub(crate) use facts::FactsDocument;
+pub(crate) use site::SiteDocument;

@@ -1,0 +1,214 @@
+//! Names of facts in files: how they are found, what people write instead, and what to say of an unknown one. No
+//! value is read here.
+
+use muster_model::advice::Fact;
+
+use crate::diagnostic::{Problem, show};
+use crate::suggest::nearest;
+use crate::yaml::Entry;
+
+/// What others call the facts of a workload.
+const FOREIGN: &[(&str, Fact)] = &[
+    ("node-count", Fact::Nodes),
+    ("num-nodes", Fact::Nodes),
+    ("nnodes", Fact::Nodes),
+    ("hosts", Fact::Nodes),
+    ("machines", Fact::Nodes),
+    ("gang", Fact::TightlyCoupled),
+    ("coupled", Fact::TightlyCoupled),
+    ("coupled-training", Fact::TightlyCoupled),
+    ("distributed", Fact::TightlyCoupled),
+    ("multi-node", Fact::TightlyCoupled),
+    ("nccl", Fact::TightlyCoupled),
+    ("mpi", Fact::TightlyCoupled),
+    ("allreduce", Fact::TightlyCoupled),
+    ("all-reduce", Fact::TightlyCoupled),
+    ("metal", Fact::BareMetal),
+    ("no-containers", Fact::BareMetal),
+    ("hpc", Fact::BareMetal),
+    ("service", Fact::LongLivedServices),
+    ("services", Fact::LongLivedServices),
+    ("long-lived", Fact::LongLivedServices),
+    ("long-running", Fact::LongLivedServices),
+    ("long-running-services", Fact::LongLivedServices),
+    ("inference", Fact::LongLivedServices),
+    ("serving", Fact::LongLivedServices),
+    ("endpoints", Fact::LongLivedServices),
+    ("teams", Fact::MultiTenant),
+    ("tenants", Fact::MultiTenant),
+    ("tenancy", Fact::MultiTenant),
+    ("multi-team", Fact::MultiTenant),
+    ("shared", Fact::MultiTenant),
+    ("python", Fact::PythonNativePipeline),
+    ("python-native", Fact::PythonNativePipeline),
+    ("pipeline", Fact::PythonNativePipeline),
+    ("actors", Fact::PythonNativePipeline),
+    ("rl", Fact::PythonNativePipeline),
+    ("edge", Fact::EdgeOrDev),
+    ("dev", Fact::EdgeOrDev),
+    ("ci", Fact::EdgeOrDev),
+    ("small", Fact::EdgeOrDev),
+];
+
+/// What is no fact of a workload although people write it, and why.
+const NO_FACT: &[(&str, &str)] = &[
+    ("gpus", "GPUs are counted for a site; `nodes` is what a single job spans"),
+    ("users", "people are counted for a site; `multi_tenant` says that several teams share it"),
+    ("k8s", "a control plane is the answer, not a fact"),
+    ("kubernetes", "a control plane is the answer, not a fact"),
+    ("slurm", "a control plane is the answer, not a fact"),
+    ("k3s", "a control plane is the answer, not a fact; did you mean `edge_or_dev`?"),
+    ("ray", "a control plane is the answer, not a fact; did you mean `python_native_pipeline`?"),
+    ("primary", "this is part of an answer, not a fact"),
+    ("addon", "this is part of an answer, not a fact"),
+    ("hybrid", "this is part of an answer, not a fact"),
+];
+
+/// What others call the fields of a site, by section; the top level has none.
+const FOREIGN_SITE: &[(&str, &str, &str)] = &[
+    ("", "cluster", "fleet"),
+    ("", "hardware", "fleet"),
+    ("", "team", "people"),
+    ("", "organisation", "people"),
+    ("", "requirements", "needs"),
+    ("", "workload", "mix"),
+    ("", "workloads", "mix"),
+    ("", "workload-mix", "mix"),
+    ("", "thresholds", "rules"),
+    ("fleet", "hosts", "nodes"),
+    ("fleet", "machines", "nodes"),
+    ("fleet", "servers", "nodes"),
+    ("fleet", "gpu-count", "gpus"),
+    ("fleet", "gpu", "models"),
+    ("fleet", "model", "models"),
+    ("fleet", "gpu-model", "models"),
+    ("fleet", "gpu-models", "models"),
+    ("fleet", "mig", "models"),
+    ("fleet", "network", "fabric"),
+    ("fleet", "interconnect", "fabric"),
+    ("fleet", "rdma", "fabric"),
+    ("fleet", "infiniband", "fabric"),
+    ("fleet", "roce", "fabric"),
+    ("fleet", "bare-metal", "hosting"),
+    ("fleet", "cloud", "hosting"),
+    ("fleet", "autoscaling", "elastic"),
+    ("people", "user-count", "users"),
+    ("people", "researchers", "users"),
+    ("people", "engineers", "users"),
+    ("people", "team-count", "teams"),
+    ("people", "fte", "platform-fte"),
+    ("people", "platform-team", "platform-fte"),
+    ("people", "admins", "platform-fte"),
+    ("people", "budget", "tooling-budget"),
+    ("people", "runs", "operates"),
+    ("people", "slurm", "operates"),
+    ("people", "kubernetes", "operates"),
+    ("people", "operates-slurm", "operates"),
+    ("people", "operates-kubernetes", "operates"),
+    ("people", "operates-k3s", "operates"),
+    ("people", "operates-ray", "operates"),
+    ("people", "modernize", "modernise"),
+    ("needs", "inference", "services"),
+    ("needs", "serving", "services"),
+    ("needs", "jupyter", "notebooks"),
+    ("needs", "reinforcement-learning", "rl"),
+    ("needs", "hpo", "sweeps"),
+    ("needs", "tuning", "sweeps"),
+    ("needs", "quotas", "strict-quotas"),
+    ("needs", "compliance", "regulated"),
+    ("needs", "elastic-jobs", "grow"),
+    ("needs", "mig", "isolated-slices"),
+    ("needs", "time-slicing", "shared-gpus"),
+    ("needs", "dashboard", "tracking"),
+];
+
+/// Whether two names are the same: `-` and `_` are.
+pub(super) fn same(a: &str, b: &str) -> bool {
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    a.bytes().map(plain).eq(b.bytes().map(plain))
+}
+
+/// Section and key of a site's fact in a site file. `None` for one that follows from another field.
+pub(super) fn site_key(fact: Fact) -> Option<(&'static str, &'static str)> {
+    let (section, key) = fact.name().split_once('.')?;
+    let follows = matches!(fact, Fact::FleetRdma | Fact::FleetBareMetal | Fact::FleetMig);
+    (!follows && operated(fact).is_none()).then_some((section, key))
+}
+
+/// The control plane that a fact says is operated.
+pub(super) fn operated(fact: Fact) -> Option<&'static str> {
+    fact.name().strip_prefix("people.operates-")
+}
+
+/// Sections of a site file, in order.
+pub(super) fn sections() -> Vec<&'static str> {
+    let mut sections: Vec<&str> =
+        Fact::SITE.iter().filter_map(|fact| fact.name().split_once('.')).map(|pair| pair.0).collect();
+    sections.dedup();
+    sections
+}
+
+/// Complains about what is no fact of a workload.
+pub(super) fn unknown_fact(entry: &Entry, known: &[&str]) -> Problem {
+    let because = NO_FACT.iter().find(|(theirs, _)| same(&entry.key.to_lowercase(), theirs));
+    let foreign = FOREIGN.iter().find(|(theirs, _)| same(&entry.key.to_lowercase(), theirs));
+    let meant = foreign.map(|(_, fact)| fact.name());
+    let label = because.map(|(_, why)| (*why).to_owned());
+    unknown("fact", entry, meant, label, known)
+}
+
+/// Complains about what is no field of a section of a site file, or of the file.
+pub(super) fn unknown_field(section: &str, entry: &Entry, known: &[&str]) -> Problem {
+    let plain = entry.key.to_lowercase();
+    let foreign = FOREIGN_SITE.iter().find(|(of, theirs, _)| *of == section && same(&plain, theirs));
+    let meant = foreign.map(|(.., ours)| *ours);
+    let elsewhere = Fact::SITE.iter().filter_map(|fact| site_key(*fact)).find(|(_, key)| same(key, &plain));
+    let label = match elsewhere {
+        Some((other, key)) if meant.is_none() => Some(format!("`{key}` belongs under `{other}`")),
+        _ => None,
+    };
+    unknown("field", entry, meant, label, known)
+}
+
+/// Complains about what is no threshold.
+pub(super) fn unknown_rule(entry: &Entry, known: &[&str]) -> Problem {
+    unknown("threshold", entry, None, None, known)
+}
+
+fn unknown(what: &str, entry: &Entry, meant: Option<&str>, label: Option<String>, known: &[&str]) -> Problem {
+    let meant = meant.or_else(|| nearest(&entry.key, known.iter().copied()));
+    let label = label.or_else(|| meant.map(|meant| format!("did you mean `{meant}`?")));
+    Problem::new(format!("there is no {what} {}", show(&entry.key)))
+        .at(entry.key_place, label.unwrap_or_else(|| format!("not a {what} here")))
+        .hint(format!("the {what}s are {}", known.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_say_is_no_name_of_ours_and_leads_to_one() {
+        for (theirs, _) in FOREIGN {
+            assert!(Fact::WORKLOAD.iter().all(|fact| !same(fact.name(), theirs)), "{theirs}");
+        }
+        for (theirs, _) in NO_FACT {
+            assert!(Fact::WORKLOAD.iter().all(|fact| !same(fact.name(), theirs)), "{theirs}");
+            assert!(FOREIGN.iter().all(|(other, _)| other != theirs), "{theirs}");
+        }
+        let special =
+            [("fleet", "models"), ("fleet", "fabric"), ("fleet", "hosting"), ("people", "operates")];
+        let mut ours: Vec<(&str, &str)> = Fact::SITE.iter().filter_map(|fact| site_key(*fact)).collect();
+        ours.extend(special);
+        ours.extend(sections().into_iter().chain(["mix", "rules"]).map(|key| ("", key)));
+        for (section, theirs, meant) in FOREIGN_SITE {
+            assert!(ours.contains(&(*section, *meant)), "{section}.{meant}");
+            assert!(!ours.contains(&(*section, *theirs)), "{section}.{theirs}");
+        }
+    }
+
+    #[test]
+    fn sections_are_three() {
+        assert_eq!(sections(), ["fleet", "people", "needs"]);
+    }
+}

@@ -1,0 +1,71 @@
+//! Files that were meant for another reader: a cluster file handed over as a site is told so once, instead of once per
+//! field.
+
+use muster_model::advice::Fact;
+
+use crate::advice::names::{same, sections};
+use crate::diagnostic::{Problem, Problems};
+use crate::yaml::{Entry, Value};
+
+/// The files that Muster reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Document {
+    Facts,
+    Site,
+    Cluster,
+    Queues,
+    Job,
+}
+
+impl Document {
+    /// What it is called.
+    const fn name(self) -> &'static str {
+        match self {
+            Document::Facts => "a facts file",
+            Document::Site => "a site file",
+            Document::Cluster => "a cluster file",
+            Document::Queues => "a queue file",
+            Document::Job => "a job file",
+        }
+    }
+
+    /// Whether an entry stands in no other file.
+    fn is_told_by(self, entry: &Entry) -> bool {
+        let key = entry.key.as_str();
+        match self {
+            Document::Facts => {
+                key != Fact::Nodes.name() && Fact::WORKLOAD.iter().any(|fact| same(fact.name(), key))
+            }
+            Document::Site => sections().contains(&key) || key == "mix",
+            Document::Cluster => {
+                key == "levels" || (key == "nodes" && matches!(entry.node.value, Value::List(_)))
+            }
+            Document::Queues => matches!(key, "queues" | "half-life" | "default-queue"),
+            Document::Job => matches!(key, "run" | "groups"),
+        }
+    }
+}
+
+/// Complains when the entries are those of another document and of none of the one that is read.
+pub(super) fn refuse_other(entries: &[Entry], reading: Document, problems: &mut Problems) -> Option<()> {
+    let told = |document: Document| entries.iter().find(|entry| document.is_told_by(entry));
+    if told(reading).is_some() {
+        return Some(());
+    }
+    let others = [Document::Site, Document::Cluster, Document::Queues, Document::Job, Document::Facts];
+    let found = others.into_iter().find_map(|other| told(other).map(|entry| (other, entry)));
+    let Some((other, entry)) = found else { return Some(()) };
+    let label = format!("`{}` is a field of {}", entry.key, other.name());
+    let hint = match (reading, other) {
+        (Document::Facts, Document::Site) => "`muster advise --site` takes it".to_owned(),
+        (Document::Site, Document::Facts) => "`muster advise --facts` takes it".to_owned(),
+        (Document::Site, _) => "`muster advise --site` takes `fleet`, `people`, `needs` and `mix`".to_owned(),
+        _ => format!(
+            "facts are {}",
+            Fact::WORKLOAD.iter().map(|fact| fact.name()).collect::<Vec<_>>().join(", ")
+        ),
+    };
+    let message = format!("this looks like {}, not like {}", other.name(), reading.name());
+    problems.add(Problem::new(message).at(entry.key_place, label).hint(hint));
+    None
+}

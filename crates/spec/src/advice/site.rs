@@ -1,0 +1,342 @@
+//! The site file: fleet, people, needs, the mix of work, and the site's own thresholds. What its parts say about each
+//! other is in the sibling file; what follows for the site is not known here.
+
+use std::sync::Arc;
+
+use muster_model::GpuModel;
+use muster_model::advice::{Fact, MixEntry, SiteProfile};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::advice::facts::RULES;
+use crate::advice::recognise::{Document, refuse_other};
+use crate::advice::written::{Rules, Spot, WorkloadFacts, Written, describe};
+use crate::advice::{agree, names, value};
+use crate::diagnostic::{Diagnostics, Problem, Problems};
+use crate::field::{
+    Field, Item, Located, Many, OneOrMany, ROOT, Whole, document, entries, object_schema, scalar,
+};
+use crate::job::fields::{JobName, Model, duplicates, used_twice};
+use crate::source::{Place, Sources};
+use crate::suggest::nearest;
+use crate::yaml::{self, Entry, Node, Value};
+
+/// Without these no boundary of the rules can be judged.
+const REQUIRED: [Fact; 3] = [Fact::FleetNodes, Fact::FleetGpus, Fact::Users];
+
+/// Fabrics between nodes, and whether they do RDMA.
+const FABRICS: [(&str, bool); 3] = [("ethernet", false), ("roce", true), ("infiniband", true)];
+
+/// Where a fleet runs, and whether that is bare metal.
+const HOSTINGS: [(&str, bool); 2] = [("bare-metal", true), ("cloud", false)];
+
+/// What people write for the words of these fields.
+const FOREIGN_WORDS: &[(&str, &str)] = &[
+    ("ib", "infiniband"),
+    ("ndr", "infiniband"),
+    ("hdr", "infiniband"),
+    ("rocev2", "roce"),
+    ("tcp", "ethernet"),
+    ("on-prem", "bare-metal"),
+    ("on-premises", "bare-metal"),
+    ("colocation", "bare-metal"),
+    ("vm", "cloud"),
+    ("vms", "cloud"),
+    ("aws", "cloud"),
+    ("gcp", "cloud"),
+    ("azure", "cloud"),
+    ("k8s", "kubernetes"),
+    ("openshift", "kubernetes"),
+    ("eks", "kubernetes"),
+    ("gke", "kubernetes"),
+    ("aks", "kubernetes"),
+    ("rke2", "kubernetes"),
+    ("kuberay", "ray"),
+];
+
+document! {
+    /// One kind of work that runs there.
+    MixDocument ("mix") requires ["name", "facts"] foreign &[("workload", "name"), ("percent", "share"), ("weight", "share"), ("part", "share")] => {
+        /// What the site calls it, unique in the mix: at most 64 letters, digits, `.`, `_` or `-`.
+        "name" name: JobName,
+        /// Part of the fleet's GPU-hours that it takes, in whole percent. Left out where nobody knows.
+        "share" share: Whole<1, 100>,
+        /// Facts of this work, as in a facts file.
+        "facts" facts: WorkloadFacts,
+    }
+}
+
+/// The fields of a site file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SiteDocument {
+    /// Facts of the site.
+    pub(super) written: Written,
+    /// GPU models.
+    pub(super) models: Vec<Item<Model>>,
+    /// Kinds of work.
+    pub(super) mix: Vec<Item<MixDocument>>,
+    rules: Rules,
+}
+
+/// Reads a site file.
+///
+/// # Errors
+/// Everything that is wrong with it: single fields first, and what they say together once each is right.
+pub fn parse_site(source: &str, file: Option<&str>) -> Result<SiteProfile, Diagnostics> {
+    let sources = Arc::new(Sources::new(source, file));
+    let mut problems = Problems::default();
+    let site = yaml::read_one(source, "site", &mut problems)
+        .and_then(|node| SiteDocument::read(&node, ROOT, &mut problems));
+    let Some(site) = site else { return Err(problems.into_diagnostics(&sources)) };
+    agree::check(&site, &mut problems);
+    problems.finish(site.into(), &sources)
+}
+
+impl Field for SiteDocument {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        // 1. Is it a site at all?
+        let before = problems.len();
+        let entries = entries(node, name, problems)?;
+        refuse_other(entries, Document::Site, problems)?;
+        // 2. Field by field.
+        let mut site = Self::default();
+        let sections = names::sections();
+        for entry in entries {
+            let section = sections.iter().find(|section| **section == entry.key);
+            match (section, entry.key.as_str()) {
+                (Some(section), _) => site.section(section, entry, problems),
+                (None, "mix") => {
+                    site.mix = Many::read(&entry.node, "mix", problems)
+                        .map(|mix: Many<_>| mix.0)
+                        .unwrap_or_default();
+                }
+                (None, "rules") => {
+                    site.rules = Rules::read(&entry.node, |_| true, "", problems).unwrap_or_default();
+                }
+                _ => {
+                    let known: Vec<&str> = sections.iter().copied().chain(["mix", "rules"]).collect();
+                    problems.add(names::unknown_field("", entry, &known));
+                }
+            }
+        }
+        // 3. What is missing. Beside another complaint this one would mostly be its echo.
+        if problems.len() == before {
+            site.missing(node, entries, problems);
+        }
+        (problems.len() == before).then_some(site)
+    }
+}
+
+impl SiteDocument {
+    fn section(&mut self, section: &str, entry: &Entry, problems: &mut Problems) {
+        for entry in entries(&entry.node, section, problems).unwrap_or_default() {
+            let fact = Fact::SITE.iter().find(|fact| {
+                names::site_key(**fact).is_some_and(|(of, key)| of == section && names::same(key, &entry.key))
+            });
+            match (fact, section, entry.key.as_str()) {
+                (Some(fact), ..) => self.written.read(*fact, fact.name(), entry, problems),
+                (None, "fleet", "models") => {
+                    let models = OneOrMany::<Model>::read(&entry.node, "fleet.models", problems);
+                    self.models = models.map(|models| models.0).unwrap_or_default();
+                    for pair in duplicates(&self.models, |model| model.0.as_str()) {
+                        problems.add(used_twice("models", pair.1.value.0.as_str(), pair));
+                    }
+                }
+                (None, "fleet", "fabric") => {
+                    self.choice(Fact::FleetRdma, "fleet.fabric", &FABRICS, entry, problems)
+                }
+                (None, "fleet", "hosting") => {
+                    self.choice(Fact::FleetBareMetal, "fleet.hosting", &HOSTINGS, entry, problems);
+                }
+                (None, "people", "operates") => self.operates(entry, problems),
+                _ => problems.add(names::unknown_field(section, entry, &known(section))),
+            }
+        }
+    }
+
+    /// A word that stands for a flag.
+    fn choice(
+        &mut self,
+        fact: Fact,
+        name: &str,
+        words: &[(&str, bool)],
+        entry: &Entry,
+        problems: &mut Problems,
+    ) {
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let Some(word) = word(&entry.node, name, &known, problems) else { return };
+        let flag = words.iter().any(|(other, flag)| *other == word && *flag);
+        self.written.set(fact, u32::from(flag), Spot { key: entry.key_place, value: entry.node.place });
+    }
+
+    /// One control plane, or a list of them; an empty list says that none is operated.
+    fn operates(&mut self, entry: &Entry, problems: &mut Problems) {
+        let planes: Vec<(Fact, &str)> =
+            Fact::SITE.iter().filter_map(|fact| names::operated(*fact).map(|plane| (*fact, plane))).collect();
+        for (fact, _) in &planes {
+            self.written.set(*fact, 0, Spot { key: entry.key_place, value: entry.node.place });
+        }
+        let known: Vec<&str> = planes.iter().map(|(_, plane)| *plane).collect();
+        let nodes = match &entry.node.value {
+            Value::List(nodes) => nodes.as_slice(),
+            _ => std::slice::from_ref(&entry.node),
+        };
+        for node in nodes {
+            let Some(word) = word(node, "people.operates", &known, problems) else { continue };
+            let Some((fact, _)) = planes.iter().find(|(_, plane)| *plane == word) else { continue };
+            match self.written.spot(*fact).filter(|_| self.written.facts.is(*fact)) {
+                Some(first) => problems.add(
+                    Problem::new(format!("`{word}` is listed twice"))
+                        .at(node.place, "again here")
+                        .also(first.value, "first here"),
+                ),
+                None => self.written.set(*fact, 1, Spot { key: entry.key_place, value: node.place }),
+            }
+        }
+    }
+
+    fn missing(&self, node: &Node, entries: &[Entry], problems: &mut Problems) {
+        for fact in REQUIRED.into_iter().filter(|fact| self.written.spot(*fact).is_none()) {
+            let section = names::site_key(fact).map_or("", |(section, _)| section);
+            let within = entries.iter().find(|entry| entry.key == section);
+            let place = within.map_or(Place { end: node.place.start, ..node.place }, |entry| entry.key_place);
+            problems.add(
+                Problem::new(format!("`{fact}` is missing"))
+                    .at(place, "no boundary can be judged without it")
+                    .hint(
+                        "the smallest site is `fleet: {nodes: 1, gpus: 8}` and `people: {users: 2}`"
+                            .to_owned(),
+                    ),
+            );
+        }
+    }
+}
+
+/// One of a few words.
+fn word<'a>(node: &Node, name: &str, known: &[&'a str], problems: &mut Problems) -> Option<&'a str> {
+    let expected = match known {
+        [one, other] => format!("`{one}` or `{other}`"),
+        _ => known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+    };
+    let text = scalar(node, name, &format!("one of {}", known.join(", ")), problems)?;
+    if let Some(word) = known.iter().find(|word| **word == text) {
+        return Some(word);
+    }
+    let plain = text.to_lowercase().replace('_', "-");
+    let foreign = FOREIGN_WORDS.iter().find(|(theirs, ours)| *theirs == plain && known.contains(ours));
+    let meant = foreign.map(|(_, ours)| *ours).or_else(|| nearest(text, known.iter().copied()));
+    let none = matches!(plain.as_str(), "none" | "nothing") && name == "people.operates";
+    let hint = match meant {
+        _ if none => Some("write `operates: []`".to_owned()),
+        Some(meant) => Some(format!("did you mean `{meant}`?")),
+        None => None,
+    };
+    let message = format!("`{name}` does not know {}", crate::diagnostic::show(text));
+    problems.add(Problem::new(message).at(node.place, format!("expected {expected}")).hint(hint));
+    None
+}
+
+/// Fields of a section, those that are no facts by themselves included.
+fn known(section: &str) -> Vec<&'static str> {
+    let mut known: Vec<&str> = Fact::SITE
+        .iter()
+        .filter_map(|fact| names::site_key(*fact))
+        .filter(|(of, _)| *of == section)
+        .map(|(_, key)| key)
+        .collect();
+    known.extend(special(section).iter().map(|(key, ..)| *key));
+    known
+}
+
+/// Fields that are no facts by themselves: key, description and schema.
+fn special(section: &str) -> Vec<(&'static str, &'static str, Schema)> {
+    let planes: Vec<&str> = Fact::SITE.iter().filter_map(|fact| names::operated(*fact)).collect();
+    match section {
+        "fleet" => vec![
+            (
+                "models",
+                "GPU models of the fleet, such as `h100`, one or a list. Whether they can be cut into MIG slices follows from them.",
+                schemars::json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" }, "minItems": 1 }] }),
+            ),
+            (
+                "fabric",
+                "What is between the nodes: `infiniband` and `roce` do RDMA, `ethernet` does not. `ethernet` by default.",
+                schemars::json_schema!({ "enum": FABRICS.map(|(word, _)| word), "default": "ethernet" }),
+            ),
+            (
+                "hosting",
+                "`bare-metal` machines, or those of a `cloud`. `cloud` by default.",
+                schemars::json_schema!({ "enum": HOSTINGS.map(|(word, _)| word), "default": "cloud" }),
+            ),
+        ],
+        "people" => vec![(
+            "operates",
+            "What you operate today, one or a list of `slurm`, `kubernetes`, `k3s` and `ray`. Nothing by default.",
+            schemars::json_schema!({ "anyOf": [{ "enum": planes }, { "type": "array", "items": { "enum": planes } }] }),
+        )],
+        _ => Vec::new(),
+    }
+}
+
+impl JsonSchema for SiteDocument {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "site".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let section = |section: &'static str| {
+            let keys = Fact::SITE.iter().filter_map(|fact| names::site_key(*fact).map(|key| (*fact, key)));
+            let facts = keys
+                .filter(move |(_, (of, _))| *of == section)
+                .map(|(fact, (_, key))| (key, describe(fact), value::schema(fact.kind())));
+            let special =
+                special(section).into_iter().map(|(key, text, schema)| (key, text.to_owned(), schema));
+            let required: Vec<&str> = REQUIRED
+                .iter()
+                .filter_map(|fact| names::site_key(*fact))
+                .filter(|(of, _)| *of == section)
+                .map(|(_, key)| key)
+                .collect();
+            object_schema(about(section), facts.chain(special), &required)
+        };
+        let mut fields: Vec<(&str, String, Schema)> =
+            names::sections().into_iter().map(|name| (name, about(name).to_owned(), section(name))).collect();
+        let mix = generator.subschema_for::<Many<MixDocument>>();
+        fields.push(("mix", "Kinds of work that run there, each advised on in place.".to_owned(), mix));
+        fields.push(("rules", RULES.to_owned(), Rules::schema(|_| true)));
+        object_schema(
+            "A site, for Muster's advice: what there is, who uses it, and what for.",
+            fields,
+            &["fleet", "people"],
+        )
+    }
+}
+
+/// Description of a section.
+fn about(section: &str) -> &'static str {
+    match section {
+        "fleet" => "The machines.",
+        "people" => "Who starts jobs, and who runs the platform.",
+        "needs" => "What the work is and what it demands.",
+        _ => "Facts of the site.",
+    }
+}
+
+impl From<SiteDocument> for SiteProfile {
+    fn from(site: SiteDocument) -> Self {
+        let models = site.models.into_iter().map(|item| item.value.0).collect::<Vec<GpuModel>>();
+        let entry = |item: Item<MixDocument>| {
+            let MixDocument { name, share, facts } = item.value;
+            MixEntry {
+                name: name.map_or_else(|| Arc::from(""), |name| name.value.0.as_str().into()),
+                share_percent: share.map(|share: Located<Whole<1, 100>>| share.value.0 as u32),
+                facts: facts.map(|facts| facts.value.0.facts).unwrap_or_default(),
+            }
+        };
+        Self {
+            facts: site.written.facts,
+            models,
+            mix: site.mix.into_iter().map(entry).collect(),
+            thresholds: site.rules.0,
+        }
+    }
+}
