@@ -71,6 +71,46 @@ pub fn normalise(vendor_name: &str) -> GpuModel {
     GpuModel::from(name.as_str())
 }
 
+/// The same from a Kubernetes label or a Slurm type, in which `-` or `_` stand for blanks: `NVIDIA-H100-80GB-HBM3` → `h100`,
+/// `a100_1g.5gb` and `NVIDIA-A100-SXM4-40GB-MIG-1g.5gb` → `a100-1g.5gb`. `-SHARED`, which NVIDIA's feature discovery adds to
+/// time-sliced devices, says nothing of the model.
+#[must_use]
+pub fn normalise_label(text: &str) -> GpuModel {
+    const BLANKS: [char; 3] = ['-', '_', ' '];
+    let lower = text.trim().to_lowercase();
+    let name = lower.strip_suffix("-shared").unwrap_or(&lower);
+    match name.rsplit_once(BLANKS) {
+        Some((device, profile)) if is_profile(profile) => {
+            let device = device.trim_end_matches(BLANKS);
+            let device = device.strip_suffix("mig").unwrap_or(device);
+            normalise(&format!("{device} mig {}", profile.replace('+', ".")))
+        }
+        _ => normalise(name),
+    }
+}
+
+/// True for the model of a MIG slice.
+#[must_use]
+pub fn is_slice(model: &str) -> bool {
+    is_profile(model.rsplit('-').next().unwrap_or_default())
+}
+
+/// True for a model of AMD's, by the beginnings of their names.
+#[must_use]
+pub fn is_amd(model: &str) -> bool {
+    let numbered = |prefix: &str| {
+        model.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    model.starts_with("amd-") || numbered("mi") || numbered("rx")
+}
+
+/// `1g.5gb`, `1g.10gb+me`: how a slice is cut.
+fn is_profile(word: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let sizes = word.split_once("g.").and_then(|(slices, rest)| Some((slices, rest.split_once("gb")?.0)));
+    sizes.is_some_and(|(slices, memory)| digits(slices) && digits(memory))
+}
+
 /// Model of an AMD device by its PCI device id; `amd-<id>` where the table has no name for it.
 #[must_use]
 pub fn amd(device_id: u32) -> GpuModel {
@@ -120,6 +160,21 @@ mod tests {
             ("", "gpu"),
         ] {
             assert_eq!(normalise(vendor).as_str(), expected, "{vendor}");
+        }
+        for (label, expected) in [
+            ("NVIDIA-H100-80GB-HBM3", "h100"),
+            ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", "rtxpro6000"),
+            ("Tesla-T4-SHARED", "t4"),
+            ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "a100-1g.5gb"),
+            ("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb.me", "h100-1g.10gb.me"),
+            ("nvidia_h100_80gb_hbm3", "h100"),
+            ("a100_1g.5gb", "a100-1g.5gb"),
+            ("1g.5gb", "1g.5gb"),
+            ("h100", "h100"),
+            ("AMD_Instinct_MI300X_OAM", "mi300x"),
+            ("", "gpu"),
+        ] {
+            assert_eq!(normalise_label(label).as_str(), expected, "{label}");
         }
         assert_eq!(amd(0x74a1).as_str(), "mi300x");
         assert_eq!(amd(0x1234).as_str(), "amd-1234");

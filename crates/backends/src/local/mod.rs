@@ -79,6 +79,21 @@ pub enum LocalError {
     NoSupervisor,
 }
 
+/// This machine as a node, with its GPUs as found or declared.
+///
+/// # Errors
+/// `/proc` is missing or unlike Linux's.
+pub fn inspect(
+    name: &NodeName,
+    virtual_gpus: Option<&VirtualGpus>,
+) -> std::io::Result<(NodeSpec, gpu::Found)> {
+    let found = match virtual_gpus {
+        Some(declared) => gpu::Found::declared(declared.count, declared.model.as_ref()),
+        None => gpu::discover(),
+    };
+    Ok((facts::node(name, &found)?, found))
+}
+
 /// Real processes on this machine.
 #[derive(Debug)]
 pub struct LocalBackend {
@@ -124,11 +139,8 @@ impl LocalBackend {
         let hierarchies = hierarchies(&state::instance(&config.state_dir));
 
         // 3. What this machine has.
-        let found = match &config.virtual_gpus {
-            Some(declared) => gpu::Found::declared(declared.count, declared.model.as_ref()),
-            None => gpu::discover(),
-        };
-        let node = facts::node(&config.node_name, &found).map_err(LocalError::Facts)?;
+        let (node, found) =
+            inspect(&config.node_name, config.virtual_gpus.as_ref()).map_err(LocalError::Facts)?;
 
         // 4. To work.
         let shared = Arc::new(Shared::new(config, jobs, sockets, live, hierarchies, reports, runtime));

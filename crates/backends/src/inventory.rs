@@ -1,0 +1,264 @@
+//! What there is, from what others print of it: Slurm's and Kubernetes' lists of nodes, recognised by content. Pure: text in,
+//! declared nodes out, each with notes for people. It never says what is in use.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::{Bytes, Device, DeviceSet, GpuModel, NodeSpec};
+use serde_json::Value;
+
+use crate::{kube, slurm};
+
+/// Longest GPU model and topology domain in a cluster file.
+const MAX_WORD: usize = 64;
+/// Longest node name; host names are no longer (hostname(7)).
+const MAX_NAME: usize = 253;
+
+/// What the text does not say by itself.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Topology levels, widest first, and the Kubernetes label that names a node's domain of each.
+    pub levels: Vec<(Arc<str>, String)>,
+    /// Kubernetes labels to keep beside pool and zone.
+    pub keep_labels: Vec<String>,
+    /// Model of GPUs for which the text names none.
+    pub gpu: Option<GpuModel>,
+}
+
+/// Nodes as they were listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inventory {
+    /// What was recognised, such as `sinfo --json`.
+    pub source: &'static str,
+    /// Topology levels, widest first.
+    pub levels: Vec<Arc<str>>,
+    /// Nodes by name, numbers in it by value.
+    pub nodes: Vec<Listed>,
+    /// What else could be had, for people.
+    pub hints: Vec<String>,
+}
+
+/// A node, and what a cluster file has no field for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The node; its devices are declared and all alike.
+    pub node: NodeSpec,
+    /// Lines for people: out of service, slices, what was left out.
+    pub notes: Vec<String>,
+}
+
+/// Why a text gives no inventory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InventoryError {
+    /// Nothing is there.
+    #[error("the text is empty")]
+    Empty,
+    /// It is not JSON.
+    #[error("this is not JSON: {0}")]
+    NotJson(String),
+    /// JSON of something else.
+    #[error("this is neither Slurm's nor Kubernetes' list of nodes: {0}")]
+    Unrecognised(String),
+    /// A list without nodes.
+    #[error("{source_name} lists no nodes{why}")]
+    NoNodes {
+        /// What was recognised.
+        source_name: &'static str,
+        /// What the program said about it, after `: `.
+        why: String,
+    },
+    /// One row is wrong.
+    #[error("{row}: {what}")]
+    Row {
+        /// Which, counted from 1, with its name where it has one.
+        row: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// Levels do not fit the nodes.
+    #[error("{0}")]
+    Levels(String),
+}
+
+impl InventoryError {
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Empty | Self::NotJson(_) | Self::Unrecognised(_) => Some(
+                "`sinfo -N --json`, `scontrol show nodes --json` and `kubectl get nodes -o json` print what is read here",
+            ),
+            Self::NoNodes { .. } => Some("ask as somebody who may see the nodes"),
+            Self::Row { .. } => None,
+            Self::Levels(_) => Some("name levels from the widest: --level block=LABEL --level leaf=LABEL"),
+        }
+    }
+}
+
+/// Reads a list of nodes.
+///
+/// # Errors
+/// See [`InventoryError`]; the first bad row refuses all, so that no node is missing unseen.
+pub fn read(text: &str, options: &Options) -> Result<Inventory, InventoryError> {
+    if text.trim().is_empty() {
+        return Err(InventoryError::Empty);
+    }
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| InventoryError::NotJson(error.to_string()))?;
+    let mut inventory = if kube::nodes::recognises(&value) {
+        kube::nodes::read(&value, options)?
+    } else if slurm::nodes::recognises(&value) {
+        slurm::nodes::read(&value, options)?
+    } else {
+        return Err(InventoryError::Unrecognised(shape(&value)));
+    };
+    inventory.nodes.sort_by_cached_key(|listed| natural(listed.node.name.as_str()));
+    let twice = inventory.nodes.windows(2).find(|pair| pair[0].node.name == pair[1].node.name);
+    match twice {
+        Some(pair) => Err(row(format!("node `{}`", pair[0].node.name), "it is listed twice".to_owned())),
+        None => Ok(inventory),
+    }
+}
+
+/// A node with found devices as a cluster file can hold it: of one kind of device, whole ones before slices, else the most
+/// numerous. What that leaves out is noted.
+#[must_use]
+pub fn declared(mut node: NodeSpec, mut notes: Vec<String>) -> Listed {
+    let mut kinds: Vec<(GpuModel, Bytes, bool, usize)> = Vec::new();
+    for device in &node.devices {
+        let is_slice = device.slice_of.is_some();
+        match kinds
+            .iter_mut()
+            .find(|kind| (&kind.0, kind.1, kind.2) == (&device.model, device.memory, is_slice))
+        {
+            Some((.., count)) => *count += 1,
+            None => kinds.push((device.model.clone(), device.memory, is_slice, 1)),
+        }
+    }
+    kinds.sort_by_key(|(_, _, is_slice, count)| (*is_slice, std::cmp::Reverse(*count)));
+    for (model, memory, is_slice, count) in kinds.iter().skip(1) {
+        let slices = if *is_slice { " MIG slices" } else { "" };
+        let size = if memory.0 > 0 { format!(" of {memory}") } else { String::new() };
+        notes.push(format!("left out, since an entry holds one model: {count} {model}{slices}{size}"));
+    }
+    if let Some((model, _, true, count)) = kinds.first() {
+        notes.push(format!("{count} {model} are MIG slices, counted as devices"));
+    }
+    node.devices = kinds
+        .first()
+        .map_or_else(Vec::new, |(model, memory, _, count)| devices(model, *memory, *count, false));
+    Listed { node, notes }
+}
+
+/// Declared devices.
+pub(crate) fn devices(model: &GpuModel, memory: Bytes, count: usize, is_slice: bool) -> Vec<Device> {
+    let device = Device {
+        model: model.clone(),
+        memory,
+        uuid: "".into(),
+        is_virtual: true,
+        slice_of: is_slice.then(|| "".into()),
+    };
+    vec![device; count]
+}
+
+/// What is wrong with a node as far as a cluster file goes; such words are found here, where the row is known.
+pub(crate) fn check(node: &NodeSpec) -> Result<(), String> {
+    let name = node.name.as_str();
+    if !is_word(name, MAX_NAME) {
+        return Err(format!("{name:?} is not the name of a node: letters, digits, `.`, `_` and `-`"));
+    }
+    if node.devices.len() > DeviceSet::MAX_DEVICES {
+        return Err(format!("{} GPUs; a node has at most {}", node.devices.len(), DeviceSet::MAX_DEVICES));
+    }
+    match node.devices.iter().find(|device| !is_word(device.model.as_str(), MAX_WORD)) {
+        Some(device) => Err(format!("{:?} is not a GPU model", device.model.as_str())),
+        None => Ok(()),
+    }
+}
+
+/// The name of a topology domain, checked.
+pub(crate) fn is_domain(text: &str) -> bool {
+    is_word(text, MAX_WORD)
+}
+
+fn is_word(text: &str, longest: usize) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    !text.is_empty() && text.len() <= longest && !text.starts_with(['-', '.']) && text.chars().all(allowed)
+}
+
+/// CPUs of a row in thousandths.
+pub(crate) fn cpus(milli: u128) -> Result<muster_model::CpuMilli, String> {
+    /// As many as a cluster file can say.
+    const MOST: u128 = 1_000_000_000;
+    match u32::try_from(milli) {
+        Ok(fits) if milli <= MOST => Ok(muster_model::CpuMilli(fits)),
+        _ => Err(format!("{} CPUs are more than 1000000", milli / 1000)),
+    }
+}
+
+/// A refused row.
+pub(crate) fn row(row: String, what: String) -> InventoryError {
+    InventoryError::Row { row, what }
+}
+
+/// What a JSON value is, in a few words.
+pub(crate) fn shape(value: &Value) -> String {
+    const SHOWN: usize = 6;
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "true or false".to_owned(),
+        Value::Number(_) => "a number".to_owned(),
+        Value::String(_) => "text".to_owned(),
+        Value::Array(items) => format!("a list of {}", items.len()),
+        Value::Object(fields) => {
+            let kind = fields.get("kind").and_then(Value::as_str).map(|kind| format!("of kind {kind:?} "));
+            let names: Vec<String> = fields.keys().take(SHOWN).map(|name| format!("{name:?}")).collect();
+            let more = if fields.len() > SHOWN { ", .." } else { "" };
+            format!(
+                "an object {}with {}{more}",
+                kind.unwrap_or_default(),
+                match names.len() {
+                    0 => "nothing in it".to_owned(),
+                    _ => names.join(", "),
+                }
+            )
+        }
+    }
+}
+
+/// A name as people sort it: numbers by value.
+fn natural(name: &str) -> Vec<(u64, String)> {
+    let mut parts: Vec<(u64, String)> = vec![(0, String::new())];
+    for letter in name.chars() {
+        let in_number = parts.len().is_multiple_of(2);
+        if letter.is_ascii_digit() != in_number {
+            parts.push((0, String::new()));
+        }
+        if let Some((number, text)) = parts.last_mut() {
+            if let Some(digit) = letter.to_digit(10) {
+                *number = number.saturating_mul(10).saturating_add(u64::from(digit));
+            }
+            text.push(letter);
+        }
+    }
+    parts
+}
+
+/// Words in order of first sight, each once.
+pub(crate) fn once(words: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut seen = BTreeMap::new();
+    words.into_iter().filter(|word| seen.insert(word.clone(), ()).is_none()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_sort_by_number() {
+        let mut names = ["n10", "n9", "n09", "a", "n1-2", "n1-10", "n1"];
+        names.sort_by_cached_key(|name| natural(name));
+        assert_eq!(names, ["a", "n1", "n1-2", "n1-10", "n09", "n9", "n10"]);
+    }
+}

@@ -1,0 +1,150 @@
+//! A pool of nodes as lines of slurm.conf and gres.conf, and the nodes that such lines name. It writes no other setting: what
+//! a site has decided about Slurm stays as it is.
+
+use std::fmt::Write as _;
+
+use muster_model::NodeSpec;
+
+use crate::gpu::model;
+
+/// Partition of nodes that have no label `partition`.
+const PARTITION: &str = "batch";
+
+/// How a list of names is written: `node[01-04]`.
+pub type Fold<'a> = &'a dyn Fn(&[&str]) -> String;
+
+/// Lines for slurm.conf: the nodes, and their partitions by the label `partition`. The label `features` becomes features.
+#[must_use]
+pub fn nodes(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
+    let mut text = String::from(
+        "\
+# The batch pool, for slurm.conf on every Slurm node:
+#   include /etc/slurm/slurm-nodes.conf
+# slurm.conf itself must say GresTypes=gpu. `slurmd -C` on a node prints its true CPUs and RealMemory; with less than is
+# written here it is drained. These nodes must run no kubelet (BOUNDARY.md).
+",
+    );
+    for (names, settings) in runs(nodes, &settings, fold) {
+        let _ = writeln!(text, "NodeName={names}{settings} State=UNKNOWN");
+    }
+    text.push_str(
+        "\n# MaxTime bounds what nobody gave a limit; backfill works with limits, so keep one. Yours may be shorter.\n",
+    );
+    let mut partitions: Vec<(&str, Vec<&str>)> = Vec::new();
+    for node in nodes {
+        let name = node.labels.get("partition").map(AsRef::as_ref).filter(|name| is_word(name));
+        let name = name.unwrap_or(PARTITION);
+        match partitions.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, names)) => names.push(node.name.as_str()),
+            None => partitions.push((name, vec![node.name.as_str()])),
+        }
+    }
+    for (index, (name, names)) in partitions.iter().enumerate() {
+        let default = if index == 0 { " Default=YES" } else { "" };
+        let _ = writeln!(
+            text,
+            "PartitionName={name} Nodes={}{default} DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP",
+            fold(names)
+        );
+    }
+    text
+}
+
+/// Lines for gres.conf.
+#[must_use]
+pub fn gres(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
+    let mut text = String::from(
+        "\
+# The GPUs of the batch pool, for gres.conf on every Slurm node:
+#   include /etc/slurm/slurm-gres.conf
+# The device files are counted, not looked at: compare with `ls /dev/nvidia*` on a node. cgroup.conf needs
+# ConstrainDevices=yes, else a job sees GPUs that it was not given.
+",
+    );
+    for (names, line) in runs(nodes, &device_lines, fold) {
+        if !line.is_empty() {
+            let _ = writeln!(text, "NodeName={names}{line}");
+        }
+    }
+    text
+}
+
+/// The lists of nodes that `NodeName=` lines name, as written; `DEFAULT` is none.
+#[must_use]
+pub fn node_lists(conf: &str) -> Vec<String> {
+    let joined = conf.replace("\\\n", " ");
+    let lines = joined.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let name = |line: &str| {
+        let (key, rest) = line.split_once('=')?;
+        let list = rest.split_whitespace().next()?;
+        (key.trim().eq_ignore_ascii_case("nodename") && !list.eq_ignore_ascii_case("default"))
+            .then(|| list.to_owned())
+    };
+    lines.filter_map(name).collect()
+}
+
+/// Neighbours of which the same is to be said.
+fn runs(nodes: &[NodeSpec], say: &dyn Fn(&NodeSpec) -> String, fold: Fold<'_>) -> Vec<(String, String)> {
+    let mut runs: Vec<(Vec<&str>, String)> = Vec::new();
+    for node in nodes {
+        let said = say(node);
+        match runs.last_mut() {
+            Some((names, last)) if *last == said => names.push(node.name.as_str()),
+            _ => runs.push((vec![node.name.as_str()], said)),
+        }
+    }
+    runs.into_iter().map(|(names, said)| (fold(&names), said)).collect()
+}
+
+fn settings(node: &NodeSpec) -> String {
+    let mut text = String::new();
+    if node.cpus.0 >= 1000 {
+        let _ = write!(text, " CPUs={}", node.cpus.0 / 1000);
+    }
+    if node.memory.0 >> 20 > 0 {
+        let _ = write!(text, " RealMemory={}", node.memory.0 >> 20);
+    }
+    if let Some(device) = node.devices.first() {
+        let _ = write!(text, " Gres=gpu:{}:{}", kind(device.model.as_str()), node.devices.len());
+    }
+    let features: Vec<&str> = node
+        .labels
+        .get("features")
+        .map(|features| features.split(',').filter(|word| is_word(word)).collect())
+        .unwrap_or_default();
+    if !features.is_empty() {
+        let _ = write!(text, " Features={}", features.join(","));
+    }
+    text
+}
+
+fn device_lines(node: &NodeSpec) -> String {
+    let Some(device) = node.devices.first() else { return String::new() };
+    let name = device.model.as_str();
+    let kind = kind(name);
+    if model::is_slice(name) {
+        return format!(" Name=gpu Type={kind} AutoDetect=nvml");
+    }
+    if model::is_amd(name) {
+        return format!(" Name=gpu Type={kind} AutoDetect=rsmi");
+    }
+    match node.devices.len() {
+        1 => format!(" AutoDetect=off Name=gpu Type={kind} File=/dev/nvidia0"),
+        count => format!(" AutoDetect=off Name=gpu Type={kind} File=/dev/nvidia[0-{}]", count - 1),
+    }
+}
+
+/// A type for Slurm. Of a slice only how it is cut: with AutoDetect the type must be part of the detected name, in which the
+/// model is written out (gres.conf(5), Type).
+fn kind(model: &str) -> &str {
+    match model.rsplit_once('-') {
+        Some((_, profile)) if model::is_slice(model) => profile,
+        _ => model,
+    }
+}
+
+/// A name that cannot be taken for something else in a configuration file.
+fn is_word(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    !text.is_empty() && text.chars().all(allowed)
+}

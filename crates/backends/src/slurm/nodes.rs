@@ -1,0 +1,277 @@
+//! Nodes from Slurm's JSON: rows of `sinfo --json`, and records of `scontrol show nodes --json`, which `sinfo --json` printed
+//! itself up to 22.05. Fields are looked for by shape and not by version, since data_parser v0.0.37 to v0.0.44 differ in
+//! whether a number is plain or `{set, infinite, number}` and a state one word or a list.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::{Bytes, GpuModel, NodeSpec};
+use serde_json::Value;
+
+use super::gres;
+use crate::gpu::model;
+use crate::inventory::{self, Inventory, InventoryError, Listed, Options};
+
+/// Bytes of what Slurm calls a megabyte (`RealMemory`, slurm.conf(5)).
+const MEGABYTE: u64 = 1 << 20;
+
+/// Beginnings of states and flags in which a node takes no jobs (sinfo(1), node state codes). Others, such as `IDLE`, `MIXED` or
+/// `RESERVED`, are of the moment.
+const OUT_OF_SERVICE: [&str; 12] = [
+    "BLOCKED",
+    "DOWN",
+    "DRAIN",
+    "ERROR",
+    "FAIL",
+    "FUTURE",
+    "INVALID",
+    "MAINT",
+    "NOT_RESPONDING",
+    "POWER",
+    "REBOOT",
+    "UNKNOWN",
+];
+
+/// True for JSON that Slurm's programs print of nodes.
+pub fn recognises(value: &Value) -> bool {
+    let lists = |field| value.get(field).is_some_and(Value::is_array);
+    // Many programs list `nodes`; Slurm's put a `meta` beside it, in all versions.
+    lists("sinfo") || (lists("nodes") && value.get("meta").is_some_and(Value::is_object))
+}
+
+/// One node as one row tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Record {
+    name: String,
+    cpus: u64,
+    memory_mb: u64,
+    gres: String,
+    features: String,
+    out_of_service: String,
+    partitions: Vec<String>,
+    row: usize,
+}
+
+/// Nodes of a value that [`recognises`] knows.
+pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, InventoryError> {
+    if !options.levels.is_empty() {
+        let message = "Slurm's list of nodes says nothing of topology, so that --level has nothing to read";
+        return Err(InventoryError::Levels(message.to_owned()));
+    }
+    // 1. Rows.
+    let (rows, source) = match value.get("sinfo").and_then(Value::as_array) {
+        Some(rows) => (rows, "sinfo --json"),
+        None => (
+            value.get("nodes").and_then(Value::as_array).ok_or_else(|| none(value, "Slurm"))?,
+            "Slurm's nodes",
+        ),
+    };
+    let is_sinfo = source == "sinfo --json";
+    let mut records: Vec<Record> = Vec::new();
+    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    let mut is_grouped = false;
+    for (index, row) in rows.iter().enumerate() {
+        let found = if is_sinfo { sinfo_row(row, index + 1)? } else { vec![node_row(row, index + 1)?] };
+        is_grouped |= found.len() > 1;
+
+        // 2. A node has a row per partition in sinfo.
+        for record in found {
+            match known.get(&record.name) {
+                Some(at) if is_sinfo => join(&mut records[*at], record)?,
+                _ => {
+                    known.insert(record.name.clone(), records.len());
+                    records.push(record);
+                }
+            }
+        }
+    }
+    if records.is_empty() {
+        return Err(none(value, source));
+    }
+
+    // 3. Nodes.
+    let nodes = records.iter().map(|record| listed(record, options)).collect::<Result<_, _>>()?;
+    let hint = "rows stand for several nodes, of which sinfo shows the generic resources of one; `sinfo -N --json` shows each";
+    let hints = is_grouped.then(|| hint.to_owned()).into_iter().collect();
+    Ok(Inventory { source, levels: Vec::new(), nodes, hints })
+}
+
+fn none(value: &Value, source_name: &'static str) -> InventoryError {
+    let error = value.pointer("/errors/0");
+    let told = error.and_then(|error| error.get("description").or_else(|| error.get("error")));
+    let why = told.and_then(Value::as_str).map(|why| format!(": {why}")).unwrap_or_default();
+    InventoryError::NoNodes { source_name, why }
+}
+
+/// A row of `sinfo`: equal nodes of one partition.
+fn sinfo_row(row: &Value, number: usize) -> Result<Vec<Record>, InventoryError> {
+    let names = row.pointer("/nodes/nodes").or_else(|| row.get("nodes")).and_then(Value::as_array);
+    let names: Vec<&str> = match names {
+        Some(names) => names.iter().filter_map(Value::as_str).collect(),
+        None => return Err(wrong(number, None, "no list of node names at `nodes.nodes`")),
+    };
+    let wrong = |what: String| wrong(number, names.first().copied(), what);
+    let same = |field: &str| -> Result<u64, InventoryError> {
+        let at = |end: &str| whole(row, &format!("/{field}/{end}"), &format!("/{field}"));
+        let (low, high) = (at("minimum").map_err(wrong)?, at("maximum").map_err(wrong)?);
+        match low == high {
+            true => Ok(low),
+            false => Err(wrong(format!(
+                "`{field}` is from {low} to {high}, so that the row stands for unequal nodes; use `sinfo -N --json`"
+            ))),
+        }
+    };
+    let text = |paths: &[&str]| words(row, paths).join(",");
+    let partition = words(row, &["/partition/name", "/partition"]);
+    let record = Record {
+        name: String::new(),
+        cpus: same("cpus")?,
+        memory_mb: same("memory")?,
+        gres: text(&["/gres/total", "/gres"]),
+        features: text(&["/features/total", "/features"]),
+        out_of_service: out_of_service(&words(row, &["/node/state", "/state"]), &text(&["/reason"])),
+        partitions: partition,
+        row: number,
+    };
+    Ok(names.iter().map(|name| Record { name: (*name).to_owned(), ..record.clone() }).collect())
+}
+
+/// A record of one node.
+fn node_row(row: &Value, number: usize) -> Result<Record, InventoryError> {
+    let name = row.get("name").and_then(Value::as_str);
+    let Some(name) = name.filter(|name| !name.is_empty()) else {
+        return Err(wrong(number, None, format!("no `name` in {}", inventory::shape(row))));
+    };
+    let wrong = |what: String| wrong(number, Some(name), what);
+    let mut states = words(row, &["/state"]);
+    states.extend(words(row, &["/state_flags"]));
+    Ok(Record {
+        name: name.to_owned(),
+        cpus: whole(row, "/cpus", "/cpus").map_err(wrong)?,
+        memory_mb: whole(row, "/real_memory", "/real_memory").map_err(wrong)?,
+        gres: words(row, &["/gres"]).join(","),
+        features: words(row, &["/features"]).join(","),
+        out_of_service: out_of_service(&states, &words(row, &["/reason"]).join(" ")),
+        partitions: words(row, &["/partitions"]),
+        row: number,
+    })
+}
+
+/// The same node in another partition.
+fn join(known: &mut Record, again: Record) -> Result<(), InventoryError> {
+    let same = Record { partitions: known.partitions.clone(), row: known.row, ..again.clone() };
+    if *known != same {
+        let what = format!("it is described otherwise than in row {}", known.row);
+        return Err(wrong(again.row, Some(&again.name), what));
+    }
+    known.partitions.extend(again.partitions);
+    Ok(())
+}
+
+fn listed(record: &Record, options: &Options) -> Result<Listed, InventoryError> {
+    let wrong = |what: String| wrong(record.row, Some(&record.name), what);
+    let gres = gres::parse(&record.gres).map_err(wrong)?;
+    let mut notes = Vec::new();
+    if !record.out_of_service.is_empty() {
+        notes.push(record.out_of_service.clone());
+    }
+
+    // 1. Devices.
+    let total = gres.gpus.iter().fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
+    if total > muster_model::DeviceSet::MAX_DEVICES as u64 {
+        return Err(wrong(format!(
+            "{total} GPUs; a node has at most {}",
+            muster_model::DeviceSet::MAX_DEVICES
+        )));
+    }
+    let mut devices = Vec::new();
+    for (kind, count) in &gres.gpus {
+        let model = match (kind.as_str(), &options.gpu) {
+            ("", Some(model)) => model.clone(),
+            ("", None) => {
+                notes.push("Slurm names no type for these GPUs; `--gpu MODEL` does".to_owned());
+                GpuModel::from("gpu")
+            }
+            (kind, _) => model::normalise_label(kind),
+        };
+        devices.extend(inventory::devices(&model, Bytes(0), *count as usize, false));
+    }
+
+    // 2. Labels: a node is found by the first of its partitions.
+    let partitions = inventory::once(record.partitions.iter().cloned());
+    let mut labels: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
+    if let Some((first, others)) = partitions.split_first() {
+        labels.insert("partition".into(), first.as_str().into());
+        if !others.is_empty() {
+            notes.push(format!("also in partition {}", others.join(", ")));
+        }
+    }
+    if !record.features.is_empty() {
+        labels.insert("features".into(), record.features.as_str().into());
+    }
+    let node = NodeSpec {
+        name: record.name.as_str().into(),
+        devices,
+        cpus: inventory::cpus(u128::from(record.cpus) * 1000).map_err(wrong)?,
+        memory: Bytes(record.memory_mb.saturating_mul(MEGABYTE)),
+        extras: gres.extras.iter().map(|(name, count)| (Arc::from(name.as_str()), *count)).collect(),
+        labels,
+        domains: Vec::new(),
+    };
+    inventory::check(&node).map_err(wrong)?;
+    Ok(inventory::declared(node, notes))
+}
+
+/// What keeps a node from taking jobs, with why; empty when nothing does.
+fn out_of_service(states: &[String], reason: &str) -> String {
+    let is_out = |state: &&String| OUT_OF_SERVICE.iter().any(|word| state.to_uppercase().starts_with(word));
+    let words: Vec<String> =
+        states.iter().filter(is_out).map(|state| state.to_lowercase().replace('_', " ")).collect();
+    match (words.is_empty(), reason.trim()) {
+        (true, _) => String::new(),
+        (false, "") => format!("out of service in Slurm: {}", words.join(", ")),
+        (false, reason) => format!("out of service in Slurm: {} ({reason})", words.join(", ")),
+    }
+}
+
+/// A whole number, plain or as `{set, infinite, number}`; 0 where there is none.
+fn whole(row: &Value, path: &str, otherwise: &str) -> Result<u64, String> {
+    let found = row.pointer(path).or_else(|| row.pointer(otherwise)).unwrap_or(&Value::Null);
+    let value = match found {
+        Value::Object(fields) => {
+            let is = |field: &str| fields.get(field).and_then(Value::as_bool);
+            match (is("set"), is("infinite")) {
+                (Some(false), _) | (_, Some(true)) => &Value::Null,
+                _ => fields.get("number").unwrap_or(&Value::Null),
+            }
+        }
+        other => other,
+    };
+    let name = path.trim_start_matches('/').replace('/', ".");
+    match value {
+        Value::Null => Ok(0),
+        // Some versions print whole numbers as floating point.
+        Value::Number(number) => number
+            .as_u64()
+            .or_else(|| number.to_string().strip_suffix(".0").and_then(|text| text.parse().ok()))
+            .ok_or_else(|| format!("`{name}` is {number}, not a whole number from 0 on")),
+        other => Err(format!("`{name}` is {}, not a number", inventory::shape(other))),
+    }
+}
+
+/// Text or a list of texts at the first path that leads somewhere.
+fn words(row: &Value, paths: &[&str]) -> Vec<String> {
+    let found = paths.iter().find_map(|path| match row.pointer(path) {
+        Some(Value::String(text)) => Some(vec![text.clone()]),
+        Some(Value::Array(items)) => {
+            Some(items.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+        }
+        _ => None,
+    });
+    found.unwrap_or_default().into_iter().filter(|word| !word.is_empty()).collect()
+}
+
+fn wrong(number: usize, name: Option<&str>, what: impl Into<String>) -> InventoryError {
+    let name = name.map(|name| format!(" (`{name}`)")).unwrap_or_default();
+    inventory::row(format!("row {number}{name}"), what.into())
+}
