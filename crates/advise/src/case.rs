@@ -2,6 +2,8 @@
 
 use muster_model::advice::{Facts, Label, Plane, Ruleset, Thresholds};
 
+use crate::flips::Answer;
+
 /// A question on its way to an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Case<'a> {
@@ -30,13 +32,35 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What it came to. Every list of rules ends with one that always chooses.
+    /// What it came to.
     pub(crate) fn label(&self) -> Label {
-        let parts: Vec<&str> = self.required.iter().chain(&self.addons).copied().collect();
-        Label {
+        self.outcome().into_label()
+    }
+
+    /// What it came to, before it is written out. Every list of rules ends with one that always chooses.
+    pub(crate) fn outcome(&self) -> Outcome {
+        Outcome {
             primary: self.primary.expect("the last choosing rule of every list has no condition"),
-            addon: parts.join(" + "),
-            hybrid: self.hybrid.map(str::to_owned),
+            parts: self.required.iter().chain(&self.addons).copied().collect(),
+            hybrid: self.hybrid,
         }
+    }
+}
+
+/// A label before it is written out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    primary: Plane,
+    parts: Vec<&'static str>,
+    hybrid: Option<&'static str>,
+}
+
+impl Answer for Outcome {
+    fn primary(&self) -> Plane {
+        self.primary
+    }
+
+    fn into_label(self) -> Label {
+        Label { primary: self.primary, addon: self.parts.join(" + "), hybrid: self.hybrid.map(str::to_owned) }
     }
 }

@@ -1,11 +1,32 @@
 //! Flips: the smallest changes of facts that change the answer. Exact, because each is found by asking again with the
 //! facts changed; no rule is known here.
 
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+
 use muster_model::advice::{Changes, Fact, Facts, Flip, Kind, Label, Plane, Threshold, Thresholds};
+
+/// What comes of asking. Two answers are the same when their labels are.
+pub(crate) trait Answer: PartialEq {
+    /// The plane.
+    fn primary(&self) -> Plane;
+    /// The label; made only of what is shown, because making it costs more than the answer.
+    fn into_label(self) -> Label;
+}
+
+impl Answer for Label {
+    fn primary(&self) -> Plane {
+        self.primary
+    }
+
+    fn into_label(self) -> Label {
+        self
+    }
+}
 
 /// What may change, and how far to look.
 pub(crate) struct Search<'a> {
-    /// Facts that may change.
+    /// Facts that may change. One that no rule reads may be among them, and only costs time.
     pub(crate) askable: &'a [Fact],
     /// Thresholds that the rules read: a number matters where it crosses one.
     pub(crate) read: &'a [Threshold],
@@ -13,53 +34,88 @@ pub(crate) struct Search<'a> {
     pub(crate) together: usize,
 }
 
-/// An answer to changed facts, with the change.
-struct Tried {
+/// Facts with their new values, in the order of facts.
+type Change = [(Fact, u32)];
+
+/// A change that leads elsewhere.
+struct Found<A> {
     change: Vec<(Fact, u32)>,
-    label: Label,
+    answer: A,
+    /// False when nearer values of the same facts lead to the same answer.
+    shown: bool,
 }
 
 impl Search<'_> {
     /// Every change that is smallest in one of two senses: no part of it alone changes the answer; or it leads to another
     /// primary and no part of it alone leads there. Ordered by size, then by facts. Where several values of a number lead to the
     /// same answer, the nearest is given.
-    pub(crate) fn flips(
+    pub(crate) fn flips<A: Answer>(
         &self,
         facts: &Facts,
         thresholds: &Thresholds,
-        ask: impl Fn(&Facts) -> Label,
+        ask: impl Fn(&Facts) -> A,
     ) -> Vec<Flip> {
         // 1. The answer to beat, and what each fact could be instead.
         let present = ask(facts);
-        let moves: Vec<(Fact, Vec<u32>)> =
-            self.askable.iter().map(|fact| (*fact, self.others(*fact, facts, thresholds))).collect();
+        let moves = self.moves(facts, thresholds);
 
         // 2. Every change that leads elsewhere, small ones first.
-        let mut found: Vec<Tried> = Vec::new();
-        for size in 1..=self.together {
-            for_each_change(&moves, size, &mut Vec::new(), &mut |change| {
-                let changed = change.iter().fold(*facts, |facts, (fact, stored)| facts.with(*fact, *stored));
-                let label = ask(&changed);
-                if label != present
-                    && changed.contradiction().is_none()
-                    && smallest(change, &label, present.primary, &found)
-                {
-                    found.push(Tried { change: change.to_vec(), label });
-                }
-            });
+        let mut found: Vec<Found<A>> = Vec::new();
+        for size in 1..=self.together.min(moves.len()) {
+            let ControlFlow::Continue(()) =
+                for_each_change::<Infallible>(&moves, size, &mut Vec::new(), &mut |change| {
+                    let changed = with(facts, change);
+                    let answer = ask(&changed);
+                    if answer != present
+                        && changed.contradiction().is_none()
+                        && smallest(change, &answer, present.primary(), &found)
+                    {
+                        let shown = !nearer(change, &answer, &found);
+                        found.push(Found { change: change.to_vec(), answer, shown });
+                    }
+                    ControlFlow::Continue(())
+                });
         }
 
         // 3. As people and programs see them.
-        let shown = |(fact, stored): (Fact, u32)| (fact, fact.value(stored));
-        let flip = |tried: Tried| Flip {
-            change: Changes(tried.change.into_iter().map(shown).collect()),
-            label: tried.label,
-        };
-        found.into_iter().map(flip).collect()
+        let shown = found.into_iter().filter(|found| found.shown);
+        shown.map(|found| Flip { change: written(&found.change), label: found.answer.into_label() }).collect()
     }
 
-    /// What a fact could be instead, nearest first: the other value of a flag; of a number those on either side of each
-    /// threshold.
+    /// The smallest change of other facts after which a fact makes a difference: the answer with its value is another than
+    /// with its default. Empty when it does already; nothing when it never does.
+    pub(crate) fn matters_after<A: Answer>(
+        &self,
+        fact: Fact,
+        facts: &Facts,
+        thresholds: &Thresholds,
+        ask: impl Fn(&Facts) -> A,
+    ) -> Option<Changes> {
+        let mut moves = self.moves(facts, thresholds);
+        moves.retain(|(other, _)| *other != fact);
+        (0..=self.together.min(moves.len())).find_map(|size| {
+            let first = for_each_change(&moves, size, &mut Vec::new(), &mut |change| {
+                let given = with(facts, change);
+                let absent = given.with(fact, fact.default());
+                let possible = given.contradiction().is_none() && absent.contradiction().is_none();
+                if possible && ask(&given) != ask(&absent) {
+                    ControlFlow::Break(written(change))
+                } else {
+                    ControlFlow::Continue(())
+                }
+            });
+            first.break_value()
+        })
+    }
+
+    /// What each fact could be instead. Facts that could not are left out.
+    fn moves(&self, facts: &Facts, thresholds: &Thresholds) -> Vec<(Fact, Vec<u32>)> {
+        let others = self.askable.iter().map(|fact| (*fact, self.others(*fact, facts, thresholds)));
+        others.filter(|(_, values)| !values.is_empty()).collect()
+    }
+
+    /// What a fact could be instead, nearest first: the other value of a flag; of a number the nearest value in each other
+    /// stretch between thresholds, because rules cannot tell two values of one stretch apart.
     fn others(&self, fact: Fact, facts: &Facts, thresholds: &Thresholds) -> Vec<u32> {
         let now = facts.get(fact);
         let (min, max) = match fact.kind() {
@@ -67,54 +123,66 @@ impl Search<'_> {
             Kind::Count { min, max, .. } => (min, max),
             Kind::Hundredths { max } => (0, max),
         };
-        let about = self.read.iter().filter(|threshold| threshold.fact() == fact);
-        let edges = about.flat_map(|threshold| {
-            let edge = thresholds.get(*threshold);
-            [edge.saturating_sub(1), edge]
-        });
+        // A number that is asked for as if it were a flag has an edge above 0.
+        let edges = self.read.iter().filter(|threshold| threshold.fact() == fact);
+        let edges = edges.map(|threshold| thresholds.get(*threshold)).chain([1]);
+        let nearest = edges.map(|edge| if edge > now { edge } else { edge.saturating_sub(1) });
         let mut values: Vec<u32> =
-            edges.filter(|value| (min..=max).contains(value) && *value != now).collect();
+            nearest.filter(|value| (min..=max).contains(value) && *value != now).collect();
         values.sort_unstable_by_key(|value| (value.abs_diff(now), *value));
         values.dedup();
         values
     }
 }
 
-/// Calls `see` with every way to change `size` of the facts, in the order of facts and of their values.
-fn for_each_change(
+fn with(facts: &Facts, change: &Change) -> Facts {
+    change.iter().fold(*facts, |facts, (fact, stored)| facts.with(*fact, *stored))
+}
+
+fn written(change: &Change) -> Changes {
+    Changes(change.iter().map(|(fact, stored)| (*fact, fact.value(*stored))).collect())
+}
+
+/// Calls `see` with every way to change `size` of the facts, in the order of facts and of their values, until it breaks off.
+fn for_each_change<B>(
     moves: &[(Fact, Vec<u32>)],
     size: usize,
     chosen: &mut Vec<(Fact, u32)>,
-    see: &mut impl FnMut(&[(Fact, u32)]),
-) {
+    see: &mut impl FnMut(&Change) -> ControlFlow<B>,
+) -> ControlFlow<B> {
     if size == 0 {
         return see(chosen);
     }
     for (index, (fact, values)) in moves.iter().enumerate() {
         for stored in values {
             chosen.push((*fact, *stored));
-            for_each_change(&moves[index + 1..], size - 1, chosen, see);
+            let seen = for_each_change(&moves[index + 1..], size - 1, chosen, see);
             chosen.pop();
+            seen?;
         }
     }
+    ControlFlow::Continue(())
 }
 
-/// Whether the change is worth telling: nothing smaller or nearer does the same.
-fn smallest(change: &[(Fact, u32)], label: &Label, present: Plane, found: &[Tried]) -> bool {
-    let changes = |fact: Fact| change.iter().any(|(other, _)| *other == fact);
-    // The facts of `part` are among ours. Parts were tried before, and so were nearer values of the same facts.
-    let within = |tried: &&Tried| tried.change.iter().all(|(fact, _)| changes(*fact));
-    let mut changes_nothing_smaller = true;
-    let mut leads_nowhere_new = label.primary == present;
-    for tried in found.iter().filter(within) {
-        if tried.change.len() == change.len() {
-            if tried.label == *label {
-                return false;
-            }
-        } else {
-            changes_nothing_smaller = false;
-            leads_nowhere_new |= tried.label.primary == label.primary;
-        }
+/// Whether no part of the change does the same. Parts were tried before.
+fn smallest<A: Answer>(change: &Change, answer: &A, present: Plane, found: &[Found<A>]) -> bool {
+    let part = |found: &&Found<A>| {
+        found.change.len() < change.len() && found.change.iter().all(|step| change.contains(step))
+    };
+    let mut no_part_changes_anything = true;
+    let mut leads_nowhere_new = answer.primary() == present;
+    for part in found.iter().filter(part) {
+        no_part_changes_anything = false;
+        leads_nowhere_new |= part.answer.primary() == answer.primary();
     }
-    changes_nothing_smaller || !leads_nowhere_new
+    no_part_changes_anything || !leads_nowhere_new
+}
+
+/// Whether nearer values of the same facts lead to the same answer. Nearer values were tried before.
+fn nearer<A: Answer>(change: &Change, answer: &A, found: &[Found<A>]) -> bool {
+    let same_facts = |found: &&Found<A>| {
+        found.change.len() == change.len()
+            && found.change.iter().zip(change).all(|((one, _), (other, _))| one == other)
+    };
+    found.iter().filter(same_facts).any(|found| found.answer == *answer)
 }

@@ -10,6 +10,7 @@ mod decide;
 mod disputes;
 mod document;
 mod flips;
+mod from_job;
 pub mod gpus;
 mod overrides;
 mod rule;
@@ -18,5 +19,6 @@ mod warnings;
 mod workload;
 
 pub use document::{anchors, doc_link, document};
+pub use from_job::{UNSEEN, facts_of};
 pub use site::advise_site;
 pub use workload::{advise, label};

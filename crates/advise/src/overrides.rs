@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use muster_model::advice::{FiredRule, Threshold, Thresholds};
+use muster_model::advice::{Fact, FiredRule, Threshold, Thresholds};
 
 use crate::rule::Rule;
 
@@ -41,4 +41,10 @@ pub(crate) fn read(rules: &'static [Rule]) -> Vec<Threshold> {
     read.sort_unstable();
     read.dedup();
     read
+}
+
+/// Those of the facts that the rules of a list read, in the order given.
+pub(crate) fn facts_read(rules: &'static [Rule], facts: &[Fact]) -> Vec<Fact> {
+    let read = |fact: &Fact| rules.iter().any(|rule| rule.when.reads(*fact));
+    facts.iter().copied().filter(read).collect()
 }

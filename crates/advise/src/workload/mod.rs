@@ -1,14 +1,21 @@
 //! Advice on one workload: the guide's labeller as rules, and all that stands behind its label.
 
+mod compose;
 mod rules;
+pub(crate) mod terms;
 
-use muster_model::advice::{Advice, Fact, Facts, FiredRule, Label, Ruleset, Thresholds};
+use std::borrow::Cow;
 
-use crate::case::Case;
+use muster_model::advice::{
+    Advice, Changes, Fact, Facts, FiredRule, Label, Page, Ruleset, Source, Thresholds, Value, Warning,
+};
+
+use crate::case::{Case, Outcome};
 use crate::decide::decide;
 use crate::flips::Search;
 use crate::{disputes, overrides, warnings};
 
+pub(crate) use compose::LAYERS;
 pub(crate) use rules::RULES;
 
 /// The id of the warning that a fact which was given changes nothing.
@@ -25,18 +32,95 @@ pub fn label(facts: &Facts, thresholds: &Thresholds, ruleset: Ruleset) -> Label 
 /// The label with its reasons, warnings, composition, flips and disputes.
 #[must_use]
 pub fn advise(facts: &Facts, thresholds: &Thresholds, ruleset: Ruleset) -> Advice {
+    // 1. Decide, and keep the reasons.
     let mut case = Case::new(facts, thresholds, ruleset);
     let mut rules: Vec<FiredRule> = Vec::new();
     decide(RULES, &mut case, |rule| rules.push(FiredRule::from(rule)));
     rules.extend(overrides::fired(RULES, thresholds));
-    let read = overrides::read(RULES);
-    let search = Search { askable: Fact::WORKLOAD, read: &read, together: Fact::WORKLOAD.len() };
+
+    // 2. Ask again with other facts.
+    let ask = |facts: &Facts| -> Outcome {
+        let mut case = Case::new(facts, thresholds, ruleset);
+        decide(RULES, &mut case, |_| {});
+        case.outcome()
+    };
+    let (askable, read) = (overrides::facts_read(RULES, Fact::WORKLOAD), overrides::read(RULES));
+    let search = Search { askable: &askable, read: &read, together: askable.len() };
+    let flips = search.flips(facts, thresholds, ask);
+
+    // 3. What this answer invites, and where it is disputed.
+    let mut warnings = warnings::due(warnings::WORKLOAD, &case);
+    warnings.extend(silent_facts(&search, facts, thresholds, ask));
     Advice {
         label: case.label(),
         rules,
-        warnings: warnings::due(warnings::WORKLOAD, &case),
-        composition: Vec::new(),
-        flips: search.flips(facts, thresholds, |facts| label(facts, thresholds, ruleset)),
+        warnings,
+        composition: compose::stack(LAYERS, &case),
+        flips,
         disputes: disputes::touched(disputes::WORKLOAD, &case),
+    }
+}
+
+/// Facts that were given and leave this answer as it is. For each, the smallest change of other facts after which it would
+/// matter.
+fn silent_facts(
+    search: &Search<'_>,
+    facts: &Facts,
+    thresholds: &Thresholds,
+    ask: impl Fn(&Facts) -> Outcome,
+) -> Vec<Warning> {
+    let given = facts.given().filter(|(fact, _)| Fact::WORKLOAD.contains(fact));
+    given
+        .filter_map(|(fact, value)| {
+            let read = search.askable.contains(&fact);
+            let after = if read { search.matters_after(fact, facts, thresholds, &ask) } else { None };
+            match after {
+                Some(Changes(changes)) if changes.is_empty() => None,
+                Some(changes) => Some(silent(fact, value, &would_matter(fact, &changes))),
+                None => Some(silent(fact, value, &never_matters(fact))),
+            }
+        })
+        .collect()
+}
+
+fn silent(fact: Fact, value: Value, cure: &str) -> Warning {
+    Warning {
+        id: SILENT_FACT,
+        sentence: Cow::Owned(format!("{fact}: {value} changes nothing in this answer")),
+        tell: Cow::Borrowed("the label is the same without it"),
+        cure: Cow::Owned(cure.to_owned()),
+        source: Source::new(Page::Muster, "found by asking again without it"),
+    }
+}
+
+fn would_matter(fact: Fact, changes: &Changes) -> String {
+    let steps: Vec<String> = changes.0.iter().map(|(other, value)| format!("{other}: {value}")).collect();
+    format!("do not count on {fact} as a reason; it would decide with {}", steps.join(", "))
+}
+
+/// No rule reads it, or this site's thresholds leave no combination in which it decides.
+fn never_matters(fact: Fact) -> String {
+    format!(
+        "do not count on {fact} as a reason: it decides no label; it is read by the warnings, the disputes and the stack"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::advice::Threshold;
+
+    use super::*;
+
+    /// A number that no threshold may take would make a rule unreachable without a trace.
+    #[test]
+    fn rules_read_what_their_documentation_says() {
+        assert_eq!(overrides::read(RULES), [Threshold::MultiNode]);
+        let silent =
+            Fact::WORKLOAD.iter().filter(|fact| !overrides::facts_read(RULES, Fact::WORKLOAD).contains(fact));
+        assert_eq!(
+            silent.collect::<Vec<_>>(),
+            [&Fact::MultiTenant],
+            "the guide's labeller reads every other fact"
+        );
     }
 }

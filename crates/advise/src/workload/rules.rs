@@ -1,12 +1,10 @@
 //! The guide's labeller as an ordered list. Labels are the guide's own words, to the letter: programs compare them.
 
-use muster_model::advice::{Fact, Page, Plane, Ruleset, Source, Threshold};
+use muster_model::advice::{Fact, Page, Plane, Ruleset, Source};
 
-use crate::condition::Condition::{self, All, Always, Any, Chosen, Is, Not, Reaches, Under};
+use super::terms::{COUPLED, ON_KUBERNETES};
+use crate::condition::Condition::{All, Always, Any, Chosen, Is, Under};
 use crate::rule::{Effect, Rule};
-
-/// Tasks that wait for each other, on more than one node.
-const COUPLED: Condition = All(&[Is(Fact::TightlyCoupled), Reaches(Threshold::MultiNode)]);
 
 /// The label of a gang scheduler.
 const GANG: Effect = Effect::Require("Volcano/Kueue/KAI gang scheduler (REQUIRED)");
@@ -51,13 +49,7 @@ pub(crate) const RULES: &[Rule] = &[
     Rule {
         id: "gang-required",
         source: Source::new(Page::Guide, "the load-bearing invariant; labeller, edge 1"),
-        when: All(&[
-            COUPLED,
-            Any(&[
-                Chosen(&[Plane::Kubernetes, Plane::K3s]),
-                All(&[Chosen(&[Plane::Ray]), Not(Fact::EdgeOrDev)]),
-            ]),
-        ]),
+        when: All(&[COUPLED, Any(&[ON_KUBERNETES, Chosen(&[Plane::K3s])])]),
         effect: GANG,
         sentence: "coupled tasks on several nodes under a scheduler that binds pod by pod: placed partly, they hold GPUs and wait for ever",
     },

@@ -1,0 +1,120 @@
+//! What a job that somebody wrote tells about itself. Only what follows from its shape: nothing is guessed from a command,
+//! a name or an image, and what a job cannot say is left as it is when nobody says it.
+
+use muster_model::advice::{Fact, Facts};
+use muster_model::node::DeviceSet;
+use muster_model::{JobSpec, TaskGroup};
+
+/// Facts of a workload that no job tells, so that its author has to.
+pub const UNSEEN: &[Fact] = &[
+    Fact::BareMetal,
+    Fact::LongLivedServices,
+    Fact::MultiTenant,
+    Fact::PythonNativePipeline,
+    Fact::EdgeOrDev,
+];
+
+/// The facts of a job, and of those that it tells why. Elements of an array are jobs of their own: they neither wait for each
+/// other nor add up.
+#[must_use]
+pub fn facts_of(spec: &JobSpec) -> (Facts, Vec<(Fact, &'static str)>) {
+    // 1. Nodes: the least number that it must span. Groups may share nodes, so the widest group counts, or all GPUs together.
+    let blocks = spec.groups.iter().map(blocks).max().unwrap_or(1);
+    let devices: u64 = spec.groups.iter().map(whole_devices).sum();
+    let full_nodes = u32::try_from(devices.div_ceil(DeviceSet::MAX_DEVICES as u64)).unwrap_or(u32::MAX);
+    let nodes = blocks.max(full_nodes).max(1);
+    let why_nodes = if nodes > blocks {
+        "it asks for more GPUs than fewer nodes could have"
+    } else if spec.groups.iter().all(|group| group.tasks_per_node.is_some()) {
+        "nodes that it asks for; roles may share them"
+    } else {
+        "the least that it may span: tasks without a number per node may share one"
+    };
+    let mut facts = Facts::default().with(Fact::Nodes, nodes);
+    let mut told = vec![(Fact::Nodes, why_nodes)];
+
+    // 2. Coupling: a gang is what its author wants started together.
+    if spec.min_tasks() > 1 {
+        facts.set(Fact::TightlyCoupled, 1);
+        told.push((
+            Fact::TightlyCoupled,
+            "its tasks start together or not at all, which is asked for tasks that wait for each other",
+        ));
+    } else {
+        told.push((Fact::TightlyCoupled, "it has one task; a launcher inside it stays on its node"));
+    }
+    (facts, told)
+}
+
+/// Different nodes that a group must have.
+fn blocks(group: &TaskGroup) -> u32 {
+    group.tasks_per_node.map_or(1, |per_node| group.min_tasks.div_ceil(per_node.max(1)))
+}
+
+fn whole_devices(group: &TaskGroup) -> u64 {
+    u64::from(group.min_tasks) * u64::from(group.task.gpu.devices)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use muster_model::job::{GpuRequest, Resources};
+    use muster_model::{Array, NodeConstraint, PayloadId, Restart, Span};
+
+    use super::*;
+
+    fn group(tasks: u32, tasks_per_node: Option<u32>, gpus: u32) -> TaskGroup {
+        let task = Resources { gpu: GpuRequest::whole(gpus), ..Resources::default() };
+        TaskGroup { name: Arc::from("worker"), min_tasks: tasks, max_tasks: tasks, tasks_per_node, task }
+    }
+
+    fn check(groups: Vec<TaskGroup>, array: Option<Array>, nodes: u32, coupled: bool) {
+        let spec = JobSpec {
+            name: Arc::from("job"),
+            user: "ann".into(),
+            queue: "default".into(),
+            priority: 0,
+            groups,
+            time_limit: None,
+            grace: Span::from_secs(30),
+            constraint: NodeConstraint::default(),
+            array,
+            after: Vec::new(),
+            restart: Restart::NEVER,
+            checkpoint: None,
+            held: false,
+            begin: None,
+            payload: PayloadId(1),
+        };
+        let (facts, told) = facts_of(&spec);
+        assert_eq!((facts.get(Fact::Nodes), facts.is(Fact::TightlyCoupled)), (nodes, coupled), "{spec:?}");
+        for fact in UNSEEN {
+            assert_eq!(facts.get(*fact), fact.default(), "a job does not tell {fact}");
+        }
+        assert_eq!(
+            told.iter().map(|(fact, _)| *fact).chain(UNSEEN.iter().copied()).count(),
+            Fact::WORKLOAD.len()
+        );
+    }
+
+    #[test]
+    fn facts_follow_from_the_shape() {
+        // One process is neither coupled nor on several nodes, whatever it holds.
+        check(vec![group(1, None, 8)], None, 1, false);
+        // nodes: 2, gpus: 8
+        check(vec![group(2, Some(1), 8)], None, 2, true);
+        // Eight tasks on each of four nodes.
+        check(vec![group(32, Some(8), 1)], None, 4, true);
+        // Tasks without a number per node may all fit on one.
+        check(vec![group(16, None, 1)], None, 1, true);
+        // Unless no node could have that many GPUs.
+        check(vec![group(129, None, 1)], None, 2, true);
+        check(vec![group(32, None, 8)], None, 2, true);
+        // Roles may share nodes: the widest counts.
+        check(vec![group(4, Some(1), 8), group(2, Some(1), 1), group(9, None, 1)], None, 4, true);
+        // A sweep of single tasks is not coupled, however many there are.
+        let sweep = Array { first: 1, last: 200, step: 1, max_running: None };
+        check(vec![group(1, None, 1)], Some(sweep), 1, false);
+    }
+}
