@@ -84,6 +84,7 @@ pub enum Command {
     Queues(cmd::queues::Args),
     Usage(cmd::usage::Args),
     Nodes(cmd::nodes::Args),
+    Advise(Box<cmd::advise::Args>),
     Serve(cmd::serve::Args),
     StopDaemon(cmd::stop_daemon::Args),
     Schema(cmd::schema::Args),

@@ -8,6 +8,7 @@ mod args;
 mod cmd;
 mod connect;
 mod exit;
+mod facts;
 mod follow;
 mod jobref;
 mod source;

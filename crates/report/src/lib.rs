@@ -5,6 +5,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail"))]
 
+pub mod advise;
 pub mod amount;
 pub mod clock;
 pub mod explain;

@@ -1,5 +1,6 @@
 //! One file per verb: its options with their help, and what it does.
 
+pub mod advise;
 pub mod attach;
 pub mod cancel;
 pub mod completions;

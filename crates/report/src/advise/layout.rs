@@ -1,0 +1,198 @@
+//! Sections with a label on the left and items on the right, cut to a number of lines where that is asked for. Knows
+//! nothing of what the items say.
+
+use crate::style::{Ink, Style, shorten, wrap};
+
+/// Columns of the label with the blanks around it.
+pub(super) const INDENT: usize = 13;
+/// Text wider than this is hard to read, and files should not depend on a terminal.
+const MAX_WIDTH: usize = 100;
+/// The text never gets less, however narrow the terminal.
+const MIN_WIDTH: usize = 24;
+
+/// One entry of a section.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Item {
+    /// What it says.
+    pub(super) text: String,
+    /// Its anchor in the documentation, shown at the right.
+    pub(super) id: Option<&'static str>,
+    /// What is said below it, in detail.
+    pub(super) below: Vec<String>,
+}
+
+impl Item {
+    /// An entry without more.
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// The same with an anchor.
+    pub(super) fn with_id(self, id: &'static str) -> Self {
+        Self { id: Some(id), ..self }
+    }
+}
+
+/// A labelled list.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    pub(super) label: &'static str,
+    pub(super) items: Vec<Item>,
+    /// Lower ones get their lines first.
+    pub(super) rank: u8,
+    /// Whether an empty line goes before it.
+    pub(super) apart: bool,
+}
+
+/// Where a page is written.
+pub(super) struct Page<'a> {
+    style: &'a Style,
+    width: usize,
+}
+
+impl<'a> Page<'a> {
+    /// A page as wide as the terminal, and no wider than people read.
+    pub(super) fn new(style: &'a Style) -> Self {
+        let width = style.width.unwrap_or(MAX_WIDTH).clamp(INDENT + MIN_WIDTH, MAX_WIDTH);
+        Self { style, width }
+    }
+
+    /// Columns for what an item says.
+    pub(super) fn room(&self) -> usize {
+        self.width - INDENT
+    }
+
+    /// A line of the page's width at most, wrapped; for headings.
+    pub(super) fn heading(&self, text: &str) -> Vec<String> {
+        wrap(text, self.width).iter().map(|line| self.style.paint(Ink::Strong, line)).collect()
+    }
+
+    /// Every item of every section.
+    pub(super) fn whole(&self, sections: &[Section]) -> Vec<String> {
+        let all: Vec<usize> = sections.iter().map(|section| section.items.len()).collect();
+        self.lines(sections, &all)
+    }
+
+    /// As many items as fit on so many lines: one of each section at least, then one more of each in turn, as they rank.
+    pub(super) fn fitting(&self, sections: &[Section], lines: usize) -> Vec<String> {
+        let mut shown: Vec<usize> = sections.iter().map(|section| section.items.len().min(1)).collect();
+        let mut order: Vec<usize> = (0..sections.len()).collect();
+        order.sort_by_key(|place| sections[*place].rank);
+        let mut open = order;
+        while !open.is_empty() {
+            open.retain(|place| {
+                if shown[*place] == sections[*place].items.len() {
+                    return false;
+                }
+                shown[*place] += 1;
+                let fits = self.lines(sections, &shown).len() <= lines;
+                // A last item may take the line of the note that it is missing, so one more may fit where one did not.
+                if !fits {
+                    let before = shown[*place] - 1;
+                    shown[*place] = sections[*place].items.len();
+                    if self.lines(sections, &shown).len() > lines {
+                        shown[*place] = before;
+                    }
+                    return false;
+                }
+                true
+            });
+        }
+        self.lines(sections, &shown)
+    }
+
+    fn lines(&self, sections: &[Section], shown: &[usize]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (section, shown) in sections.iter().zip(shown) {
+            if section.items.is_empty() {
+                continue;
+            }
+            if section.apart {
+                lines.push(String::new());
+            }
+            let mut label = section.label;
+            for item in &section.items[..*shown] {
+                for line in self.item(item) {
+                    lines.push(self.labelled(label, &line));
+                    label = "";
+                }
+            }
+            let left = section.items.len() - shown;
+            if left > 0 {
+                let note = format!("+ {left} more (--details)");
+                lines.push(self.labelled(label, &self.style.paint(Ink::Faint, &note)));
+            }
+        }
+        lines
+    }
+
+    fn labelled(&self, label: &str, line: &str) -> String {
+        let pad = " ".repeat(INDENT.saturating_sub(2 + label.chars().count()));
+        format!("  {}{pad}{line}", self.style.paint(Ink::Strong, label)).trim_end().to_owned()
+    }
+
+    fn item(&self, item: &Item) -> Vec<String> {
+        let room = self.room();
+        let mut lines = wrap(&item.text, room);
+        if let Some(id) = item.id {
+            let id = shorten(&format!("[{id}]"), room);
+            let used = lines.last().map_or(0, |line| line.chars().count());
+            let faint = self.style.paint(Ink::Faint, &id);
+            let id_width = id.chars().count();
+            match lines.last_mut() {
+                Some(last) if used + 2 + id_width <= room => {
+                    last.push_str(&" ".repeat(room - used - id_width));
+                    last.push_str(&faint);
+                }
+                _ => lines.push(format!("{}{faint}", " ".repeat(room - id_width))),
+            }
+        }
+        for below in &item.below {
+            let wrapped = wrap(below, room - 2);
+            lines.extend(wrapped.iter().map(|line| format!("  {}", self.style.paint(Ink::Faint, line))));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sections(counts: &[usize]) -> Vec<Section> {
+        let section = |(rank, count): (usize, &usize)| Section {
+            label: "list",
+            items: (0..*count).map(|number| Item::new(format!("item {number}"))).collect(),
+            rank: u8::try_from(rank).unwrap(),
+            apart: false,
+        };
+        counts.iter().enumerate().map(section).collect()
+    }
+
+    #[test]
+    fn lists_are_cut_where_the_screen_ends_and_say_so() {
+        let style = Style::plain();
+        let page = Page::new(&style);
+        let check = |counts: &[usize], lines: usize, expected: &[&str]| {
+            let shown = page.fitting(&sections(counts), lines);
+            let shown: Vec<&str> = shown.iter().map(|line| line[INDENT..].trim()).collect();
+            assert_eq!(shown, expected, "{counts:?} in {lines}");
+        };
+        check(&[2, 0, 1], 9, &["item 0", "item 1", "item 0"]);
+        check(&[3], 3, &["item 0", "item 1", "item 2"]);
+        check(&[4], 3, &["item 0", "item 1", "+ 2 more (--details)"]);
+        check(&[3, 3], 5, &["item 0", "item 1", "item 2", "item 0", "+ 2 more (--details)"]);
+        // One of each is shown, however small the screen.
+        check(&[2, 2], 1, &["item 0", "+ 1 more (--details)", "item 0", "+ 1 more (--details)"]);
+    }
+
+    #[test]
+    fn an_anchor_stands_at_the_right_or_on_a_line_of_its_own() {
+        let style = Style::plain().with_width(INDENT + 24);
+        let page = Page::new(&style);
+        let shown = page.item(&Item::new("short").with_id("anchor"));
+        assert_eq!(shown, ["short           [anchor]"]);
+        let shown = page.item(&Item::new("words that take the line").with_id("anchor"));
+        assert_eq!(shown, ["words that take the line", "                [anchor]"]);
+    }
+}

@@ -1,0 +1,177 @@
+//! Advice as people read it: one screen first, everything with `--details`. Nothing here decides or judges.
+
+mod layout;
+mod site;
+mod stack;
+
+use muster_model::advice::{
+    Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Label, Layer, Plane, Source, Value, Warning,
+};
+
+use self::layout::{Item, Page, Section};
+use crate::style::Style;
+
+pub use self::site::site;
+pub use self::stack::mermaid;
+
+/// Rows of a terminal that nobody made larger, less one for the prompt that follows.
+const SCREEN: usize = 23;
+
+/// What a required part of a label ends with; a label is an interface, so this is too.
+const REQUIRED: &str = " (REQUIRED)";
+
+/// How much is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Everything, instead of what fits on one screen.
+    pub details: bool,
+    /// Commands that go on from here.
+    pub next: Vec<String>,
+}
+
+/// Advice on one workload.
+#[must_use]
+pub fn advice(advice: &Advice, depth: &Depth, style: &Style) -> String {
+    compose(&advice.label, sections(advice, depth, style), depth, style)
+}
+
+/// The label as a phrase: `ray, with KubeRay on kubernetes, behind Volcano/Kueue/KAI gang scheduler`.
+#[must_use]
+pub fn headline(label: &Label) -> String {
+    let primary = match label.primary {
+        Plane::None => "no scheduler",
+        plane => plane.name(),
+    };
+    let parts = || label.addon.split(" + ").filter(|part| !part.is_empty());
+    let with = parts().filter(|part| !part.ends_with(REQUIRED)).map(|part| format!(", with {part}"));
+    let behind =
+        parts().filter_map(|part| part.strip_suffix(REQUIRED)).map(|part| format!(", behind a {part}"));
+    let split = label.hybrid.iter().map(|_| ", in a split fleet".to_owned());
+    std::iter::once(primary.to_owned()).chain(with).chain(behind).chain(split).collect()
+}
+
+/// Heading and sections as text: cut to a screen, or whole.
+fn compose(label: &Label, mut sections: Vec<Section>, depth: &Depth, style: &Style) -> String {
+    let page = Page::new(style);
+    if !depth.next.is_empty() {
+        let next = Item::new(depth.next.join("\u{a0}\u{a0}\u{a0} "));
+        sections.push(Section { label: "next", items: vec![next], rank: 0, apart: false });
+    }
+    let mut lines = page.heading(&headline(label));
+    lines.push(String::new());
+    let left = SCREEN.saturating_sub(lines.len());
+    lines.extend(match depth.details {
+        true => page.whole(&sections),
+        false => page.fitting(&sections, left),
+    });
+    lines.iter().map(|line| line.replace('\u{a0}', " ") + "\n").collect()
+}
+
+/// The sections that advice on a workload and on a site share.
+fn sections(advice: &Advice, depth: &Depth, style: &Style) -> Vec<Section> {
+    let details = depth.details;
+    let (required, because): (Vec<_>, Vec<_>) =
+        advice.rules.iter().partition(|rule| rule.id.contains("required"));
+    let split = advice.label.hybrid.iter().map(Item::new).collect();
+    let section = |label, rank, items: Vec<Item>| Section { label, items, rank, apart: false };
+    vec![
+        section("split", 0, split),
+        section("required", 1, required.into_iter().map(|rule| rule_item(rule, details)).collect()),
+        section("because", 2, because.into_iter().map(|rule| rule_item(rule, details)).collect()),
+        section("flips", 5, advice.flips.iter().map(flip_item).collect()),
+        section(
+            "disputed",
+            4,
+            advice.disputes.iter().map(|dispute| dispute_item(dispute, details)).collect(),
+        ),
+        section(
+            "watch for",
+            3,
+            advice.warnings.iter().map(|warning| warning_item(warning, details)).collect(),
+        ),
+        Section { apart: true, ..section("stack", 6, stack_items(&advice.composition, style)) },
+    ]
+}
+
+fn rule_item(rule: &FiredRule, details: bool) -> Item {
+    let below = if details { vec![reference(rule.id, rule.source)] } else { Vec::new() };
+    Item { below, ..Item::new(rule.sentence.as_ref()).with_id(rule.id) }
+}
+
+fn flip_item(flip: &Flip) -> Item {
+    Item::new(format!("{} → {}", changes(&flip.change), headline(&flip.label)))
+}
+
+fn warning_item(warning: &Warning, details: bool) -> Item {
+    let mut below = Vec::new();
+    if details {
+        below.push(format!("tell: {}", warning.tell));
+        below.push(format!("cure: {}", warning.cure));
+        below.push(reference(warning.id, warning.source));
+    }
+    Item { below, ..Item::new(warning.sentence.to_string()).with_id(warning.id) }
+}
+
+fn dispute_item(dispute: &Dispute, details: bool) -> Item {
+    let mut below = Vec::new();
+    if details {
+        below.extend(
+            dispute.positions.iter().map(|position| format!("{}: {}", cited(position.source), position.says)),
+        );
+        below.push(format!("muster: {}", dispute.muster));
+        below.push(anchor(dispute.id));
+    }
+    Item { below, ..Item::new(format!("{}: {}", parties(dispute), dispute.question)).with_id(dispute.id) }
+}
+
+/// Who disagrees: `guide against itself`, `guide and kentino`, `kentino, since outdated`.
+fn parties(dispute: &Dispute) -> String {
+    let mut pages: Vec<&str> = Vec::new();
+    for position in dispute.positions {
+        if !pages.contains(&position.source.page.name()) {
+            pages.push(position.source.page.name());
+        }
+    }
+    match (dispute.kind, pages.as_slice()) {
+        (DisputeKind::Itself, [page, ..]) => format!("{page} against itself"),
+        (DisputeKind::Aged, [page, ..]) => format!("{page}, and what is true by now"),
+        (_, pages) => pages.join(" and "),
+    }
+}
+
+fn stack_items(layers: &[Layer], style: &Style) -> Vec<Item> {
+    let room = Page::new(style).room();
+    let mut items = Vec::new();
+    for chain in stack::chains(layers) {
+        // Drawn to fit already: its blanks must not be where it breaks.
+        let drawn = stack::drawn(&chain, room);
+        items.extend(drawn.into_iter().map(|line| Item::new(line.replace(' ', "\u{a0}"))));
+    }
+    items
+}
+
+/// Changes as people say them: `bare metal`, `not multi tenant`, `nodes 1`.
+fn changes(changes: &Changes) -> String {
+    let words = changes.0.iter().map(|(fact, value)| {
+        let name = fact.name().rsplit('.').next().unwrap_or_default().replace(['_', '-'], " ");
+        match value {
+            Value::Flag(true) => name,
+            Value::Flag(false) => format!("not {name}"),
+            Value::Count(_) | Value::Hundredths(_) => format!("{name} {value}"),
+        }
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Page and section, and the anchor of what is said.
+fn reference(id: &str, source: Source) -> String {
+    format!("{} · {}", cited(source), anchor(id))
+}
+
+fn cited(source: Source) -> String {
+    format!("{}, {}", source.page.name(), source.section)
+}
+
+fn anchor(id: &str) -> String {
+    format!("docs/advise.md#{id}")
+}

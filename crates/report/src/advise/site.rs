@@ -1,0 +1,46 @@
+//! Advice on a site: the sections of one workload, and what only a site has.
+
+use muster_model::advice::{FiredRule, Operations, SiteAdvice, WorkloadOnSite};
+
+use super::layout::{Item, Section};
+use super::{Depth, cited, compose, headline, rule_item, sections};
+use crate::style::{Style, clean};
+
+/// Advice on a site.
+#[must_use]
+pub fn site(advice: &SiteAdvice, depth: &Depth, style: &Style) -> String {
+    let mut all = sections(&advice.advice, depth, style);
+    let own = |label, rank, items| Section { label, items, rank, apart: false };
+    let rules = |rules: &[FiredRule]| rules.iter().map(|rule| rule_item(rule, depth.details)).collect();
+    all.push(own("work", 2, advice.workloads.iter().map(|work| work_item(work, depth.details)).collect()));
+    all.push(own("sharing", 6, rules(&advice.sharing)));
+    all.push(own("notebooks", 6, rules(&advice.notebooks)));
+    all.push(own("operate", 3, operation_items(&advice.operations, depth.details)));
+    compose(&advice.advice.label, all, depth, style)
+}
+
+fn work_item(work: &WorkloadOnSite, details: bool) -> Item {
+    let share = work.share_percent.map(|percent| format!(", {percent} %")).unwrap_or_default();
+    let mut item = Item::new(format!("{}{share}: {}; {}", clean(&work.name), work.runs_on, work.how));
+    if details {
+        item.below.push(format!("alone it would get {}", headline(&work.alone)));
+    }
+    item
+}
+
+fn operation_items(operations: &Operations, details: bool) -> Vec<Item> {
+    let mut items = Vec::new();
+    if !operations.staff.is_empty() {
+        items.push(Item::new(format!("people: {}", operations.staff)));
+    }
+    if !operations.breaks_first.is_empty() {
+        items.push(Item::new(format!("breaks first: {}", operations.breaks_first)));
+    }
+    if !operations.components.is_empty() {
+        items.push(Item::new(format!("to run: {}", operations.components.join(", "))));
+    }
+    if let Some(last) = items.last_mut().filter(|_| details) {
+        last.below.push(cited(operations.source));
+    }
+    items
+}

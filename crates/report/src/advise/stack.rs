@@ -1,0 +1,130 @@
+//! What rides on what, as chains for a terminal and as a mermaid flow chart for a page.
+
+use std::fmt::Write as _;
+
+use muster_model::advice::Layer;
+
+/// Between two layers, the upper one first.
+const ARROW: &str = " ─► ";
+
+/// One chain per way down from a layer that nothing rides on: one per pool of a split fleet.
+pub(super) fn chains(layers: &[Layer]) -> Vec<Vec<&'static str>> {
+    let carries = |name: &str| layers.iter().any(|layer| layer.on.contains(&name));
+    let tops = layers.iter().filter(|layer| !carries(layer.name));
+    let mut chains = Vec::new();
+    for top in tops {
+        descend(layers, top.name, &mut Vec::new(), &mut chains);
+    }
+    chains
+}
+
+fn descend(
+    layers: &[Layer],
+    name: &'static str,
+    above: &mut Vec<&'static str>,
+    chains: &mut Vec<Vec<&'static str>>,
+) {
+    // A layer that rides on itself would never end.
+    if above.contains(&name) {
+        return;
+    }
+    above.push(name);
+    let on: Vec<&'static str> =
+        layers.iter().filter(|layer| layer.name == name).flat_map(|layer| layer.on.iter().copied()).collect();
+    if on.is_empty() {
+        chains.push(above.clone());
+    }
+    for below in on {
+        descend(layers, below, above, chains);
+    }
+    above.pop();
+}
+
+/// A chain in lines of at most so many columns, broken before an arrow.
+pub(super) fn drawn(chain: &[&str], room: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for name in chain {
+        match lines.last_mut() {
+            None => lines.push((*name).to_owned()),
+            Some(line) if line.chars().count() + ARROW.chars().count() + name.chars().count() <= room => {
+                line.push_str(ARROW);
+                line.push_str(name);
+            }
+            Some(_) => lines.push(format!(" {ARROW}{name}")),
+        }
+    }
+    lines
+}
+
+/// A mermaid flow chart from the top down.
+#[must_use]
+pub fn mermaid(layers: &[Layer]) -> String {
+    // 1. Every name once, those that only carry included.
+    let mut names: Vec<&str> = Vec::new();
+    for name in layers.iter().flat_map(|layer| std::iter::once(&layer.name).chain(&layer.on)) {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    let node = |name: &str| names.iter().position(|known| *known == name).unwrap_or(names.len());
+
+    // 2. Nodes, then arrows.
+    let mut text = String::from("flowchart TB\n");
+    for (number, name) in names.iter().enumerate() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  n{number}[\"{}\"]", quoted(name));
+    }
+    for layer in layers {
+        for below in &layer.on {
+            let _ = writeln!(text, "  n{} --> n{}", node(layer.name), node(below));
+        }
+    }
+    text
+}
+
+/// Inside of a quoted label only the quote itself and the sign that begins an entity mean something.
+fn quoted(name: &str) -> String {
+    name.replace('#', "#35;").replace('"', "#quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(name: &'static str, on: &[&'static str]) -> Layer {
+        Layer { name, on: on.to_vec() }
+    }
+
+    #[test]
+    fn one_chain_per_way_down() {
+        let split = [
+            layer("training", &["Slurm"]),
+            layer("services", &["Kubernetes"]),
+            layer("Slurm", &["nodes"]),
+            layer("Kubernetes", &["nodes"]),
+            layer("nodes", &[]),
+        ];
+        assert_eq!(
+            chains(&split),
+            [vec!["training", "Slurm", "nodes"], vec!["services", "Kubernetes", "nodes"]]
+        );
+        assert_eq!(chains(&[layer("a", &["b", "c"])]), [vec!["a", "b"], vec!["a", "c"]]);
+        assert_eq!(chains(&[layer("a", &["a"])]), Vec::<Vec<&str>>::new());
+        assert_eq!(chains(&[]), Vec::<Vec<&str>>::new());
+    }
+
+    #[test]
+    fn a_long_chain_breaks_before_an_arrow() {
+        assert_eq!(drawn(&["Ray", "KubeRay"], 40), ["Ray ─► KubeRay"]);
+        assert_eq!(drawn(&["Ray", "KubeRay", "k3s"], 14), ["Ray ─► KubeRay", "  ─► k3s"]);
+    }
+
+    #[test]
+    fn a_flow_chart_quotes_its_labels() {
+        let chart = mermaid(&[layer("Ray (Train, \"RLlib\")", &["KubeRay"]), layer("KubeRay", &[])]);
+        assert_eq!(
+            chart,
+            "flowchart TB\n  n0[\"Ray (Train, #quot;RLlib#quot;)\"]\n  n1[\"KubeRay\"]\n  n0 --> n1\n"
+        );
+    }
+}
