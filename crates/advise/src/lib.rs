@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 mod case;
+mod compare;
 mod condition;
 mod decide;
 mod disputes;
@@ -12,12 +13,14 @@ mod document;
 mod flips;
 mod from_job;
 pub mod gpus;
+mod list;
 mod overrides;
 mod rule;
 mod site;
 mod warnings;
 mod workload;
 
+pub use compare::compare;
 pub use document::{anchors, doc_link, document};
 pub use from_job::{UNSEEN, facts_of};
 pub use site::advise_site;

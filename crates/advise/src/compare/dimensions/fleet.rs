@@ -1,0 +1,185 @@
+//! Dimensions: what it is to run the plane itself. Data only.
+
+use muster_model::advice::{Fact, Standing, Threshold};
+
+use super::super::dimension::{
+    Dimension, SMALL_TEAM, absent, addon, comparison, guide, hyperstack, kentino, muster, native, overview,
+    upstream, weak,
+};
+use crate::condition::Condition::{self, All, Is, Reaches};
+
+/// Tasks that wait for each other, on more than one node.
+const COUPLED: Condition = All(&[Is(Fact::TightlyCoupled), Reaches(Threshold::MultiNode)]);
+
+/// How it is kept.
+pub(crate) const FLEET: &[Dimension] = &[
+    Dimension {
+        id: "operations",
+        title: "people and parts to run it",
+        matters: &[Is(Fact::EdgeOrDev), Is(Fact::FleetEdge)],
+        none: native("nothing to install, a page to keep", SMALL_TEAM),
+        slurm: native("one part-time SRE", kentino("SLURM is right when")),
+        kubernetes: weak(
+            "20 components at least, 0.5 to 1.0 FTE for six months, then 0.25: 5 to 10 times Slurm for pure batch",
+            kentino("what Kubernetes costs; decision tree, step 3"),
+        ),
+        k3s: Some(native(
+            "one binary, the same API; not sized for a datacentre's control plane",
+            overview("Kubernetes & k3s; failure modes, 4"),
+        )),
+        ray: weak(
+            "light for one owner; as a second plane it doubles scheduling and loses quota",
+            guide("failure mode: Ray as a second, ungoverned control plane"),
+        ),
+    },
+    Dimension {
+        id: "operating-model",
+        title: "scripts on bare metal",
+        matters: &[Is(Fact::BareMetal), Is(Fact::FleetBareMetal), Is(Fact::HpcFluent)],
+        none: native("ssh, tmux, python", SMALL_TEAM),
+        slurm: native("sbatch and srun: imperative, bare metal first", comparison("table: operating model")),
+        kubernetes: weak(
+            "containers first, desired state in YAML; a fluent team elsewhere pays a real tax",
+            comparison("table: operating model"),
+        ),
+        k3s: None,
+        ray: native("`ray start` on any machine, a Python program from there", kentino("Ray standalone")),
+    },
+    Dimension {
+        id: "gitops",
+        title: "declared in a repository (GitOps)",
+        matters: &[Is(Fact::Gitops), Is(Fact::LongLivedServices)],
+        none: absent("a page of conventions in a repository, at best", SMALL_TEAM),
+        slurm: absent("not native: configuration files and commands", comparison("table: GitOps")),
+        kubernetes: native("Argo CD or Flux reconcile everything", comparison("table: GitOps")),
+        k3s: None,
+        ray: addon("as KubeRay's objects on a Kubernetes host", overview("composition: KubeRay")),
+    },
+    Dimension {
+        id: "environments",
+        title: "the same environment everywhere",
+        matters: &[Is(Fact::MultiTenant), Is(Fact::Regulated)],
+        none: weak("whatever is installed there today", SMALL_TEAM),
+        slurm: addon(
+            "modules, Conda, or a container runtime such as Apptainer: a matter of care",
+            hyperstack("environment and dependency control"),
+        ),
+        kubernetes: native(
+            "images are pinned and immutable: structural, not procedural",
+            hyperstack("factors: reproducibility"),
+        ),
+        k3s: None,
+        ray: weak("runtime environments install packages at start", upstream("Ray documentation 2026: environments")),
+    },
+    Dimension {
+        id: "elasticity",
+        title: "nodes that come and go",
+        matters: &[Is(Fact::FleetElastic), Is(Fact::Autoscaling), Is(Fact::LongLivedServices)],
+        none: absent("somebody buys a machine", SMALL_TEAM),
+        slurm: weak("a fixed pool; bursting to a cloud by plugins", comparison("table: node elasticity")),
+        kubernetes: addon("Cluster Autoscaler or Karpenter grow node groups", comparison("table: node elasticity")),
+        k3s: Some(weak("joining a node is one command, and nobody types it by itself", overview("Kubernetes & k3s"))),
+        ray: native(
+            "scales workers on pending tasks, as far as its host has nodes",
+            kentino("Ray and KubeRay"),
+        ),
+    },
+    Dimension {
+        id: "resize",
+        title: "running jobs that grow or shrink",
+        matters: &[Is(Fact::Grow), Is(Fact::PythonNativePipeline)],
+        none: absent("stop it and start it larger", SMALL_TEAM),
+        slurm: absent(
+            "the allocation is fixed at submission; elastic frameworks need custom tooling",
+            hyperstack("Slurm failure modes"),
+        )
+        .today(
+            Standing::Weak,
+            "a job can give nodes back, and take more with permit_job_expansion; 26.05 gives memory back. The program must cope",
+            upstream("Slurm FAQ: job size; 26.05 release notes"),
+        ),
+        kubernetes: addon(
+            "more granular where resources vary; elastic training through its operators",
+            hyperstack("scheduling model; Slurm failure modes"),
+        ),
+        k3s: None,
+        ray: native("actors come and go while the program runs", overview("Ray")),
+    },
+    Dimension {
+        id: "recovery",
+        title: "a training run after a node is lost",
+        matters: &[COUPLED, Is(Fact::CoupledTraining)],
+        none: absent("whoever notices starts it again from the checkpoint", SMALL_TEAM),
+        slurm: weak(
+            "the job fails and is requeued; checkpoints are the program's own",
+            hyperstack("fault tolerance and job recovery"),
+        )
+        .today(
+            Standing::Weak,
+            "--requeue with torchrun's --max-restarts is common; 25.11 adds an expedited requeue on the same nodes",
+            upstream("Slurm 25.11 release notes"),
+        ),
+        kubernetes: weak(
+            "Pods restart fast, a coupled run does not: checkpoints are the program's own here too",
+            hyperstack("fault tolerance and job recovery"),
+        ),
+        k3s: None,
+        ray: weak(
+            "tasks and actors are retried; a coupled run needs its checkpoint as anywhere",
+            upstream("Ray documentation 2026: fault tolerance"),
+        ),
+    },
+    Dimension {
+        id: "debugging",
+        title: "finding out why a rank died",
+        matters: &[COUPLED, Is(Fact::CoupledTraining)],
+        none: native("its terminal is open in tmux", SMALL_TEAM),
+        slurm: native(
+            "topology and node health are in the open: scripts must be solid, nothing hides where it failed",
+            hyperstack("conclusion"),
+        ),
+        kubernetes: weak(
+            "layers hide the topology; logs are scattered, and one lost rank shows as a timeout",
+            hyperstack("things that break: distributed run debugging; conclusion"),
+        ),
+        k3s: None,
+        ray: weak("logs per worker on every node, a dashboard over them", muster("tried on Ray 2.60, November 2026")),
+    },
+    Dimension {
+        id: "state",
+        title: "what its failure takes down",
+        matters: &[Is(Fact::LongLivedServices), Is(Fact::Services)],
+        none: native("no state in the middle that could fail", SMALL_TEAM),
+        slurm: addon(
+            "slurmctld, with a backup if you set one up, and slurmdbd",
+            comparison("table: state / SPOF"),
+        )
+        .today(
+            Standing::AddOn,
+            "the backup needs a shared file system; what was acknowledged seconds before a crash may be lost",
+            muster("slurmctld 22.05 killed two seconds after sbatch, November 2026"),
+        ),
+        kubernetes: native("etcd quorum behind the api-server", comparison("table: state / SPOF")),
+        k3s: Some(addon(
+            "SQLite on one server; embedded etcd on three when you ask for it",
+            upstream("k3s documentation 2026: architecture"),
+        )),
+        ray: weak(
+            "the head's control store is in memory: when it dies, all of it dies, unless Redis is set up",
+            upstream("Ray documentation 2026: GCS fault tolerance"),
+        ),
+    },
+    Dimension {
+        id: "multi-cluster",
+        title: "one queue over several clusters",
+        matters: &[Is(Fact::MultiCluster)],
+        none: absent("another ssh host", SMALL_TEAM),
+        slurm: native("federation", upstream("Slurm documentation: federation")),
+        kubernetes: addon(
+            "the same manifests everywhere; MultiKueue dispatches",
+            kentino("Kueue and quota borrowing"),
+        ),
+        k3s: None,
+        ray: absent("a cluster is one cluster", upstream("Ray documentation 2026: clusters")),
+    },
+];

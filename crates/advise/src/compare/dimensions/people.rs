@@ -1,0 +1,87 @@
+//! Dimensions: who may use how much, and what keeps people apart. Data only.
+
+use muster_model::advice::{Fact, Standing};
+
+use super::super::dimension::{
+    Dimension, SMALL_TEAM, absent, addon, comparison, kentino, native, upstream, weak,
+};
+use crate::condition::Condition::Is;
+
+/// Who gets it.
+pub(crate) const PEOPLE: &[Dimension] = &[
+    Dimension {
+        id: "tenancy",
+        title: "many teams on one fleet",
+        matters: &[Is(Fact::MultiTenant), Is(Fact::StrictQuotas)],
+        none: absent("works for people who all know each other", SMALL_TEAM),
+        slurm: native(
+            "accounts, associations and QOS from the accounting database",
+            comparison("table: multi-tenancy"),
+        ),
+        kubernetes: native(
+            "namespaces, RBAC and ResourceQuota; Kueue for fair share",
+            comparison("table: multi-tenancy"),
+        ),
+        k3s: None,
+        ray: absent(
+            "everybody may do everything; Ray advises a cluster per user",
+            upstream("Ray documentation 2026: FAQ"),
+        ),
+    },
+    Dimension {
+        id: "isolation",
+        title: "tenants who must not reach each other",
+        matters: &[Is(Fact::MultiTenant), Is(Fact::HostileTenants), Is(Fact::Regulated)],
+        none: absent("accounts on the same machines", SMALL_TEAM),
+        slurm: weak(
+            "cgroups for CPU and memory, GPUs by CUDA_VISIBLE_DEVICES; no network policy. Fine for labs",
+            kentino("where SLURM hits its ceiling"),
+        )
+        .today(
+            Standing::Weak,
+            "with ConstrainDevices=yes (off by default) the kernel refuses other GPUs, as the page's own slurm.conf says",
+            upstream("Slurm documentation: cgroup.conf"),
+        ),
+        kubernetes: native(
+            "namespaces, network policies, container limits; on one GPU only MIG separates",
+            kentino("where SLURM hits its ceiling"),
+        ),
+        k3s: None,
+        ray: absent(
+            "whoever reaches its ports runs code on all of it",
+            upstream("Ray documentation 2026: security"),
+        ),
+    },
+    Dimension {
+        id: "quota",
+        title: "quota and fair share",
+        matters: &[Is(Fact::MultiTenant), Is(Fact::StrictQuotas)],
+        none: absent("a message, and patience", SMALL_TEAM),
+        slurm: native(
+            "multifactor priority with fair share that decays; needs slurmdbd and GPU accounting switched on",
+            comparison("table: quota / queue fairness"),
+        ),
+        kubernetes: addon(
+            "Kueue: quota, cohorts that borrow and lend, admission of whole jobs",
+            comparison("table: quota / queue fairness"),
+        ),
+        k3s: None,
+        ray: absent("no quota: beside another plane it loses the other's", comparison("failure modes; guide, failure mode 3")),
+    },
+    Dimension {
+        id: "accounting",
+        title: "who used how many GPU-hours",
+        matters: &[Is(Fact::MultiTenant), Is(Fact::StrictQuotas), Is(Fact::Regulated)],
+        none: absent("nobody knows", SMALL_TEAM),
+        slurm: native(
+            "every GPU-second in sacct, once AccountingStorageTRES has gres/gpu",
+            kentino("SLURM: what you get for free"),
+        ),
+        kubernetes: weak(
+            "put together from Prometheus and DCGM; Kueue keeps no record of hours",
+            upstream("Kueue issue 28, open in 2026"),
+        ),
+        k3s: None,
+        ray: absent("a dashboard of the present", upstream("Ray documentation 2026: observability")),
+    },
+];

@@ -1,0 +1,204 @@
+//! Dimensions: what goes where, and when. Data only.
+
+use muster_model::advice::{Fact, Standing, Threshold};
+
+use super::super::dimension::{
+    Dimension, SMALL_TEAM, absent, addon, comparison, guide, hyperstack, kentino, muster, native, overview,
+    upstream, weak,
+};
+use crate::condition::Condition::{self, All, Is, Reaches};
+
+/// Tasks that wait for each other, on more than one node.
+const COUPLED: Condition = All(&[Is(Fact::TightlyCoupled), Reaches(Threshold::MultiNode)]);
+
+/// Where it goes.
+pub(crate) const PLACEMENT: &[Dimension] = &[
+    Dimension {
+        id: "gang",
+        title: "all ranks of a job at once, or none",
+        matters: &[COUPLED, Is(Fact::CoupledTraining)],
+        none: absent("people agree on a time", SMALL_TEAM),
+        slurm: native(
+            "an allocation is granted whole. What Slurm itself calls gang scheduling is time-slicing",
+            comparison("table: gang / co-allocation"),
+        ),
+        kubernetes: addon(
+            "binds Pods one at a time; Volcano, KAI, Kueue or Coscheduling make it whole, else jobs deadlock",
+            comparison("table: gang / co-allocation"),
+        )
+        .today(
+            Standing::AddOn,
+            "a gang API of its own (Workload, PodGroup) is beta in 1.37, alpha in 1.35 and 1.36; queue and quota stay add-ons",
+            upstream("Kubernetes blog, 8 September 2026: workload-aware scheduling in 1.37"),
+        ),
+        k3s: None,
+        ray: weak(
+            "placement groups are whole inside one Ray cluster; its own nodes come one by one from the host",
+            guide("the load-bearing invariant"),
+        ),
+    },
+    Dimension {
+        id: "launch",
+        title: "starting the ranks (MPI, torchrun)",
+        matters: &[COUPLED, Is(Fact::CoupledTraining), Is(Fact::Mpi)],
+        none: weak("ssh to every node", SMALL_TEAM),
+        slurm: native(
+            "srun starts every rank, with MPI and PMIx; few layers in between",
+            hyperstack("factors: multi-node training"),
+        ),
+        kubernetes: addon(
+            "operators (MPI, PyTorch, Kubeflow); fragile when DNS or network policies are wrong",
+            hyperstack("factors: multi-node training"),
+        ),
+        k3s: None,
+        ray: native("Ray Train wraps torch and FSDP", overview("Ray")),
+    },
+    Dimension {
+        id: "topology",
+        title: "ranks close on the fabric",
+        matters: &[COUPLED, Is(Fact::CoupledTraining)],
+        none: weak("whoever knows the cabling picks the nodes", SMALL_TEAM),
+        slurm: native(
+            "topology.conf, tree or block: fewest leaf switches",
+            comparison("table: topology placement"),
+        )
+        .today(
+            Standing::Native,
+            "ring and torus3d as well",
+            upstream("Slurm 26.05 release notes"),
+        ),
+        kubernetes: addon(
+            "Topology Manager within a node; KAI or Volcano across nodes",
+            comparison("table: topology placement"),
+        )
+        .today(
+            Standing::AddOn,
+            "Kueue places by topology too; PodGroups can ask for one level since 1.36 (alpha then)",
+            upstream("KEP-5732; Kueue documentation 2026: topology-aware scheduling"),
+        ),
+        k3s: None,
+        ray: weak("packs or spreads over nodes; knows no switches", upstream("Ray documentation 2026: placement groups")),
+    },
+    Dimension {
+        id: "interconnect",
+        title: "InfiniBand or RoCE inside the job",
+        matters: &[COUPLED, Is(Fact::CoupledTraining), Is(Fact::FleetRdma)],
+        none: native("processes on the host use it directly", SMALL_TEAM),
+        slurm: native(
+            "processes on the host: no container network to bypass",
+            hyperstack("factors: interconnect"),
+        ),
+        kubernetes: addon(
+            "RDMA device plugin, with hostNetwork or SR-IOV; without them NCCL goes through sockets",
+            hyperstack("factors: interconnect"),
+        ),
+        k3s: None,
+        ray: weak(
+            "as far as its host exposes it; workers without RDMA run NCCL on TCP",
+            overview("failure modes, 3"),
+        ),
+    },
+    Dimension {
+        id: "packing",
+        title: "uneven jobs packed onto nodes",
+        matters: &[Is(Fact::Sweeps), Is(Fact::Batch), Is(Fact::SharedGpus)],
+        none: weak("nvidia-smi and a message", SMALL_TEAM),
+        slurm: weak(
+            "whole nodes per job, by partition and priority: clean for long runs, coarse for uneven ones",
+            hyperstack("factors: scheduling"),
+        )
+        .today(
+            Standing::Native,
+            "cons_tres gives out cores, memory and single GPUs; the comparison page says so, against Hyperstack's",
+            upstream("Slurm documentation: cons_tres"),
+        ),
+        kubernetes: native(
+            "bin-packing with fine control, all of it to be configured",
+            hyperstack("scheduling model"),
+        )
+        .today(
+            Standing::Weak,
+            "as shipped it spreads Pods (LeastAllocated), which fragments 8-GPU nodes; packing must be switched on",
+            upstream("kube-scheduler 1.36: NodeResourcesFit"),
+        ),
+        k3s: None,
+        ray: weak("packs by declared numbers; nothing holds a task to them", upstream("Ray documentation 2026: FAQ")),
+    },
+    Dimension {
+        id: "gpus",
+        title: "GPUs as a resource",
+        matters: &[Is(Fact::IsolatedSlices), Is(Fact::SharedGpus)],
+        none: weak("CUDA_VISIBLE_DEVICES, by agreement", SMALL_TEAM),
+        slurm: native(
+            "GRES and TRES: --gres=gpu:N, by model; AutoDetect finds devices and MIG slices",
+            comparison("table: GPU model"),
+        ),
+        kubernetes: addon(
+            "GPU Operator with device plugin or DRA; core Kubernetes knows no GPU",
+            comparison("table: GPU model"),
+        )
+        .today(
+            Standing::AddOn,
+            "DRA is stable since 1.34, its drivers are still installed; slices cut on demand are beta since 1.36",
+            upstream("Kubernetes blog, 27 April 2026: DRA in 1.36"),
+        ),
+        k3s: None,
+        ray: weak("a number per task and CUDA_VISIBLE_DEVICES; not enforced", upstream("Ray documentation 2026: FAQ")),
+    },
+    Dimension {
+        id: "sharing",
+        title: "several jobs on one GPU",
+        matters: &[Is(Fact::SharedGpus), Is(Fact::IsolatedSlices), Is(Fact::Notebooks)],
+        none: weak("two processes, one GPU, and the larger one wins", SMALL_TEAM),
+        slurm: native(
+            "MIG slices by AutoDetect; shards and MPS without isolation",
+            kentino("SLURM: gres.conf"),
+        ),
+        kubernetes: addon(
+            "MIG, MPS and time-slicing by the GPU Operator; only MIG isolates. Kentino: not on its cards",
+            kentino("MIG and GPU sharing"),
+        )
+        .today(
+            Standing::AddOn,
+            "RTX PRO 6000 Blackwell has MIG after all, up to 4 slices",
+            crate::gpus::MIG_SOURCE,
+        ),
+        k3s: None,
+        ray: weak("fractions of a GPU are book-keeping only", upstream("Ray documentation 2026: FAQ")),
+    },
+    Dimension {
+        id: "backfill",
+        title: "short jobs in the gaps (backfill)",
+        matters: &[Is(Fact::MultiTenant), Is(Fact::Batch), Is(Fact::Training)],
+        none: absent("an idle GPU is idle until somebody looks", SMALL_TEAM),
+        slurm: native(
+            "comes with it, from time limits: a reservation is never delayed",
+            kentino("SLURM: what you get for free"),
+        ),
+        kubernetes: absent(
+            "nothing plans by time limits: neither kube-scheduler nor Kueue, Volcano or KAI",
+            upstream("Kueue issue 6587, KAI issue 1969, Volcano issue 2384, 2026"),
+        ),
+        k3s: None,
+        ray: absent("no priorities and no time limits", upstream("Ray documentation 2026: FAQ")),
+    },
+    Dimension {
+        id: "latency",
+        title: "time from submission to start",
+        matters: &[Is(Fact::Sweeps), Is(Fact::EdgeOrDev)],
+        none: native("no time at all, when a GPU is free", SMALL_TEAM),
+        slurm: native(
+            "an order of queues; short runs slip into gaps",
+            hyperstack("things that break: scheduling latency"),
+        ),
+        kubernetes: native(
+            "at once when it fits; when it does not, the queue is an add-on's",
+            hyperstack("things that break: scheduling latency"),
+        ),
+        k3s: None,
+        ray: native(
+            "milliseconds once the cluster is up; minutes when its nodes must come first",
+            muster("measured on Ray 2.60, November 2026"),
+        ),
+    },
+];

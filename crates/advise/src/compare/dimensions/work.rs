@@ -1,0 +1,165 @@
+//! Dimensions: what kind of work a plane was built for. Data only.
+
+use muster_model::advice::Fact;
+
+use super::super::dimension::{
+    Dimension, SMALL_TEAM, absent, addon, comparison, guide, hyperstack, kentino, muster, native, overview,
+    upstream, weak,
+};
+use crate::condition::Condition::{All, Is};
+
+/// What runs.
+pub(crate) const WORK: &[Dimension] = &[
+    Dimension {
+        id: "batch",
+        title: "runs that start and end",
+        matters: &[Is(Fact::TightlyCoupled), Is(Fact::Training), Is(Fact::Batch), Is(Fact::Mpi)],
+        none: weak("started by hand in tmux; nothing queues them", SMALL_TEAM),
+        slurm: native(
+            "finite jobs with declared resources are what it was built for",
+            comparison("table: primary workload"),
+        ),
+        kubernetes: addon(
+            "runs them beside services; queueing them is Kueue's or Volcano's work",
+            kentino("workload table: 8-hour training run"),
+        ),
+        k3s: None,
+        ray: weak(
+            "runs one application's tasks; it is no batch queue for a shared cluster",
+            kentino("Ray and KubeRay: what Ray is not"),
+        ),
+    },
+    Dimension {
+        id: "sweeps",
+        title: "hundreds of short trials",
+        matters: &[Is(Fact::PythonNativePipeline), Is(Fact::Sweeps)],
+        none: weak("a shell loop over the GPUs of one machine", SMALL_TEAM),
+        slurm: native("job arrays", kentino("workload table: 200-job hyperparameter sweep")),
+        kubernetes: weak(
+            "awkward: a Pod and its overhead per trial",
+            kentino("workload table: 200-job hyperparameter sweep"),
+        ),
+        k3s: None,
+        ray: native(
+            "Ray Tune runs trials in parallel and stops bad ones early: best in class",
+            kentino("Ray and KubeRay: where Ray fits"),
+        ),
+    },
+    Dimension {
+        id: "serving",
+        title: "endpoints that stay up",
+        matters: &[Is(Fact::LongLivedServices), Is(Fact::Services), Is(Fact::Autoscaling)],
+        none: weak("a server in tmux, for as long as nobody closes it", SMALL_TEAM),
+        slurm: weak(
+            "as a job without end: no ingress, health checks or scaling; it holds nodes that batch waits for",
+            comparison("table: online serving"),
+        ),
+        kubernetes: native(
+            "Service, ingress, rolling updates, scaling on load (HPA, KEDA, KServe)",
+            comparison("table: online serving"),
+        ),
+        k3s: None,
+        ray: native(
+            "Ray Serve; its machines and the way in come from the host",
+            kentino("Ray and KubeRay: where Ray fits"),
+        ),
+    },
+    Dimension {
+        id: "restart",
+        title: "a crashed service comes back",
+        matters: &[Is(Fact::LongLivedServices), Is(Fact::Services)],
+        none: absent("whoever notices starts it again", SMALL_TEAM),
+        slurm: absent(
+            "no notion of it: a job that ends has ended",
+            kentino("workload table: auto-restart crashed services"),
+        ),
+        kubernetes: native(
+            "controllers keep what was declared running",
+            kentino("workload table: auto-restart crashed services"),
+        ),
+        k3s: None,
+        ray: native(
+            "actors and Serve replicas come back; the head does not by itself",
+            upstream("Ray documentation 2026: fault tolerance"),
+        ),
+    },
+    Dimension {
+        id: "mixed",
+        title: "training, services and tools on one fleet",
+        matters: &[
+            All(&[Is(Fact::LongLivedServices), Is(Fact::TightlyCoupled)]),
+            All(&[Is(Fact::Services), Is(Fact::Training)]),
+        ],
+        none: absent("who came first has the GPU", SMALL_TEAM),
+        slurm: weak(
+            "painful: services get a partition of their own, or starve what queues behind them",
+            kentino("workload table: mixed"),
+        ),
+        kubernetes: native(
+            "one fleet for all of it, with Kueue in front of the batch part",
+            kentino("workload table: mixed"),
+        ),
+        k3s: None,
+        ray: weak(
+            "assumes that one application owns the cluster",
+            kentino("Ray and KubeRay: what Ray is not"),
+        ),
+    },
+    Dimension {
+        id: "python",
+        title: "pipelines of Python tasks and actors",
+        matters: &[Is(Fact::PythonNativePipeline), Is(Fact::Rl)],
+        none: weak("`ray start` on one machine that one person owns", kentino("Ray standalone")),
+        slurm: addon(
+            "Ray inside an allocation: head on the first node, workers on the others",
+            overview("composition: Ray-on-Slurm"),
+        ),
+        kubernetes: addon(
+            "KubeRay: RayCluster, RayJob, RayService, under the platform's quota",
+            overview("composition: KubeRay"),
+        ),
+        k3s: None,
+        ray: native(
+            "tasks and actors, with Train, Serve, Data, Tune and RLlib on top",
+            guide("matrix: RL, data, train and rollout"),
+        ),
+    },
+    Dimension {
+        id: "notebooks",
+        title: "notebooks on GPUs",
+        matters: &[Is(Fact::Notebooks)],
+        none: weak("by agreement, with the time limit written on a page", SMALL_TEAM),
+        slurm: native(
+            "salloc and Jupyter: a hard time limit, and the GPU is accounted for",
+            kentino("the interactive notebook problem"),
+        ),
+        kubernetes: addon(
+            "JupyterHub behind a low-priority Kueue queue: training preempts idle notebooks",
+            kentino("the interactive notebook problem"),
+        ),
+        k3s: None,
+        ray: weak(
+            "drives a cluster from a notebook, but hands out none",
+            muster("Ray has no hub of its own"),
+        ),
+    },
+    Dimension {
+        id: "mlops",
+        title: "pipelines from data to serving",
+        matters: &[
+            All(&[Is(Fact::LongLivedServices), Is(Fact::MultiTenant)]),
+            All(&[Is(Fact::Services), Is(Fact::Gitops)]),
+        ],
+        none: absent("scripts and good will", SMALL_TEAM),
+        slurm: weak(
+            "made for batch; continuous or event-driven pipelines need tools around it",
+            hyperstack("factors: workload fit"),
+        ),
+        kubernetes: native(
+            "inference, MLOps and mixed work, with the tools of the CNCF",
+            hyperstack("factors: workload fit"),
+        ),
+        k3s: None,
+        ray: addon("Data, Train and Serve in one program; the rest from the host", overview("Ray")),
+    },
+];
