@@ -179,6 +179,42 @@ fn backfill(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// A pass over 100,000 pending jobs of 40 users that limits or quota hold back, on a cluster with room for all that may
+/// start.
+fn limited(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("pass behind a limit, 100,000 pending");
+    group.throughput(Throughput::Elements(100_000));
+    for kind in ["running jobs", "GPUs per user", "quota"] {
+        group.bench_function(BenchmarkId::from_parameter(kind), |bencher| {
+            let mut bench = Bench::new(1_000);
+            bench.limit("team0/queue0", kind);
+            let specs: Vec<Arc<JobSpec>> = single_gpu_mixes().iter().map(in_one_queue).collect();
+            let mut at = 0;
+            let events = batch(&mut bench, &specs, &mut at, 100_000);
+            assert!((1..500).contains(&bench.step(&events).decisions.len()));
+            bencher.iter_custom(|iterations| {
+                let mut spent = Duration::ZERO;
+                for _ in 0..iterations {
+                    let event = batch(&mut bench, &specs, &mut at, 1);
+                    let begin = Instant::now();
+                    assert!(bench.step(&event).is_empty());
+                    spent += begin.elapsed();
+                }
+                spent
+            });
+        });
+    }
+    group.finish();
+}
+
+/// The same mix in the first queue, with one to four GPUs.
+fn in_one_queue(spec: &Arc<JobSpec>) -> Arc<JobSpec> {
+    let gpus = 1 + spec.groups[0].task.cpus.0 / 1000 % 4;
+    let mut spec = JobSpec { queue: "team0/queue0".into(), ..(**spec).clone() };
+    spec.groups[0].task.gpu = GpuRequest::whole(gpus);
+    Arc::new(spec)
+}
+
 fn short() -> Criterion {
     Criterion::default().sample_size(10).measurement_time(Duration::from_secs(3)).without_plots()
 }
@@ -186,6 +222,6 @@ fn short() -> Criterion {
 criterion_group! {
     name = benches;
     config = short();
-    targets = placements, sustained, gangs, verdict, backfill
+    targets = placements, sustained, gangs, verdict, backfill, limited
 }
 criterion_main!(benches);

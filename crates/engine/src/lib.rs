@@ -17,6 +17,8 @@ mod check;
 mod engine;
 mod explain;
 mod fact;
+#[cfg(test)]
+mod fixture;
 mod plan;
 mod refusal;
 mod state;

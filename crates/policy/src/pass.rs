@@ -106,6 +106,17 @@ impl Pass {
         self.skipped.insert(leaf);
     }
 
+    /// No more entries of this user in this leaf in this pass, whatever their priority.
+    pub fn skip_user(&mut self, policy: &Policy, leaf: LeafId, user: UserId) {
+        let node = policy.node_of(leaf);
+        let cursor = match &mut self.current {
+            Some((current, cursor)) if *current == node => cursor,
+            _ => self.parked.entry(node).or_insert_with(|| LeafCursor::new(policy, node)),
+        };
+        cursor.skipped.insert(user);
+        cursor.users.remove(&user);
+    }
+
     /// The leaf that is first now.
     fn descend(&mut self, policy: &Policy) -> Option<usize> {
         let mut index = ROOT;
@@ -153,6 +164,8 @@ struct LeafCursor {
     order: BinaryHeap<Reverse<UserKey>>,
     /// Users with entries left in this priority.
     users: BTreeMap<UserId, UserCursor>,
+    /// Users of whom nothing more is given.
+    skipped: BTreeSet<UserId>,
 }
 
 /// What orders a user's next entry: share, `seq`, and whose it is.
@@ -171,7 +184,13 @@ struct UserCursor {
 impl LeafCursor {
     fn new(policy: &Policy, node: usize) -> Self {
         let leaf = policy.nodes[node].leaf.expect("a node without children is a leaf with an id");
-        Self { leaf, priority: None, order: BinaryHeap::new(), users: BTreeMap::new() }
+        Self {
+            leaf,
+            priority: None,
+            order: BinaryHeap::new(),
+            users: BTreeMap::new(),
+            skipped: BTreeSet::new(),
+        }
     }
 
     fn next(&mut self, policy: &Policy, now: Time) -> Option<Slot> {
@@ -212,6 +231,7 @@ impl LeafCursor {
         self.users = level
             .users
             .iter()
+            .filter(|(user, _)| !self.skipped.contains(user))
             .filter_map(|(user, entries)| {
                 let (seq, slot) = entries.first_key_value()?;
                 let share = policy.user_share(now, self.leaf, *user);

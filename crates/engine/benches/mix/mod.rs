@@ -111,15 +111,20 @@ pub fn all_mixes() -> Vec<Arc<JobSpec>> {
     (0..MIXES).map(mix).collect()
 }
 
-/// An engine with so many nodes of 8 GPUs, and 4 teams of 4 queues.
-pub fn engine(nodes: usize) -> Engine {
+/// 4 teams of 4 queues.
+fn tree() -> QueueTree {
     let mut tree = QueueTree::single();
     for team in 0..4 {
         let mut parent = QueueSpec::named(&format!("team{team}"));
         parent.queues = (0..4).map(|at| QueueSpec::named(&format!("queue{}", team * 4 + at))).collect();
         tree.queues.push(parent);
     }
-    let mut engine = Engine::new(tree).expect("the tree is sound");
+    tree
+}
+
+/// An engine with so many nodes of 8 GPUs, and 4 teams of 4 queues.
+pub fn engine(nodes: usize) -> Engine {
+    let mut engine = Engine::new(tree()).expect("the tree is sound");
     for at in 0..nodes {
         engine.apply(Time(0), &Event::NodeJoined(Box::new(node(at))));
     }
@@ -155,6 +160,24 @@ pub struct Bench {
 impl Bench {
     pub fn new(nodes: usize) -> Self {
         Self { engine: engine(nodes), now: Time(1_000_000), next: 0 }
+    }
+
+    /// Limits the queue of a team by running jobs, GPUs per user or quota: about 200 GPUs fit.
+    pub fn limit(&mut self, queue: &str, kind: &str) {
+        let mut tree = tree();
+        let (team, leaf) = queue.split_once('/').expect("a queue of a team");
+        let team = tree.queues.iter_mut().find(|spec| &*spec.name == team).expect("a team");
+        let leaf = team.queues.iter_mut().find(|spec| &*spec.name == leaf).expect("its queue");
+        match kind {
+            "running jobs" => leaf.limits.running_jobs = Some(100),
+            "GPUs per user" => leaf.limits.gpus_per_user = Some(5),
+            "quota" => {
+                leaf.quota.insert(GpuModel::from("h100"), 200);
+                leaf.borrow = Some(0);
+            }
+            other => panic!("no limit {other}"),
+        }
+        self.engine.apply(self.now, &Event::QueuesSet(Box::new(tree)));
     }
 
     /// Submission of a spec under the next number.

@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use muster_model::job::{GpuRequest, Resources};
-use muster_model::node::Device;
 use muster_model::view::TaskStage;
-use muster_model::{
-    Array, Bytes, CpuMilli, DeviceSet, Effect, ElementId, Event, GpuModel, JobId, JobSpec, NodeConstraint,
-    NodeSpec, PayloadId, Plan, QueueTree, Restart, Span, TaskGroup, Time,
-};
+use muster_model::{Array, DeviceSet, Effect, ElementId, Event, JobId, JobSpec, Plan, QueueTree, Time};
 
 use super::{Violation, sanity_check, starts_have_effects};
+use crate::fixture::{node, spec};
 use crate::plan;
 use crate::state::entries::{Owner, Standing};
 use crate::state::job::{Element, Phase, Run, RunStage};
@@ -18,52 +14,12 @@ use crate::state::{State, rank_of};
 
 const NOW: Time = Time(1000);
 
-fn spec(tasks: u32, array: Option<Array>) -> JobSpec {
-    let gpu = GpuRequest::whole(1);
-    let task = Resources { gpu, cpus: CpuMilli(1000), memory: Bytes(10), ..Resources::default() };
-    let group =
-        TaskGroup { name: "worker".into(), min_tasks: tasks, max_tasks: tasks, tasks_per_node: None, task };
-    JobSpec {
-        name: "job".into(),
-        user: "ann".into(),
-        queue: "default".into(),
-        priority: 0,
-        groups: vec![group],
-        time_limit: Some(Span::from_secs(10)),
-        grace: Span(0),
-        constraint: NodeConstraint::default(),
-        array,
-        after: Vec::new(),
-        restart: Restart::NEVER,
-        checkpoint: None,
-        held: false,
-        begin: None,
-        payload: PayloadId(0),
-    }
-}
-
 /// A node with 8 devices; a gang of three runs, an array of ten has five active and five waiting.
 fn sound() -> (State, Plan) {
     let mut state = State::new(QueueTree::single()).unwrap();
-    let device = Device {
-        model: GpuModel::from("h100"),
-        memory: Bytes(0),
-        uuid: "".into(),
-        is_virtual: true,
-        slice_of: None,
-    };
-    let node = NodeSpec {
-        name: "n1".into(),
-        devices: vec![device; 8],
-        cpus: CpuMilli(64_000),
-        memory: Bytes(1000),
-        extras: Default::default(),
-        labels: Default::default(),
-        domains: Vec::new(),
-    };
-    state.apply(NOW, &Event::NodeJoined(Box::new(node)));
+    state.apply(NOW, &Event::NodeJoined(Box::new(node("n1", 8, "h100"))));
     let array = Array { first: 0, last: 9, step: 1, max_running: None };
-    for (job, spec) in [(1, spec(3, None)), (2, spec(1, Some(array)))] {
+    for (job, spec) in [(1, spec(3)), (2, JobSpec { array: Some(array), ..spec(1) })] {
         state.apply(NOW, &Event::Submitted { job: JobId(job), spec: Arc::new(spec) });
     }
     let plan = plan::plan(&mut state, NOW);

@@ -10,7 +10,7 @@ use crate::state::pool::Pool;
 use crate::state::shape::{Eligible, GroupNeed, Shape};
 
 /// Models that each group may use in one try, in order of preference.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pick {
     /// By group; empty where the group holds no GPU.
     pub(crate) models: SmallVec<[SmallVec<[ModelId; 2]>; 1]>,

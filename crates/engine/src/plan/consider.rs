@@ -83,7 +83,10 @@ impl Planner<'_> {
         let candidate = &candidate;
         let memo = self.memo(candidate.class).clone();
         // 1. Limits and quota, for each model it could use.
-        let Ok(tries) = self.admitted(candidate, &memo.picks) else { return Verdict::Limited };
+        let Ok(tries) = self.admitted(candidate, &memo.picks) else {
+            self.limited.refuse(candidate.leaf, candidate.user, memo.terms);
+            return Verdict::Limited;
+        };
         // 2. A place now.
         let duration = candidate.duration.unwrap_or(ENDLESS);
         if self.is_hopeless(candidate.class, duration) {

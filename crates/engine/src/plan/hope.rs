@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use super::Planner;
 use super::ask::{Caps, Pick, picks};
 use super::consider::{Candidate, Seat};
+use super::limited::Terms;
 use super::terms::Admitted;
 use crate::state::entries::ENDLESS;
 use crate::state::shape::{ClassId, Eligible};
@@ -19,6 +20,7 @@ use crate::state::shape::{ClassId, Eligible};
 pub(crate) struct Memo {
     pub(crate) picks: Arc<[Pick]>,
     pub(crate) eligible: Eligible,
+    pub(super) terms: Terms,
     /// It did not fit until this instant; during a round nothing is given back, so it fits no longer window either.
     /// One instant from now when it would not fit even without reservations; that holds for the whole pass.
     pub(super) failed: Option<Time>,
@@ -33,12 +35,13 @@ const MOMENT: Span = Span(1);
 
 impl Planner<'_> {
     pub(crate) fn memo(&mut self, class: ClassId) -> &mut Memo {
-        let state = &mut *self.state;
+        let (state, limited) = (&mut *self.state, &mut self.limited);
         self.memos.entry(class).or_insert_with(|| {
             let shape = Arc::clone(state.classes.shape(class));
             let eligible = state.classes.eligible(class, &state.pool);
-            let picks = picks(&state.pool, &shape);
-            Memo { picks: picks.into_iter().collect(), eligible, failed: None }
+            let picks: Arc<[Pick]> = picks(&state.pool, &shape).into_iter().collect();
+            let terms = limited.terms(&picks, &shape);
+            Memo { picks, eligible, terms, failed: None }
         })
     }
 

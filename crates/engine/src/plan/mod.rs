@@ -10,10 +10,13 @@ mod consider;
 pub(crate) mod gang;
 mod hope;
 pub(crate) mod idle;
+mod limited;
 mod plain;
 pub(crate) mod reserve;
 mod share;
 mod terms;
+#[cfg(test)]
+mod tests;
 mod walk;
 mod whole;
 
@@ -32,6 +35,7 @@ use crate::state::entries::{Rank, Standing};
 use crate::state::pool::Checkpoint;
 use crate::state::shape::ClassId;
 use hope::Memo;
+use limited::Limited;
 
 /// Makes a plan and leaves the state as it was.
 pub(crate) fn plan(state: &mut State, now: Time) -> Plan {
@@ -124,6 +128,7 @@ pub(crate) struct Planner<'s> {
     pub(crate) now: Time,
     checkpoint: Checkpoint,
     memos: FxHashMap<ClassId, Memo>,
+    limited: Limited,
     /// Elements started in this pass.
     started: Taken,
     /// Elements reserved in this round.
@@ -148,6 +153,7 @@ impl<'s> Planner<'s> {
             now,
             checkpoint,
             memos: FxHashMap::default(),
+            limited: Limited::default(),
             started: Taken::default(),
             waiting: Taken::default(),
             contested: false,
@@ -174,6 +180,7 @@ impl<'s> Planner<'s> {
             self.contested = false;
             self.heads.clear();
             self.hope_again();
+            self.limited.count_again();
         }
     }
 
@@ -189,12 +196,13 @@ impl<'s> Planner<'s> {
             }
             let Rank { leaf, user, class, duration, .. } = *self.state.entries.rank(slot);
             // Most entries of a long queue end here, without a look at their job.
-            let verdict = match self.is_hopeless(class, duration) && !self.may_reserve(leaf) {
-                true => {
-                    self.note_contest(class);
-                    Verdict::Blocked
-                }
-                false => self.consider(slot),
+            let verdict = if self.is_hopeless(class, duration) && !self.may_reserve(leaf) {
+                self.note_contest(class);
+                Verdict::Blocked
+            } else if self.is_limited(leaf, user, class) {
+                Verdict::Limited
+            } else {
+                self.consider(slot)
             };
             match verdict {
                 Verdict::Started => {
@@ -203,6 +211,9 @@ impl<'s> Planner<'s> {
                 }
                 Verdict::Blocked if strict => pass.skip_leaf(leaf),
                 Verdict::Blocked if self.is_leaf_hopeless(&mut blocked, leaf) => pass.skip_leaf(leaf),
+                Verdict::Limited if self.is_user_limited(leaf, user) => {
+                    pass.skip_user(&self.state.policy, leaf, user)
+                }
                 Verdict::Blocked | Verdict::Limited | Verdict::Nothing => {}
             }
         }

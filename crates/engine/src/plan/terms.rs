@@ -44,7 +44,7 @@ pub(crate) fn admitted<'p>(
 /// How much of each model a gang that may mix them can hold. Exact, since quotas of models are independent, and limits
 /// on users and elements see only sums, which are the same on any models: those refuse the whole gang.
 fn caps(policy: &Policy, (leaf, user): (LeafId, UserId), shape: &Shape, pick: &Pick) -> Result<Caps, Reason> {
-    let total: u64 = shape.groups.iter().map(|group| u64::from(group.tasks) * group.milli()).sum();
+    let total = shape.milli();
     let mut models: SmallVec<[ModelId; 2]> = pick.models.iter().flatten().copied().collect();
     models.sort_unstable();
     models.dedup();

@@ -54,6 +54,9 @@ pub(crate) const ENDLESS: Span = Span(u64::MAX);
 /// What stands in the order of one leaf: by class, how many entries of each duration.
 type Census = FxHashMap<ClassId, BTreeMap<Span, u32>>;
 
+/// What a user has standing in the order of one leaf: by class, how many entries.
+type UserCensus = FxHashMap<ClassId, u32>;
+
 #[derive(Clone, Debug)]
 struct Entry {
     owner: Owner,
@@ -69,6 +72,7 @@ pub(crate) struct Entries {
     by_owner: FxHashMap<Owner, Slot>,
     sleepers: BTreeSet<(Time, Owner)>,
     census: FxHashMap<LeafId, Census>,
+    by_user: FxHashMap<(LeafId, UserId), UserCensus>,
     queued: u32,
 }
 
@@ -159,7 +163,12 @@ impl Entries {
         shortest.collect()
     }
 
-    /// Counts an entry in or out of the census.
+    /// Classes that a user has standing in the order of a leaf; in no meaningful order.
+    pub(crate) fn classes_of_user(&self, leaf: LeafId, user: UserId) -> Vec<ClassId> {
+        self.by_user.get(&(leaf, user)).map(|classes| classes.keys().copied().collect()).unwrap_or_default()
+    }
+
+    /// Counts an entry in or out of both censuses.
     fn count(&mut self, rank: Rank, joins: bool) {
         let census = self.census.entry(rank.leaf).or_default();
         let durations = census.entry(rank.class).or_default();
@@ -171,11 +180,22 @@ impl Entries {
                 census.remove(&rank.class);
             }
         }
+        let whose = (rank.leaf, rank.user);
+        let classes = self.by_user.entry(whose).or_default();
+        let count = classes.entry(rank.class).or_default();
+        *count = if joins { *count + 1 } else { *count - 1 };
+        if *count == 0 {
+            classes.remove(&rank.class);
+            if classes.is_empty() {
+                self.by_user.remove(&whose);
+            }
+        }
     }
 
     /// The policy has a new tree and has moved its own entries; keeps the ids here in step.
     pub(crate) fn follow_tree(&mut self, policy: &Policy) {
         self.census.clear();
+        self.by_user.clear();
         let mut ranks = Vec::new();
         for entry in self.entries.iter_mut().flatten() {
             entry.rank.leaf = policy.leaf_moved(entry.rank.leaf);

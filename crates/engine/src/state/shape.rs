@@ -108,6 +108,11 @@ impl Shape {
         }
     }
 
+    /// Thousandths of GPUs that the whole gang holds.
+    pub(crate) fn milli(&self) -> u64 {
+        self.groups.iter().map(|group| u64::from(group.tasks) * group.milli()).sum()
+    }
+
     /// True when it may use every node.
     pub(crate) fn is_unconstrained(&self) -> bool {
         self.labels.is_empty() && self.exclude.is_empty()

@@ -49,6 +49,30 @@ fn in_a_leaf_priority_then_share_then_age() {
     check(queue, &[("p", "a", 1), ("p", "b", 2)], &[("p", "b", 0), ("p", "a", 0), ("p", "b", 1)], &[2, 1, 0]);
 }
 
+/// A user is skipped from the first entry on, or in the middle, and comes back at no priority.
+#[test]
+fn a_user_who_is_skipped_gives_no_more_entries_of_that_leaf() {
+    let mut policy = policy(tree("p\nq\n"), 64, 0);
+    let (p, q) = (leaf(&policy, "p"), leaf(&policy, "q"));
+    let (ann, bob) = (policy.intern_user(&"ann".into()), policy.intern_user(&"bob".into()));
+    let waiting = [(p, ann, 1), (p, ann, 1), (p, bob, 1), (p, ann, 0), (p, bob, 0), (q, ann, 0)];
+    for (at, (leaf, user, priority)) in waiting.into_iter().enumerate() {
+        policy.enqueue(leaf, user, priority, at as u64, Slot(at as u32));
+    }
+    for (after, expected) in [(0, vec![2, 4, 5]), (1, vec![0, 2, 4, 5]), (4, vec![0, 1, 2, 4, 5])] {
+        let mut pass = policy.begin_pass(Time(0));
+        let mut given: Vec<u32> = Vec::new();
+        given.extend((0..after.min(3)).filter_map(|_| pass.next(&policy)).map(|slot| slot.0));
+        if after == 4 {
+            // A start in between parks the leaf.
+            pass.started(&policy, p, bob);
+        }
+        pass.skip_user(&policy, p, ann);
+        given.extend(std::iter::from_fn(|| pass.next(&policy)).map(|slot| slot.0));
+        assert_eq!(given, expected, "skipped after {after}");
+    }
+}
+
 #[test]
 fn across_queues_the_lowest_share_by_weight_at_every_level() {
     let two = "p\n a\n b\nq\n";

@@ -248,6 +248,28 @@ proptest! {
         }
     }
 
+    /// What a planner may remember for a pass: while holds only grow, admitted or not, a refusal stands.
+    #[test]
+    fn what_is_refused_stays_refused_while_holds_grow(
+        tree in any_tree(),
+        asked in any_steps(12),
+        starts in any_steps(20),
+    ) {
+        let mut policy = policy(tree, 16, 8);
+        let leaves = leaves(&policy);
+        let asked: Vec<Held> = asked.iter().map(|step| element(&mut policy, &leaves, step)).collect();
+        let mut refused = vec![false; asked.len()];
+        for step in &starts {
+            let started = element(&mut policy, &leaves, step);
+            policy.try_hold(started.leaf, started.user, &started.gpus);
+            for (one, refused) in asked.iter().zip(&mut refused) {
+                let verdict = policy.judge_start(one.leaf, one.user, &one.gpus);
+                prop_assert!(!*refused || verdict.is_err(), "{:?} was refused before {:?}", one, started);
+                *refused = verdict.is_err();
+            }
+        }
+    }
+
     /// The other way round: starts that nobody judged show up as an overdraft exactly if tokens do not cover them.
     #[test]
     fn an_overdraft_is_reported_iff_tokens_do_not_cover(mut tree in any_tree(), steps in any_steps(12)) {

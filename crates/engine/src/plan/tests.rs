@@ -1,0 +1,149 @@
+//! A planner that remembers what limits refused, and one that judges every entry anew, make the same plans.
+
+use std::sync::Arc;
+
+use muster_model::job::GpuRequest;
+use muster_model::queue::{Backfill, Limits};
+use muster_model::{
+    Array, Decision, Event, GpuModel, JobId, JobSpec, Observation, Plan, QueueSpec, QueueTree, Rank, Span,
+    TaskExit, TaskReport, Time,
+};
+use proptest::prelude::*;
+
+use super::{Planner, plan};
+use crate::fixture::{node, spec};
+use crate::state::State;
+
+/// A stream of choices from one number.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % sides
+    }
+
+    fn maybe(&mut self, percent: u64, sides: u64) -> Option<u64> {
+        (self.roll(100) < percent).then(|| self.roll(sides))
+    }
+}
+
+/// Tight limits nearly everywhere, with borrowing and lending between siblings.
+fn limited_tree(dice: &mut Dice) -> QueueTree {
+    let mut leaf = |name: &str| {
+        let mut queue = QueueSpec::named(name);
+        queue.weight = 1 + dice.roll(3) as u32;
+        if let Some(gpus) = dice.maybe(60, 6) {
+            queue.quota.insert("h100".into(), gpus);
+            queue.borrow = dice.maybe(60, 4);
+            queue.lend = dice.maybe(40, 3);
+        }
+        queue.limits = Limits {
+            running_jobs: dice.maybe(40, 6).map(|jobs| 1 + jobs as u32),
+            gpus_per_user: dice.maybe(50, 6).map(|gpus| 1 + gpus),
+            time: None,
+        };
+        queue
+    };
+    let mut team = QueueSpec::named("team");
+    team.queues = vec![leaf("red"), leaf("blue")];
+    let mut tree = QueueTree::single();
+    tree.queues = vec![leaf("default"), team, leaf("solo")];
+    tree.backfill = match dice.roll(4) {
+        0 => Backfill::None,
+        1 => Backfill::Conservative { depth: 3 },
+        _ => Backfill::Easy,
+    };
+    tree
+}
+
+fn random_spec(dice: &mut Dice) -> JobSpec {
+    let mut spec = spec(1 + dice.roll(3) as u32);
+    spec.user = ["ann", "bob", "cy"][dice.roll(3) as usize].into();
+    spec.queue = ["default", "team/red", "team/red", "team/blue", "solo"][dice.roll(5) as usize].into();
+    spec.priority = dice.maybe(20, 2).map_or(0, |priority| priority as i32);
+    spec.time_limit = dice.maybe(80, 60).map(|secs| Span::from_secs(1 + secs));
+    let gpu = &mut spec.groups[0].task.gpu;
+    *gpu = GpuRequest::whole([0, 1, 1, 2, 4][dice.roll(5) as usize]);
+    if gpu.devices > 0 {
+        let models: &[&str] = [&[][..], &["h100"], &["a100", "h100"]][dice.roll(3) as usize];
+        gpu.models = models.iter().map(|model| GpuModel::from(*model)).collect();
+    }
+    let last = dice.maybe(10, 90);
+    spec.array = last.map(|last| Array { first: 0, last: last as u32, step: 1, max_running: None });
+    spec
+}
+
+/// The plan of a planner that remembers no refusal; and how many the other one remembers.
+fn compare(state: &mut State, now: Time) -> (Plan, usize) {
+    let remembered = plan(state, now);
+    let mut planner = Planner::new(state, now);
+    planner.limited.forgets = true;
+    planner.run(|_| false);
+    let anew = planner.finish();
+    assert_eq!(remembered, anew);
+    let mut planner = Planner::new(state, now);
+    planner.run(|_| false);
+    let known = planner.limited.known();
+    planner.finish();
+    (remembered, known)
+}
+
+/// Plays a story of submissions and ends; answers how many refusals were remembered in all its passes.
+fn play(seed: u64, steps: usize) -> usize {
+    let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let Ok(mut state) = State::new(limited_tree(&mut dice)) else { return 0 };
+    let (mut now, mut next, mut known) = (Time(1000), 1, 0);
+    for (at, model) in ["h100", "h100", "a100"].into_iter().enumerate() {
+        let joined = node(&format!("n{at}"), 1 + dice.roll(8) as usize, model);
+        state.apply(now, &Event::NodeJoined(Box::new(joined)));
+    }
+    let mut running = Vec::new();
+    for step in 0..steps {
+        // 1. Many at first, so that whole users are skipped; then a few.
+        for _ in 0..if step == 0 { 150 } else { dice.roll(4) } {
+            let event = Event::Submitted { job: JobId(next), spec: Arc::new(random_spec(&mut dice)) };
+            if state.judge(&event).is_ok() {
+                state.apply(now, &event);
+                next += 1;
+            }
+        }
+        // 2. Some of what runs ends.
+        for _ in 0..dice.roll(4) {
+            if running.is_empty() {
+                break;
+            }
+            let (id, tasks) = running.swap_remove(dice.roll(running.len() as u64) as usize);
+            for rank in 0..tasks {
+                let what = Observation::Exited(TaskExit::Code { code: 0 });
+                state.apply(now, &Event::Task(TaskReport { id, rank: Rank(rank), what }));
+            }
+        }
+        // 3. Both planners.
+        let (plan, remembered) = compare(&mut state, now);
+        known += remembered;
+        state.commit(now, &plan);
+        let starts = plan.decisions.iter();
+        running.extend(starts.map(|Decision::Start { id, placement, .. }| (*id, placement.len() as u32)));
+        now = now + Span(dice.roll(3) * dice.roll(4000));
+    }
+    known
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn remembering_refusals_changes_no_plan(seed in any::<u64>()) {
+        play(seed, 12);
+    }
+}
+
+/// The comparison is of something: refusals are remembered in nearly every story.
+#[test]
+fn stories_are_full_of_refusals() {
+    let known: Vec<usize> = (0..8).map(|seed| play(seed, 6)).collect();
+    assert!(known.iter().filter(|known| **known > 5).count() >= 6, "{known:?}");
+}
