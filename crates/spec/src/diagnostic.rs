@@ -30,6 +30,17 @@ pub struct Diagnostic {
     problem: Problem,
 }
 
+impl Diagnostic {
+    /// What is wrong on one line, without the text around it.
+    pub(crate) fn one_line(&self) -> String {
+        // Beside a second place the label only numbers the places.
+        match self.label.is_empty() || !self.problem.also.is_empty() {
+            true => self.message.clone(),
+            false => format!("{}: {}", self.message, self.label),
+        }
+    }
+}
+
 /// Everything that is wrong with one text, in the order of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostics {

@@ -1,77 +1,78 @@
-//! What the parts of a site file say about each other. Only what cannot be true at once is refused; what is unwise is
-//! for advice to say.
+//! What the parts of a site file say about each other: what cannot be true at once is refused, what one part implies is
+//! filled in for the other, so that nobody says a thing twice. What is unwise is for advice to say.
 
 use std::collections::BTreeMap;
 
 use muster_model::DeviceSet;
 use muster_model::advice::{Fact, Facts};
 
+use crate::advice::names::operated;
 use crate::advice::site::{MixDocument, SiteDocument};
 use crate::advice::written::Written;
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::Item;
 use crate::source::Place;
 
-/// A fact of the site that implies another.
-const IMPLIES: [(Fact, Fact, &str); 3] = [
+/// A fact of the site, another that it implies, and why. What an entry implies stands in later entries.
+const IMPLIES: [(Fact, Fact, &str); 4] = [
+    (Fact::MainlyCoupled, Fact::CoupledTraining, "what takes most GPU-hours is done at all"),
     (Fact::CoupledTraining, Fact::Training, "this is training"),
     (Fact::Autoscaling, Fact::Services, "what scales with its load is a service"),
     (Fact::IsolatedSlices, Fact::SharedGpus, "a slice is a part of a shared GPU"),
 ];
 
-/// A fact of work in the mix, and the needs of which it is at least one.
+/// A fact of work in the mix, and the needs of the site of which it is at least one; the first unless the site says
+/// otherwise.
 const NEEDS: [(Fact, &[Fact], &str); 3] = [
-    (Fact::LongLivedServices, &[Fact::Services], "a service runs here"),
+    (Fact::LongLivedServices, &[Fact::Services], "this is a service"),
     (Fact::TightlyCoupled, &[Fact::CoupledTraining, Fact::Mpi], "coupled nodes train together or run MPI"),
     (
         Fact::PythonNativePipeline,
-        &[Fact::Rl, Fact::Sweeps, Fact::Batch, Fact::Training],
-        "such a pipeline is RL, tuning, data processing or training",
+        &[Fact::DistributedPython, Fact::Rl, Fact::Sweeps],
+        "such a pipeline is distributed Python, RL or tuning",
     ),
 ];
 
-/// Adds a complaint for everything that cannot be true at once.
-pub(super) fn check(site: &SiteDocument, problems: &mut Problems) {
-    facts(&site.written, problems);
-    devices(&site.written, problems);
-    shares(&site.mix, problems);
-    let mut seen: BTreeMap<&str, Place> = BTreeMap::new();
-    for item in &site.mix {
-        let Some(name) = &item.value.name else { continue };
-        match seen.get(name.value.0.as_str()) {
-            Some(first) => problems.add(
-                Problem::new(format!("two entries of the mix are named {}", show(&name.value.0)))
-                    .at(name.place, "again here")
-                    .also(*first, "first here"),
-            ),
-            None => drop(seen.insert(&name.value.0, name.place)),
-        }
-        if let Some(facts) = &item.value.facts {
-            work(&site.written, &name.value.0, &facts.value.0, problems);
+/// Complains about everything that cannot be true at once, and fills in what is implied.
+pub(super) fn settle(site: &mut SiteDocument, problems: &mut Problems) {
+    let SiteDocument { written, mix, .. } = site;
+    let before = problems.len();
+    // 1. The mix by itself, then against the site.
+    names(mix, problems);
+    shares(mix, problems);
+    for item in mix.iter() {
+        if let (Some(name), Some(facts)) = (&item.value.name, &item.value.facts) {
+            spans(written, &name.value.0, &facts.value.0, problems);
+            tenants(written, &name.value.0, &facts.value.0, problems);
+            needs(written, &name.value.0, &facts.value.0, problems);
         }
     }
-}
-
-/// The facts of the site among each other.
-fn facts(site: &Written, problems: &mut Problems) {
-    if let Some(found) = site.facts.contradiction() {
-        let message = format!("`{}` contradicts `{}`", spelled(found.one), spelled(found.other));
-        problems.add(pointed(Problem::new(message), site, found.one, found.why, found.other));
-    }
+    mainly(written, mix, problems);
+    // 2. The facts of the site among each other.
     for (one, other, why) in IMPLIES {
-        if site.facts.is(one) && site.denies(other) {
-            let message = format!("`{}` contradicts `{}`", spelled(one), spelled(other));
-            problems.add(pointed(Problem::new(message), site, one, why, other));
+        let Some(spot) = written.spot(one).filter(|_| written.facts.is(one)) else { continue };
+        if written.denies(other) {
+            problems.add(contradiction(written, one, why, other));
+        } else if !written.facts.is(other) {
+            written.set(other, 1, spot);
         }
     }
+    // Beside another complaint this one would mostly be its echo.
+    if let Some(found) = written.facts.contradiction().filter(|_| problems.len() == before) {
+        problems.add(contradiction(written, found.one, found.why, found.other));
+    }
+    devices(written, problems);
 }
 
-/// Points at the first fact and, where the text gives it, at the other.
-fn pointed(problem: Problem, site: &Written, one: Fact, why: &str, other: Fact) -> Problem {
-    let (one, other) = (site.spot(one), site.spot(other));
-    match (one, other) {
+fn contradiction(site: &Written, one: Fact, why: &str, other: Fact) -> Problem {
+    let (one_name, other_name) = (spelled(one), spelled(other));
+    let problem = Problem::new(format!("`{one_name}` contradicts `{other_name}`"));
+    match (site.spot(one), site.spot(other)) {
         (Some(one), Some(other)) => problem.at(one.value, why).also(other.value, "beside this"),
-        (Some(spot), None) | (None, Some(spot)) => problem.at(spot.value, why),
+        (Some(one), None) => {
+            problem.at(one.value, why).hint(format!("`{other_name}` is not written; add it, or remove this"))
+        }
+        (None, Some(other)) => problem.at(other.value, why),
         (None, None) => problem,
     }
 }
@@ -82,7 +83,7 @@ fn spelled(fact: Fact) -> &'static str {
         Fact::FleetRdma => "fleet.fabric",
         Fact::FleetBareMetal => "fleet.hosting",
         Fact::FleetMig => "fleet.models",
-        fact if super::names::operated(fact).is_some() => "people.operates",
+        fact if operated(fact).is_some() => "people.operates",
         fact => fact.name(),
     }
 }
@@ -90,10 +91,29 @@ fn spelled(fact: Fact) -> &'static str {
 /// A fixed fleet cannot hold more GPUs than its nodes have places for.
 fn devices(site: &Written, problems: &mut Problems) {
     let most = u64::from(site.facts.get(Fact::FleetNodes)) * DeviceSet::MAX_DEVICES as u64;
-    if u64::from(site.facts.get(Fact::FleetGpus)) > most && !site.facts.is(Fact::FleetElastic) {
-        let why = format!("at most {} each", DeviceSet::MAX_DEVICES);
+    let (nodes, gpus) = (site.spot(Fact::FleetNodes), site.spot(Fact::FleetGpus));
+    if let (Some(nodes), Some(gpus)) = (nodes, gpus)
+        && u64::from(site.facts.get(Fact::FleetGpus)) > most
+        && !site.facts.is(Fact::FleetElastic)
+    {
+        let why = format!("a node holds at most {}", DeviceSet::MAX_DEVICES);
         let problem = Problem::new("`fleet.gpus` is more than its nodes can hold");
-        problems.add(pointed(problem, site, Fact::FleetGpus, &why, Fact::FleetNodes));
+        problems.add(problem.at(gpus.value, why).also(nodes.value, "in these"));
+    }
+}
+
+/// Every entry of the mix has a name of its own.
+fn names(mix: &[Item<MixDocument>], problems: &mut Problems) {
+    let mut seen: BTreeMap<&str, Place> = BTreeMap::new();
+    for name in mix.iter().filter_map(|item| item.value.name.as_ref()) {
+        match seen.get(name.value.0.as_str()) {
+            Some(first) => problems.add(
+                Problem::new(format!("two entries of the mix are named {}", show(&name.value.0)))
+                    .at(name.place, "again here")
+                    .also(*first, "first here"),
+            ),
+            None => drop(seen.insert(&name.value.0, name.place)),
+        }
     }
 }
 
@@ -103,48 +123,83 @@ fn shares(mix: &[Item<MixDocument>], problems: &mut Problems) {
     for share in mix.iter().filter_map(|item| item.value.share.as_ref()) {
         sum += share.value.0;
         if sum > 100 {
-            let label = format!("{sum}% up to here");
             let hint = "shares are parts of the fleet's GPU-hours; leave out what nobody knows".to_owned();
-            problems.add(
-                Problem::new("the shares of the mix are more than 100%").at(share.place, label).hint(hint),
-            );
+            let problem = Problem::new("the shares of the mix are more than 100%");
+            problems.add(problem.at(share.place, format!("{sum}% up to here")).hint(hint));
             return;
         }
     }
 }
 
-/// Work of the mix against what the site says of itself.
-fn work(site: &Written, name: &str, written: &Written, problems: &mut Problems) {
-    let (facts, place) = (&written.facts, |fact| written.spot(fact).map(|spot| spot.value));
+/// No job spans more nodes than a fixed fleet has.
+fn spans(site: &Written, name: &str, work: &Written, problems: &mut Problems) {
     let fleet = site.facts.get(Fact::FleetNodes);
-    if let (Some(nodes), Some(have)) = (place(Fact::Nodes), site.spot(Fact::FleetNodes))
-        && facts.get(Fact::Nodes) > fleet
+    if let (Some(nodes), Some(have)) = (work.spot(Fact::Nodes), site.spot(Fact::FleetNodes))
+        && work.facts.get(Fact::Nodes) > fleet
         && !site.facts.is(Fact::FleetElastic)
     {
         let message = format!("{} spans more nodes than the fleet has", show(name));
-        let hint = "if nodes come and go, say `elastic: true` under `fleet`".to_owned();
-        let problem = Problem::new(message).at(nodes, format!("at most {fleet}"));
+        let hint = "if nodes come and go, write `elastic: true` under `fleet`".to_owned();
+        let problem = Problem::new(message).at(nodes.value, format!("at most {fleet}"));
         problems.add(problem.also(have.value, "the fleet").hint(hint));
     }
-    for (fact, needs, why) in NEEDS {
-        let denied = needs.iter().all(|need| site.denies(*need));
-        if let (true, true, Some(here)) = (denied, means(facts, fact), place(fact)) {
-            let message = format!("`{}: false` contradicts {} of the mix", needs[0], show(name));
-            let problem = Problem::new(message).at(here, why);
-            let denials = needs.iter().filter_map(|need| site.spot(*need));
-            problems.add(denials.fold(problem, |problem, spot| problem.also(spot.value, "denied here")));
-        }
-    }
-    let one_team = site.facts.get(Fact::Teams) == 1 && !site.facts.is(Fact::HostileTenants);
-    if let (true, true, Some(here), Some(teams)) =
-        (one_team, facts.is(Fact::MultiTenant), place(Fact::MultiTenant), site.spot(Fact::Teams))
+}
+
+/// Several teams are not one. Customers who are kept apart may still be served by one team.
+fn tenants(site: &Written, name: &str, work: &Written, problems: &mut Problems) {
+    if let (Some(here), Some(teams)) = (work.spot(Fact::MultiTenant), site.spot(Fact::Teams))
+        && work.facts.is(Fact::MultiTenant)
+        && site.facts.get(Fact::Teams) == 1
+        && !site.facts.is(Fact::HostileTenants)
     {
-        let message = format!("{} is shared by several teams of one", show(name));
-        problems.add(Problem::new(message).at(here, "several teams").also(teams.value, "one team"));
+        let message = format!("several teams share {}, but there is one", show(name));
+        problems.add(Problem::new(message).at(here.value, "several teams").also(teams.value, "one team"));
+    }
+}
+
+/// What work of the mix needs, the site needs.
+fn needs(site: &mut Written, name: &str, work: &Written, problems: &mut Problems) {
+    for (fact, needs, why) in NEEDS {
+        let Some(spot) = work.spot(fact).filter(|_| means(&work.facts, fact)) else { continue };
+        if needs.iter().any(|need| site.facts.is(*need)) {
+            continue;
+        }
+        match needs.iter().find(|need| !site.denies(**need)) {
+            Some(need) => site.set(*need, 1, spot),
+            None => {
+                let message = format!("`{}: false` contradicts {} of the mix", needs[0], show(name));
+                let problem = Problem::new(message).at(spot.value, why);
+                let denials = needs.iter().filter_map(|need| site.spot(*need));
+                problems.add(denials.fold(problem, |problem, spot| problem.also(spot.value, "denied here")));
+            }
+        }
     }
 }
 
 /// Whether a fact has the meaning that [`NEEDS`] takes it for: coupling on one node needs nothing of a site.
 fn means(facts: &Facts, fact: Fact) -> bool {
     facts.is(fact) && (fact != Fact::TightlyCoupled || facts.get(Fact::Nodes) > 1)
+}
+
+/// Shares tell whether coupled training takes most of the GPU-hours.
+fn mainly(site: &mut Written, mix: &[Item<MixDocument>], problems: &mut Problems) {
+    let (mut coupled, mut all, mut widest) = (0, 0, None);
+    for MixDocument { share, facts, .. } in mix.iter().map(|item| &item.value) {
+        let (Some(share), Some(facts)) = (share, facts) else { continue };
+        all += share.value.0;
+        if means(&facts.value.0.facts, Fact::TightlyCoupled) {
+            coupled += share.value.0;
+            widest = widest.or(facts.value.0.spot(Fact::TightlyCoupled));
+        }
+    }
+    let (written, trains) = (site.spot(Fact::MainlyCoupled), site.facts.is(Fact::CoupledTraining));
+    match (written, widest) {
+        (None, Some(spot)) if coupled > 50 && trains => site.set(Fact::MainlyCoupled, 1, spot),
+        (Some(spot), _) if all == 100 && trains && site.facts.is(Fact::MainlyCoupled) != (coupled > 50) => {
+            let message = format!("`{}` contradicts the shares of the mix", Fact::MainlyCoupled);
+            let label = format!("coupled work across nodes has {coupled}%");
+            problems.add(Problem::new(message).at(spot.value, label));
+        }
+        _ => {}
+    }
 }

@@ -65,30 +65,31 @@ pub fn parse_facts_line(line: &str) -> Result<FactsFile, LineError> {
     let start = line.len() - line.trim_start().len();
     if !line[start..].starts_with('{') {
         let message = "this is JSON, but no object".to_owned();
-        let hint = Some("write facts such as `{\"nodes\": 4, \"tightly_coupled\": true}`".to_owned());
-        return Err(LineError { message, hint, column: column(line, start) });
+        return Err(LineError { message, hint: example(), column: column(line, start) });
     }
     // 2. Meaning.
     parse_facts(line, None).map_err(|complaints| {
         let first = complaints.iter().next().expect("a refusal holds a complaint");
-        let message = match first.label.is_empty() {
-            true => first.message.clone(),
-            false => format!("{}: {}", first.message, first.label),
-        };
-        LineError { message, hint: first.hint.clone(), column: first.column }
+        LineError { message: first.one_line(), hint: first.hint.clone(), column: first.column }
     })
 }
 
 fn not_json(line: &str, error: &serde_json::Error) -> LineError {
     if line.trim().is_empty() {
-        return LineError { message: "the line is empty".to_owned(), hint: None, column: 0 };
+        return LineError { message: "the line is empty".to_owned(), hint: example(), column: 0 };
     }
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or(&text);
-    let end = line.match_indices('\n').nth(error.line().saturating_sub(2)).map_or(0, |(at, _)| at + 1);
-    let start = if error.line() > 1 { end } else { 0 };
-    let at = column(line, (start + error.column().saturating_sub(1)).min(line.len()));
-    LineError { message: format!("this is not JSON: {message}"), hint: None, column: at }
+    // A line that a caller did not split has no columns worth telling.
+    let at = match error.line() {
+        1 => column(line, error.column().saturating_sub(1).min(line.len())),
+        _ => 0,
+    };
+    LineError { message: format!("this is not JSON: {message}"), hint: example(), column: at }
+}
+
+fn example() -> Option<String> {
+    Some("a line is one JSON object, such as `{\"nodes\": 4, \"tightly_coupled\": true}`".to_owned())
 }
 
 /// Column of a byte, in characters from 1, counted from the start of its line.

@@ -11,6 +11,7 @@ mod written;
 
 pub use facts::{FactsFile, LineError, parse_facts, parse_facts_line};
 pub use site::parse_site;
+pub use value::parse_fact_value;
 
 pub(crate) use facts::FactsDocument;
 pub(crate) use site::SiteDocument;

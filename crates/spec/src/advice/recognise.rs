@@ -37,13 +37,16 @@ impl Document {
                 key != Fact::Nodes.name() && Fact::WORKLOAD.iter().any(|fact| same(fact.name(), key))
             }
             Document::Site => sections().contains(&key) || key == "mix",
-            Document::Cluster => {
-                key == "levels" || (key == "nodes" && matches!(entry.node.value, Value::List(_)))
-            }
+            Document::Cluster => key == "levels" || (key == "nodes" && lists_mappings(&entry.node.value)),
             Document::Queues => matches!(key, "queues" | "half-life" | "default-queue"),
             Document::Job => matches!(key, "run" | "groups"),
         }
     }
+}
+
+/// Whether a value is a list of nodes rather than a mistyped number of them.
+fn lists_mappings(value: &Value) -> bool {
+    matches!(value, Value::List(items) if items.iter().any(|item| matches!(item.value, Value::Map(_))))
 }
 
 /// Complains when the entries are those of another document and of none of the one that is read.

@@ -77,7 +77,7 @@ pub(crate) struct SiteDocument {
     rules: Rules,
 }
 
-/// Reads a site file.
+/// Reads a site file. Needs that the mix shows, and facts that another implies, need not be written: they are set.
 ///
 /// # Errors
 /// Everything that is wrong with it: single fields first, and what they say together once each is right.
@@ -86,8 +86,8 @@ pub fn parse_site(source: &str, file: Option<&str>) -> Result<SiteProfile, Diagn
     let mut problems = Problems::default();
     let site = yaml::read_one(source, "site", &mut problems)
         .and_then(|node| SiteDocument::read(&node, ROOT, &mut problems));
-    let Some(site) = site else { return Err(problems.into_diagnostics(&sources)) };
-    agree::check(&site, &mut problems);
+    let Some(mut site) = site else { return Err(problems.into_diagnostics(&sources)) };
+    agree::settle(&mut site, &mut problems);
     problems.finish(site.into(), &sources)
 }
 
@@ -195,19 +195,17 @@ impl SiteDocument {
     }
 
     fn missing(&self, node: &Node, entries: &[Entry], problems: &mut Problems) {
-        for fact in REQUIRED.into_iter().filter(|fact| self.written.spot(*fact).is_none()) {
-            let section = names::site_key(fact).map_or("", |(section, _)| section);
-            let within = entries.iter().find(|entry| entry.key == section);
-            let place = within.map_or(Place { end: node.place.start, ..node.place }, |entry| entry.key_place);
-            problems.add(
-                Problem::new(format!("`{fact}` is missing"))
-                    .at(place, "no boundary can be judged without it")
-                    .hint(
-                        "the smallest site is `fleet: {nodes: 1, gpus: 8}` and `people: {users: 2}`"
-                            .to_owned(),
-                    ),
-            );
-        }
+        let missing: Vec<Fact> =
+            REQUIRED.into_iter().filter(|fact| self.written.spot(*fact).is_none()).collect();
+        let Some(first) = missing.first() else { return };
+        let section = names::site_key(*first).map_or("", |(section, _)| section);
+        let within = entries.iter().find(|entry| entry.key == section);
+        let place = within.map_or(Place { end: node.place.start, ..node.place }, |entry| entry.key_place);
+        let names: Vec<String> = missing.iter().map(|fact| format!("`{fact}`")).collect();
+        let (verb, them) = if names.len() == 1 { ("is", "it") } else { ("are", "them") };
+        let hint = "the smallest site is `fleet: {nodes: 1, gpus: 8}` and `people: {users: 2}`".to_owned();
+        let problem = Problem::new(format!("{} {verb} missing", names.join(" and ")));
+        problems.add(problem.at(place, format!("no boundary can be judged without {them}")).hint(hint));
     }
 }
 

@@ -14,12 +14,14 @@ use crate::yaml::{Node, Value};
 pub(super) fn read(node: &Node, name: &str, kind: Kind, problems: &mut Problems) -> Option<u32> {
     let expected = expected(kind);
     if let (true, Value::Scalar(text)) = (node.quoted, &node.value) {
-        let hint = parse(text, kind).is_ok().then(|| format!("remove the quotes: `{text}`"));
+        let plain = text.trim();
+        let hint =
+            parse_fact_value(plain, kind).is_ok().then(|| format!("write it without quotes: `{plain}`"));
         let problem = Problem::new(format!("`{name}` is not {expected}"));
-        problems.add(problem.at(node.place, "in quotes it is text").hint(hint));
+        problems.add(problem.at(node.place, "this is text").hint(hint));
         return None;
     }
-    parsed(node, name, &expected, problems, |text| parse(text, kind))
+    parsed(node, name, &expected, problems, |text| parse_fact_value(text, kind))
 }
 
 /// What is allowed, for messages and descriptions.
@@ -44,7 +46,12 @@ pub(super) fn schema(kind: Kind) -> Schema {
     }
 }
 
-fn parse(text: &str, kind: Kind) -> Result<u32, Malformed> {
+/// Reads the text of a value; the answer is the number that [`muster_model::advice::Facts`] stores. Files use it, and
+/// so can options and questions.
+///
+/// # Errors
+/// Anything else than `kind` allows; says what to write instead where that is clear.
+pub fn parse_fact_value(text: &str, kind: Kind) -> Result<u32, Malformed> {
     match kind {
         Kind::Flag => flag(text),
         Kind::Count { min, max, .. } => count(text, min, max),
@@ -83,10 +90,10 @@ fn count(text: &str, min: u32, max: u32) -> Result<u32, Malformed> {
     if !all_digits {
         return malformed(otherwise(digits));
     }
-    if digits.len() > 1 && digits.starts_with('0') {
+    let plain = digits.trim_start_matches('0');
+    if digits.starts_with('0') && !plain.is_empty() {
         // Octal for readers of YAML 1.1, decimal for those of 1.2.
-        let plain = digits.trim_start_matches('0');
-        return malformed(format!("without leading zeros: `{}`", if plain.is_empty() { "0" } else { plain }));
+        return malformed(format!("without leading zeros: `{}`", plain.chars().take(20).collect::<String>()));
     }
     let number = parse_whole(text).ok().and_then(|number| u32::try_from(number).ok());
     match number {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod clusters;
+mod facts;
 mod hostile;
 mod meaning;
 mod mistakes;
@@ -11,4 +12,5 @@ mod partitions;
 mod properties;
 mod quantities;
 mod schemas;
+mod sites;
 mod support;

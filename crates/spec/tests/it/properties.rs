@@ -5,7 +5,7 @@ use muster_spec::quantity::{
     parse_array, parse_begin, parse_bytes, parse_cpus, parse_gpus, parse_instant, parse_limit, parse_range,
     parse_signal, parse_span, parse_whole,
 };
-use muster_spec::{Diagnostics, parse_cluster, parse_queues};
+use muster_spec::{Diagnostics, parse_cluster, parse_facts, parse_facts_line, parse_queues, parse_site};
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
@@ -64,6 +64,14 @@ fn document() -> impl Strategy<Value = String> {
             "half-life",
             "backfill",
             "domain",
+            "users",
+            "fabric",
+            "operates",
+            "platform-fte",
+            "training",
+            "share",
+            "facts",
+            "multi-node",
         ]
         .as_slice(),
     );
@@ -83,7 +91,7 @@ fn document() -> impl Strategy<Value = String> {
         .prop_map(|lines| lines.concat())
 }
 
-const FIELDS: [&str; 31] = [
+const FIELDS: [&str; 37] = [
     "name",
     "nodes",
     "gpus",
@@ -115,6 +123,12 @@ const FIELDS: [&str; 31] = [
     "default-queue",
     "half-life",
     "backfill",
+    "tightly_coupled",
+    "fleet",
+    "people",
+    "needs",
+    "mix",
+    "rules",
 ];
 
 /// Every complaint stands in the text, and rendering it works.
@@ -146,6 +160,13 @@ fn every_reader(source: &str) {
     if let Err(error) = parse_cluster(source, None) {
         sound(source, &error);
     }
+    if let Err(error) = parse_facts(source, None) {
+        sound(source, &error);
+    }
+    if let Err(error) = parse_site(source, None) {
+        sound(source, &error);
+    }
+    let _ = parse_facts_line(source);
 }
 
 fn every_quantity(text: &str) {

@@ -72,3 +72,22 @@ pub fn queues_complaint(source: &str) -> String {
 pub fn cluster_complaint(source: &str) -> String {
     muster_spec::parse_cluster(source, Some("cluster.yaml")).unwrap_err().render(Colour::Never)
 }
+
+/// Complaints as `line:column message | label | hint`, one per line. Hints that list every name are `(list)`.
+pub fn summary(complaints: &Diagnostics) -> String {
+    let one = |complaint: &muster_spec::Diagnostic| {
+        let hint = match complaint.hint.as_deref() {
+            None => String::new(),
+            Some(hint)
+                if ["the facts are", "the fields are", "the thresholds are"]
+                    .iter()
+                    .any(|start| hint.starts_with(start)) =>
+            {
+                " | (list)".to_owned()
+            }
+            Some(hint) => format!(" | {hint}"),
+        };
+        format!("{}:{} {} | {}{hint}", complaint.line, complaint.column, complaint.message, complaint.label)
+    };
+    complaints.iter().map(one).collect::<Vec<_>>().join("\n")
+}
