@@ -1,14 +1,19 @@
 //! Advice on a site: the decision tree, the scenarios and the profiles of the pages as rules over fleet, people and needs.
 
+mod compose;
+mod mix;
 mod rules;
+pub(crate) mod terms;
 
 use muster_model::advice::{
     Advice, Fact, Facts, FiredRule, Label, Operations, Page, Ruleset, SiteAdvice, SiteProfile, Source,
+    Threshold,
 };
 
 use crate::case::Case;
 use crate::decide::decide;
 use crate::flips::Search;
+use crate::workload::stack;
 use crate::{disputes, overrides, warnings};
 
 pub(crate) use rules::RULES;
@@ -17,23 +22,32 @@ pub(crate) use rules::RULES;
 /// to operate.
 #[must_use]
 pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
+    // 1. The decision, on what the file says and what follows from its models and its mix.
+    let facts = mix::folded(&site.facts, site);
+    let mut case = Case::new(&facts, &site.thresholds, ruleset);
+    let mut rules: Vec<FiredRule> = Vec::new();
+    decide(RULES, &mut case, |rule| rules.push(FiredRule::from(rule)));
+    rules.extend(overrides::of(&thresholds_read(), &site.thresholds));
+
+    // 2. What would change it: each fact alone, with the mix as it is. What the mix implies no fact can take back.
     let label = |facts: &Facts| -> Label {
-        let mut case = Case::new(facts, &site.thresholds, ruleset);
+        let facts = mix::folded(facts, site);
+        let mut case = Case::new(&facts, &site.thresholds, ruleset);
         decide(RULES, &mut case, |_| {});
         case.label()
     };
-    let mut case = Case::new(&site.facts, &site.thresholds, ruleset);
-    let mut rules: Vec<FiredRule> = Vec::new();
-    decide(RULES, &mut case, |rule| rules.push(FiredRule::from(rule)));
-    rules.extend(overrides::fired(RULES, &site.thresholds));
+    // Whether GPUs can be cut follows from their models: nobody can answer it otherwise.
+    let askable: Vec<Fact> = Fact::SITE.iter().copied().filter(|fact| *fact != Fact::FleetMig).collect();
     let read = overrides::read(RULES);
-    let search = Search { askable: Fact::SITE, read: &read, together: 1 };
+    let search = Search { askable: &askable, read: &read, together: 1 };
+
+    // 3. All that stands behind it.
     let advice = Advice {
         label: case.label(),
         rules,
         warnings: warnings::due(warnings::SITE, &case),
-        composition: Vec::new(),
-        flips: search.flips(&site.facts, &site.thresholds, label),
+        composition: stack(compose::LAYERS, &case),
+        flips: search.flips(&facts, &site.thresholds, label),
         disputes: disputes::touched(disputes::SITE, &case),
     };
     let operations = Operations {
@@ -42,5 +56,19 @@ pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
         breaks_first: "",
         source: Source::new(Page::Kentino, "summary table"),
     };
-    SiteAdvice { advice, workloads: Vec::new(), sharing: Vec::new(), notebooks: Vec::new(), operations }
+    let workloads = mix::workloads(site, &case);
+    SiteAdvice { advice, workloads, sharing: Vec::new(), notebooks: Vec::new(), operations }
+}
+
+/// Thresholds that anything about a site reads.
+fn thresholds_read() -> Vec<Threshold> {
+    let mut read = overrides::read(RULES);
+    let warnings = warnings::SITE.iter().map(|hazard| hazard.when);
+    let disputes = disputes::SITE.iter().map(|disagreement| disagreement.when);
+    for condition in warnings.chain(disputes) {
+        condition.thresholds(&mut |threshold| read.push(threshold));
+    }
+    read.sort_unstable();
+    read.dedup();
+    read
 }

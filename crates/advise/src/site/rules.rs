@@ -1,32 +1,17 @@
-//! The decision about a site as an ordered list. Data only.
+//! The decision about a site as an ordered list: the base plane, what stands on it, how the fleet is split, and reasons
+//! that change nothing. Data only.
 
-use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
+mod base;
+mod reasons;
+mod stack;
 
-use crate::condition::Condition::{All, Always, Below, Is, Not};
-use crate::rule::{Effect, Rule};
+use crate::list::joined;
+use crate::rule::Rule;
+
+use base::BASE;
+use reasons::REASONS;
+use stack::STACK;
 
 /// From the first question to the last. Choosing rules come first: the first that holds wins.
-pub(crate) const RULES: &[Rule] = &[
-    Rule {
-        id: "no-scheduler",
-        source: Source::new(Page::Kentino, "decision tree, step 1"),
-        when: All(&[
-            Below(Threshold::SchedulerGpus),
-            Below(Threshold::SchedulerUsers),
-            Is(Fact::Talk),
-            Not(Fact::CoordinationFailing),
-        ]),
-        effect: Effect::Choose {
-            primary: Plane::None,
-            addon: "ssh, tmux, nvidia-smi and a page of conventions",
-        },
-        sentence: "few GPUs, few people, and they talk: a scheduler costs more than it saves",
-    },
-    Rule {
-        id: "slurm-base",
-        source: Source::new(Page::Kentino, "decision tree, step 2"),
-        when: Always,
-        effect: Effect::Choose { primary: Plane::Slurm, addon: "" },
-        sentence: "work that starts and ends: Slurm is the base",
-    },
-];
+pub(crate) const RULES: &[Rule] =
+    &joined::<Rule, { BASE.len() + STACK.len() + REASONS.len() }>(&[BASE, STACK, REASONS]);

@@ -1,16 +1,16 @@
-//! Failure modes of a site, as a closed list. Data only.
+//! Failure modes of a site, as a closed list: of the fleet, of the plane that was chosen, of the people. Data only.
 
-use muster_model::advice::{Fact, Page, Source};
+mod fleet;
+mod people;
+mod plane;
 
-use crate::condition::Condition::Is;
+use crate::list::joined;
 use crate::rule::Hazard;
 
+use fleet::FLEET;
+use people::PEOPLE;
+use plane::PLANE;
+
 /// Failure modes of a site, most dangerous first.
-pub(crate) const SITE: &[Hazard] = &[Hazard {
-    id: "shared-nodes",
-    source: Source::new(Page::Overview, "failure modes, 2"),
-    when: Is(Fact::FleetSharedNodes),
-    sentence: "two orchestrators start work on the same nodes: each sees the other's GPUs as free",
-    tell: "out of memory at start, on a node that its scheduler calls idle",
-    cure: "give every node to one of them: partition the fleet, or run one inside the other",
-}];
+pub(crate) const SITE: &[Hazard] =
+    &joined::<Hazard, { FLEET.len() + PLANE.len() + PEOPLE.len() }>(&[FLEET, PLANE, PEOPLE]);

@@ -15,7 +15,7 @@ use crate::decide::decide;
 use crate::flips::Search;
 use crate::{disputes, overrides, warnings};
 
-pub(crate) use compose::LAYERS;
+pub(crate) use compose::{LAYERS, Stratum, stack};
 pub(crate) use rules::RULES;
 
 /// The id of the warning that a fact which was given changes nothing.

@@ -1,0 +1,237 @@
+//! The mix of a site: what it says about the site's needs, and how each kind of work runs on the plane that was chosen. It
+//! chooses no plane.
+
+use std::borrow::Cow;
+
+use muster_model::advice::{Fact, Facts, MixEntry, Plane, Ruleset, SiteProfile, Threshold, WorkloadOnSite};
+
+use crate::case::Case;
+use crate::condition::Condition::{self, All, Always, Gang, Is};
+use crate::gpus;
+use crate::site::terms::{NOTHING, ON_KUBERNETES, POOL, RUNAI, SLURM};
+use crate::workload;
+
+/// More than this part of the GPU-hours is "most" of them, in percent.
+const MOST_PERCENT: u32 = 50;
+
+/// The facts of a site with what follows from its models and its mix. Needs are only ever added; a second time changes
+/// nothing.
+pub(super) fn folded(facts: &Facts, site: &SiteProfile) -> Facts {
+    let mut folded = *facts;
+    // What is not known to be isolated by hardware is not promised: no models, no slices.
+    let mig = site.models.iter().any(|model| gpus::is_mig_capable(model) == Some(true));
+    folded.set(Fact::FleetMig, u32::from(mig));
+    for entry in &site.mix {
+        for need in needs_of(entry, facts, site) {
+            folded.set(need, 1);
+        }
+        let shared = entry.facts.is(Fact::MultiTenant) && folded.get(Fact::Users) > 1;
+        if shared && folded.get(Fact::Teams) < 2 {
+            folded.set(Fact::Teams, 2);
+        }
+    }
+    let coupled = site.mix.iter().filter(|entry| spans_nodes(entry, facts, site));
+    let percent: u32 = coupled.filter_map(|entry| entry.share_percent).sum();
+    if percent > MOST_PERCENT {
+        folded.set(Fact::MainlyCoupled, 1);
+    }
+    folded
+}
+
+/// What a site needs because it has this work.
+fn needs_of(entry: &MixEntry, facts: &Facts, site: &SiteProfile) -> Vec<Fact> {
+    let mut needs = Vec::new();
+    if entry.facts.is(Fact::TightlyCoupled) {
+        needs.push(Fact::Training);
+    }
+    if spans_nodes(entry, facts, site) {
+        needs.push(Fact::CoupledTraining);
+    }
+    if entry.facts.is(Fact::PythonNativePipeline) {
+        needs.push(Fact::DistributedPython);
+    }
+    if entry.facts.is(Fact::LongLivedServices) {
+        needs.push(Fact::Services);
+    }
+    if needs.is_empty() {
+        needs.push(Fact::Batch);
+    }
+    needs
+}
+
+/// Coupled, on several nodes, and the fleet can hold it.
+fn spans_nodes(entry: &MixEntry, facts: &Facts, site: &SiteProfile) -> bool {
+    coupled(entry, site) && (facts.get(Fact::FleetNodes) > 1 || facts.is(Fact::FleetElastic))
+}
+
+fn coupled(entry: &MixEntry, site: &SiteProfile) -> bool {
+    entry.facts.is(Fact::TightlyCoupled)
+        && entry.facts.get(Fact::Nodes) >= site.thresholds.get(Threshold::MultiNode)
+}
+
+/// An aspect of one kind of work that decides how it is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aspect {
+    /// Tasks that wait for each other across nodes.
+    Coupled,
+    /// Tasks that wait for each other on one node.
+    OneNode,
+    /// Tasks and actors of Ray.
+    Python,
+    /// An endpoint.
+    Service,
+    /// None of these: it starts and ends.
+    Batch,
+    /// For development or CI.
+    Development,
+}
+
+/// How an aspect is served on a plane, and what that costs the work.
+struct Way {
+    aspect: Aspect,
+    when: Condition,
+    plane: Plane,
+    how: &'static str,
+}
+
+const fn way(aspect: Aspect, when: Condition, plane: Plane, how: &'static str) -> Way {
+    Way { aspect, when, plane, how }
+}
+
+const K3S: Condition = Condition::Chosen(&[Plane::K3s]);
+const RAY: Condition = Condition::Chosen(&[Plane::Ray]);
+
+/// Of the ways of an aspect, the first whose condition holds. The last of each aspect is for `ray`, the one plane left.
+const WAYS: &[Way] = &[
+    way(Aspect::Coupled, SLURM, Plane::Slurm, "one allocation, granted whole; srun starts every rank"),
+    way(Aspect::Coupled, RUNAI, Plane::Kubernetes, "one distributed workload of Run:ai, placed whole"),
+    way(
+        Aspect::Coupled,
+        All(&[K3S, Gang]),
+        Plane::K3s,
+        "one group of pods behind the gang scheduler; never past it, or it is placed partly and holds GPUs",
+    ),
+    way(
+        Aspect::Coupled,
+        ON_KUBERNETES,
+        Plane::Kubernetes,
+        "one group of pods behind the gang scheduler; never past it, or it is placed partly and holds GPUs",
+    ),
+    way(
+        Aspect::Coupled,
+        NOTHING,
+        Plane::None,
+        "started by hand on every node, on GPUs that were agreed on; nothing holds them until the last node is free",
+    ),
+    way(Aspect::Coupled, RAY, Plane::Ray, "Ray Train; a placement group waits until all of it fits"),
+    way(Aspect::OneNode, SLURM, Plane::Slurm, "one job on one node"),
+    way(Aspect::OneNode, K3S, Plane::K3s, "one pod on one node: nothing to place together"),
+    way(Aspect::OneNode, ON_KUBERNETES, Plane::Kubernetes, "one pod on one node: nothing to place together"),
+    way(Aspect::OneNode, NOTHING, Plane::None, "torchrun in tmux, on GPUs that nvidia-smi shows free"),
+    way(Aspect::OneNode, RAY, Plane::Ray, "Ray Train on one node"),
+    way(
+        Aspect::Python,
+        SLURM,
+        Plane::Slurm,
+        "Ray inside one allocation: it cannot grow past it, and ends with its time limit",
+    ),
+    way(Aspect::Python, K3S, Plane::K3s, "a RayJob through KubeRay, under the namespace's quota"),
+    way(Aspect::Python, ON_KUBERNETES, Plane::Kubernetes, "a RayJob through KubeRay, under the team's quota"),
+    way(Aspect::Python, NOTHING, Plane::None, "Ray started by hand on the agreed GPUs, for the run"),
+    way(Aspect::Python, RAY, Plane::Ray, "at home: the cluster is this application's"),
+    way(
+        Aspect::Service,
+        POOL,
+        Plane::Kubernetes,
+        "on the Kubernetes side: restarted, updated and reached by one address; not on Slurm's nodes",
+    ),
+    way(
+        Aspect::Service,
+        SLURM,
+        Plane::Slurm,
+        "a long job on the partition for services: health check, address and rolling update are yours to build",
+    ),
+    way(Aspect::Service, K3S, Plane::K3s, "a Deployment: restarted, updated and reached by one address"),
+    way(
+        Aspect::Service,
+        ON_KUBERNETES,
+        Plane::Kubernetes,
+        "a Deployment: restarted, updated and reached by one address",
+    ),
+    way(
+        Aspect::Service,
+        NOTHING,
+        Plane::None,
+        "under systemd on GPUs that the conventions set aside; nothing moves it when its node fails",
+    ),
+    way(
+        Aspect::Service,
+        RAY,
+        Plane::Ray,
+        "Ray Serve in the owner's cluster; it takes GPUs from the trials beside it",
+    ),
+    way(Aspect::Batch, SLURM, Plane::Slurm, "a job script, or an array for many alike"),
+    way(Aspect::Batch, RUNAI, Plane::Kubernetes, "a workload of Run:ai, under its project's quota"),
+    way(Aspect::Batch, K3S, Plane::K3s, "a Job; the default scheduler keeps no queue"),
+    way(Aspect::Batch, ON_KUBERNETES, Plane::Kubernetes, "a Job that Kueue admits when its quota is free"),
+    way(Aspect::Batch, NOTHING, Plane::None, "in tmux, one after the other: nothing queues it for you"),
+    way(Aspect::Batch, RAY, Plane::Ray, "a Ray job of the owner"),
+    way(Aspect::Development, SLURM, Plane::Slurm, "on a small partition with a short time limit"),
+    way(Aspect::Development, K3S, Plane::K3s, "what k3s is for"),
+    way(Aspect::Development, ON_KUBERNETES, Plane::Kubernetes, "in a namespace with a small quota"),
+    way(Aspect::Development, Always, Plane::None, "beside the rest, by agreement"),
+];
+
+/// How each kind of work runs on the decided site.
+pub(super) fn workloads(site: &SiteProfile, case: &Case<'_>) -> Vec<WorkloadOnSite> {
+    site.mix.iter().map(|entry| workload_on(entry, site, case)).collect()
+}
+
+fn workload_on(entry: &MixEntry, site: &SiteProfile, case: &Case<'_>) -> WorkloadOnSite {
+    let ways: Vec<&Way> =
+        aspects(entry, site).into_iter().filter_map(|aspect| chosen(aspect, case)).collect();
+    let plane = ways.first().map(|way| way.plane);
+    let mut how: Vec<Cow<'static, str>> = ways.iter().map(|way| Cow::Borrowed(way.how)).collect();
+    how.extend(too_large(entry, case).map(Cow::Owned));
+    WorkloadOnSite {
+        name: entry.name.clone(),
+        share_percent: entry.share_percent,
+        facts: entry.facts,
+        alone: workload::label(&entry.facts, &site.thresholds, Ruleset::Corrected),
+        runs_on: plane.or(case.primary).expect("a decided case has a plane"),
+        how: Cow::Owned(how.join("; ")),
+    }
+}
+
+/// What decides how it is run, the most demanding first.
+fn aspects(entry: &MixEntry, site: &SiteProfile) -> Vec<Aspect> {
+    let is = |fact: Fact| entry.facts.is(fact);
+    let mut aspects = Vec::new();
+    if is(Fact::TightlyCoupled) {
+        aspects.push(if coupled(entry, site) { Aspect::Coupled } else { Aspect::OneNode });
+    }
+    if is(Fact::PythonNativePipeline) {
+        aspects.push(Aspect::Python);
+    }
+    if is(Fact::LongLivedServices) {
+        aspects.push(Aspect::Service);
+    }
+    if aspects.is_empty() {
+        aspects.push(Aspect::Batch);
+    }
+    if is(Fact::EdgeOrDev) {
+        aspects.push(Aspect::Development);
+    }
+    aspects
+}
+
+fn chosen(aspect: Aspect, case: &Case<'_>) -> Option<&'static Way> {
+    WAYS.iter().find(|way| way.aspect == aspect && way.when.holds(case))
+}
+
+fn too_large(entry: &MixEntry, case: &Case<'_>) -> Option<String> {
+    let (asked, there) = (entry.facts.get(Fact::Nodes), case.facts.get(Fact::FleetNodes));
+    let fixed = !Is(Fact::FleetElastic).holds(case);
+    (fixed && asked > there)
+        .then(|| format!("it never starts here: it spans {asked} nodes, the fleet has {there}"))
+}

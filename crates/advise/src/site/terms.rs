@@ -1,0 +1,114 @@
+//! Conditions on a site that have a name, so that rules, warnings and disputes mean the same by it. Data only.
+
+use muster_model::advice::{Fact, Plane, Threshold};
+
+use crate::condition::Condition::{self, All, Any, Below, Chosen, Is, Never, Not, Reaches};
+
+/// Runs can span nodes: the fleet has several, or gets them.
+pub(crate) const SEVERAL_NODES: Condition = Any(&[Reaches(Threshold::SeveralNodes), Is(Fact::FleetElastic)]);
+
+/// Training of any size.
+pub(crate) const TRAINS: Condition = Any(&[Is(Fact::Training), Is(Fact::CoupledTraining)]);
+
+/// Tasks that wait for each other across nodes. An MPI program on several nodes is that by construction.
+pub(crate) const COUPLED: Condition = Any(&[Is(Fact::CoupledTraining), All(&[Is(Fact::Mpi), SEVERAL_NODES])]);
+
+/// What a scheduler that binds pod by pod must not place: coupled runs, and rollouts with a trainer that spans nodes, which
+/// hold GPUs while they wait for each other.
+pub(crate) const GANGS: Condition = Any(&[COUPLED, All(&[Is(Fact::Rl), SEVERAL_NODES])]);
+
+/// What Ray was made for, in the words of the tree: reinforcement learning, hyperparameter search, distributed Python.
+pub(crate) const PYTHON: Condition = Any(&[Is(Fact::Rl), Is(Fact::Sweeps), Is(Fact::DistributedPython)]);
+
+/// Work that starts, ends and answers nobody.
+pub(crate) const FINITE: Condition = Any(&[TRAINS, Is(Fact::Batch), Is(Fact::Mpi), PYTHON]);
+
+/// Endpoints beside work that ends: "mixed" on every page.
+pub(crate) const MIXED: Condition = All(&[Is(Fact::Services), FINITE]);
+
+/// Endpoints and nothing else.
+pub(crate) const PURE_SERVICES: Condition = All(&[Is(Fact::Services), Never(&FINITE)]);
+
+/// Somebody runs the platform: a team, or a provider.
+pub(crate) const STAFFED: Condition = Any(&[Reaches(Threshold::PlatformFte), Is(Fact::Managed)]);
+
+/// A provider does what no team is there for.
+pub(crate) const PROVIDED: Condition = All(&[Is(Fact::Managed), Below(Threshold::PlatformFte)]);
+
+/// People can agree: they talk, or there is only one of them.
+pub(crate) const AGREE: Condition = Any(&[Is(Fact::Talk), Below(Threshold::SharedUsers)]);
+
+/// What must be enforced, and so cannot rest on conventions between people.
+pub(crate) const ENFORCED: Condition = Any(&[
+    Is(Fact::HostileTenants),
+    Is(Fact::StrictQuotas),
+    Is(Fact::Regulated),
+    Is(Fact::IsolatedSlices),
+    Is(Fact::Gitops),
+    Is(Fact::Autoscaling),
+    Is(Fact::MultiCluster),
+]);
+
+/// What Slurm does not give, however well it works.
+pub(crate) const PLATFORM_NEEDS: Condition =
+    Any(&[Is(Fact::HostileTenants), Is(Fact::Gitops), Is(Fact::Autoscaling), Is(Fact::MultiCluster)]);
+
+/// Below both numbers of the first question, with people who can agree.
+pub(crate) const SMALL: Condition =
+    All(&[Below(Threshold::SchedulerGpus), Below(Threshold::SchedulerUsers), AGREE]);
+
+/// Where only the looser statements still say "no scheduler".
+pub(crate) const SMALL_BAND: Condition = All(&[
+    Reaches(Threshold::SchedulerGpus),
+    Below(Threshold::ConventionGpus),
+    Below(Threshold::ConventionUsers),
+    Below(Threshold::ConventionNodes),
+    AGREE,
+]);
+
+/// At the edge, or a development cluster that k3s was sized for.
+pub(crate) const EDGE: Condition =
+    Any(&[Is(Fact::FleetEdge), All(&[Is(Fact::FleetDev), Below(Threshold::K3sFleetNodes)])]);
+
+/// The three conditions under which a commercial scheduler is worth its price.
+pub(crate) const COMMERCIAL: Condition =
+    All(&[Reaches(Threshold::CommercialTeams), Is(Fact::StrictQuotas), Is(Fact::ToolingBudget)]);
+
+/// Run:ai is what queues and places.
+pub(crate) const RUNAI: Condition = All(&[KUBERNETES, COMMERCIAL]);
+
+/// Large, shared by teams, and mixed.
+pub(crate) const FEDERATED: Condition =
+    All(&[MIXED, Reaches(Threshold::FederatedGpus), Reaches(Threshold::SeveralTeams)]);
+
+/// Kubernetes is there and works, and people at home in Slurm bring coupled work.
+pub(crate) const SUBSTRATE: Condition = All(&[
+    Is(Fact::OperatesKubernetes),
+    Is(Fact::Works),
+    Not(Fact::OperatesSlurm),
+    Is(Fact::HpcFluent),
+    COUPLED,
+    STAFFED,
+]);
+
+/// Two orchestrators, each brought by a team of its own.
+pub(crate) const BOTH_OPERATED: Condition = All(&[Is(Fact::OperatesSlurm), Is(Fact::OperatesKubernetes)]);
+
+/// Slurm was chosen.
+pub(crate) const SLURM: Condition = Chosen(&[Plane::Slurm]);
+
+/// Full Kubernetes was chosen.
+pub(crate) const KUBERNETES: Condition = Chosen(&[Plane::Kubernetes]);
+
+/// Kubernetes of any size was chosen.
+pub(crate) const ON_KUBERNETES: Condition = Chosen(&[Plane::Kubernetes, Plane::K3s]);
+
+/// Nothing was chosen but people.
+pub(crate) const NOTHING: Condition = Chosen(&[Plane::None]);
+
+/// Slurm, with Kubernetes beside or below it: services have where to go.
+pub(crate) const POOL: Condition =
+    All(&[SLURM, Any(&[All(&[Is(Fact::Services), STAFFED]), BOTH_OPERATED, SUBSTRATE])]);
+
+/// Slurm alone must hold the services.
+pub(crate) const SLURM_SERVES: Condition = All(&[SLURM, Is(Fact::Services), Never(&POOL)]);

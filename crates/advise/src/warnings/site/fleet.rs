@@ -1,0 +1,166 @@
+//! Failure modes of the fleet: who owns a node, who is kept apart from whom, and what lies between the nodes. Data only.
+
+use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
+
+use crate::condition::Condition::{All, Any, Chosen, Gang, Is, Never, Not, Reaches};
+use crate::rule::Hazard;
+use crate::site::terms::{
+    COUPLED, FINITE, GANGS, KUBERNETES, NOTHING, ON_KUBERNETES, POOL, PYTHON, SLURM, SLURM_SERVES,
+};
+
+/// Most dangerous first.
+pub(super) const FLEET: &[Hazard] = &[
+    Hazard {
+        id: "shared-nodes",
+        source: Source::new(Page::Overview, "failure modes, 2; comparison: failure modes, 4"),
+        when: Is(Fact::FleetSharedNodes),
+        sentence: "two orchestrators start work on the same nodes: each sees the other's GPUs as free",
+        tell: "out of memory at start, on a node that its scheduler calls idle",
+        cure: "give every node to one of them: partition the fleet, or run one inside the other (Slinky, Soperator, KubeRay)",
+    },
+    Hazard {
+        id: "past-the-gang-scheduler",
+        source: Source::new(Page::Comparison, "failure modes, 2; guide: failure modes, 1"),
+        when: All(&[ON_KUBERNETES, Gang]),
+        sentence: "a coupled run that goes past the gang scheduler is placed partly, holds GPUs and waits for ever",
+        tell: "workers Running beside workers Pending in one group",
+        cure: "make the gang scheduler the only way in: its name in every template, and an admission policy that refuses the rest",
+    },
+    Hazard {
+        id: "ray-beside-the-plane",
+        source: Source::new(Page::Guide, "failure modes, 3; overview: failure modes, 1"),
+        when: All(&[
+            Is(Fact::OperatesRay),
+            Any(&[
+                Chosen(&[Plane::Slurm, Plane::Kubernetes, Plane::K3s]),
+                Is(Fact::OperatesSlurm),
+                Is(Fact::OperatesKubernetes),
+            ]),
+        ]),
+        sentence: "Ray clusters beside the scheduler are a second, ungoverned plane: they schedule again, and outside every quota",
+        tell: "GPUs busy with Ray that no queue shows, and a team whose share nobody can name",
+        cure: "start Ray inside: through KubeRay on Kubernetes, inside an allocation on Slurm",
+    },
+    Hazard {
+        id: "ray-for-batch",
+        source: Source::new(Page::Guide, "when not to switch"),
+        when: All(&[Is(Fact::OperatesRay), FINITE, Never(&PYTHON)]),
+        sentence: "Ray as a plane for jobs that only start and end",
+        tell: "Ray programs whose only task is to start a script",
+        cure: "a Slurm job, or one Volcano job on the Kubernetes that is there; leave Ray out",
+    },
+    Hazard {
+        id: "slices-without-hardware",
+        source: Source::new(Page::Kentino, "MIG and GPU sharing; decision tree, step 6"),
+        when: All(&[Is(Fact::IsolatedSlices), Not(Fact::FleetMig)]),
+        sentence: "isolated slices are asked of GPUs that no hardware cuts",
+        tell: "one tenant's out-of-memory ends another tenant's process",
+        cure: "whole GPUs per tenant, or GPUs with MIG; do not design around MIG that is not there",
+    },
+    Hazard {
+        id: "sharing-is-not-isolation",
+        source: Source::new(Page::Comparison, "failure modes, 6; kentino: MIG and GPU sharing"),
+        when: Any(&[Is(Fact::SharedGpus), Is(Fact::IsolatedSlices)]),
+        sentence: "time-slicing or MPS taken for isolation: neither keeps a tenant's memory and faults to itself",
+        tell: "the scheduler counts more GPUs than there are, and a job fails when its neighbour grows",
+        cure: "MIG where tenants must be kept apart, time-slicing for development only",
+    },
+    Hazard {
+        id: "tenants-on-slurm",
+        source: Source::new(Page::Kentino, "where Slurm hits its ceiling, third place"),
+        when: All(&[SLURM, Is(Fact::HostileTenants)]),
+        sentence: "customers on Slurm: no namespaces, no network policy per job, no tenancy of the container kind",
+        tell: "one customer's job can list another's processes, files or ports",
+        cure: "customers on the Kubernetes side only, or on nodes that no one else uses",
+    },
+    Hazard {
+        id: "unconfined-devices",
+        source: Source::new(Page::Kentino, "where Slurm hits its ceiling, third place; its slurm.conf"),
+        when: All(&[SLURM, Reaches(Threshold::SharedUsers)]),
+        sentence: "GPUs kept apart by an environment variable only, which any job can change",
+        tell: "nvidia-smi in a job of one GPU lists all of them",
+        cure: "ConstrainDevices=yes in cgroup.conf, with proctrack/cgroup and task/cgroup",
+    },
+    Hazard {
+        id: "regulated-and-shared",
+        source: Source::new(Page::Hyperstack, "how to map your workload, row 5"),
+        when: All(&[Is(Fact::Regulated), Not(Fact::FleetSingleTenant)]),
+        sentence: "regulated work on machines that others use too: no orchestrator makes up for that",
+        tell: "nobody can answer an auditor who else was on this machine",
+        cure: "machines of one tenant first, then either plane",
+    },
+    Hazard {
+        id: "service-on-slurm",
+        source: Source::new(
+            Page::Kentino,
+            "where Slurm hits its ceiling, first place; hyperstack: SLURM failure modes",
+        ),
+        when: SLURM_SERVES,
+        sentence: "a service sent to Slurm: nothing restarts it, keeps its address, updates it in turns or scales it",
+        tell: "the address changes when the job is requeued, and batch waits behind jobs that never end",
+        cure: "a partition of its own, health checks and a proxy of your own; a Kubernetes pool once somebody can run it",
+    },
+    Hazard {
+        id: "boundary-in-heads",
+        source: Source::new(Page::Overview, "open questions; failure modes, 2"),
+        when: POOL,
+        sentence: "the boundary between two planes exists in people's heads only",
+        tell: "a node in slurm.conf that is also Ready in Kubernetes",
+        cure: "one list that names every node once, both configurations made from it (`muster init hybrid`)",
+    },
+    Hazard {
+        id: "stranded-half",
+        source: Source::new(
+            Page::Muster,
+            "a consequence of a hard boundary, which the pages ask for and do not price",
+        ),
+        when: POOL,
+        sentence: "one half idles while the other queues: quotas do not lend across the boundary",
+        tell: "pending jobs on one side and free GPUs on the other, every night",
+        cure: "move nodes on a schedule, drained first; or one substrate (Slinky, Soperator)",
+    },
+    Hazard {
+        id: "collectives-on-tcp",
+        source: Source::new(Page::Guide, "failure modes, 5"),
+        when: All(&[COUPLED, Is(Fact::FleetRdma)]),
+        sentence: "collectives fall back from the fast fabric to TCP, and nothing fails",
+        tell: "NCCL_DEBUG=INFO says Socket where it should say GDRDMA; steps are slow from the first",
+        cure: "check the path in the first minute of every run, on either plane, and with nccl-tests after every change",
+    },
+    Hazard {
+        id: "container-network-between",
+        source: Source::new(Page::Hyperstack, "Kubernetes failure modes, second; interconnect"),
+        when: All(&[ON_KUBERNETES, GANGS, Is(Fact::FleetRdma)]),
+        sentence: "the network of the containers stands between ranks and the fabric",
+        tell: "gaps in the trace of GPU use at every all-reduce",
+        cure: "hostNetwork or SR-IOV, and an RDMA device plugin that exposes the real interface to the pod",
+    },
+    Hazard {
+        id: "ray-workers-without-rdma",
+        source: Source::new(Page::Overview, "failure modes, 3"),
+        when: All(&[PYTHON, GANGS, Is(Fact::FleetRdma)]),
+        sentence: "Ray workers do not see the fabric: Ray Train runs its collectives on TCP",
+        tell: "nccl-tests is fast on the node and slow inside a Ray worker",
+        cure: "the same RDMA resource, memory limits and interface in the worker template as in any other pod or job",
+    },
+    Hazard {
+        id: "scattered-ranks",
+        source: Source::new(Page::Comparison, "failure modes, 5"),
+        when: All(&[GANGS, Never(&NOTHING)]),
+        sentence: "placement that does not know the switches scatters a run across them: every all-reduce is slower",
+        tell: "the same run is slower on some days, on other nodes",
+        cure: "topology.conf on Slurm; a topology-aware scheduler and Topology Manager on Kubernetes",
+    },
+    Hazard {
+        id: "free-but-apart",
+        source: Source::new(Page::Hyperstack, "Kubernetes failure modes, first; things that break, 1"),
+        when: All(&[
+            KUBERNETES,
+            Any(&[Is(Fact::Training), Is(Fact::CoupledTraining)]),
+            Any(&[Is(Fact::Services), Is(Fact::Notebooks), Is(Fact::Batch)]),
+        ]),
+        sentence: "enough GPUs are free, but not together: small pods are spread over the nodes that a whole-node run needs",
+        tell: "a run of 8 GPUs waits while 10 are free",
+        cure: "pack small pods (MostAllocated, or a binpack queue), keep nodes for whole-node runs",
+    },
+];

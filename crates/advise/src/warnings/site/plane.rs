@@ -1,0 +1,180 @@
+//! Failure modes that the chosen plane invites in the work that is put on it. Data only.
+
+use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
+
+use crate::condition::Condition::{All, Any, Chosen, Is, Never, Not, Reaches};
+use crate::rule::Hazard;
+use crate::site::terms::{
+    COUPLED, FINITE, GANGS, KUBERNETES, NOTHING, ON_KUBERNETES, PYTHON, SEVERAL_NODES, SLURM, TRAINS,
+};
+
+/// Most dangerous first.
+pub(super) const PLANE: &[Hazard] = &[
+    Hazard {
+        id: "nothing-but-agreement",
+        source: Source::new(Page::Kentino, "introduction; the honest small-team reality"),
+        when: All(&[NOTHING, Reaches(Threshold::SharedUsers)]),
+        sentence: "nothing but agreement keeps two people off one GPU",
+        tell: "out of memory at start, and a question in the chat who is on node 3",
+        cure: "CUDA_VISIBLE_DEVICES in every command, one page of conventions; a scheduler when people stop asking",
+    },
+    Hazard {
+        id: "nothing-restarts",
+        source: Source::new(Page::Kentino, "the big split: services restart on crash"),
+        when: All(&[NOTHING, Is(Fact::Services)]),
+        sentence: "an endpoint in tmux stays down until somebody looks",
+        tell: "users report the outage",
+        cure: "systemd or a container with a restart policy, on GPUs that the conventions set aside for it",
+    },
+    Hazard {
+        id: "half-a-run-by-hand",
+        source: Source::new(
+            Page::Kentino,
+            "what a scheduler actually does: a barrier waits for the missing rank",
+        ),
+        when: All(&[NOTHING, COUPLED]),
+        sentence: "ranks started by hand on several nodes: the first hold GPUs until somebody frees the last",
+        tell: "processes at a barrier, GPUs held and idle",
+        cure: "agree on all nodes before the first rank starts, from one script",
+    },
+    Hazard {
+        id: "second-user-of-ray",
+        source: Source::new(Page::Kentino, "what Ray is not"),
+        when: Chosen(&[Plane::Ray]),
+        sentence: "Ray assumes that one application owns the cluster: a second user has no queue, quota or account in it",
+        tell: "somebody asks for access",
+        cure: "a base plane below, Ray inside it, before the second user comes",
+    },
+    Hazard {
+        id: "k3s-past-its-envelope",
+        source: Source::new(Page::Overview, "failure modes, 4; guide: failure modes, 6"),
+        when: All(&[Any(&[Chosen(&[Plane::K3s]), Is(Fact::OperatesK3s)]), Reaches(Threshold::K3sFleetNodes)]),
+        sentence: "k3s as the control plane of more nodes than it was sized for",
+        tell: "slow API calls and leader changes while nodes join or jobs start together",
+        cure: "one k3s for each small place at the edge; full Kubernetes for a datacentre",
+    },
+    Hazard {
+        id: "time-counted-in-cpus",
+        source: Source::new(Page::Kentino, "a minimal slurm.conf: GPU accounting"),
+        when: All(&[SLURM, Any(&[Reaches(Threshold::SeveralTeams), Reaches(Threshold::SharedUsers)])]),
+        sentence: "fair share counts CPU seconds unless it is told to count GPUs, and then means nothing",
+        tell: "sshare is flat, and sacct shows jobs without gres/gpu",
+        cure: "AccountingStorageTRES=gres/gpu, slurmdbd, and a GPU weight in TRESBillingWeights",
+    },
+    Hazard {
+        id: "limits-not-enforced",
+        source: Source::new(Page::Comparison, "how it's set up: multi-tenancy"),
+        when: All(&[SLURM, Is(Fact::StrictQuotas)]),
+        sentence: "limits in the accounting database that the scheduler does not enforce",
+        tell: "a team above its limit has running jobs",
+        cure: "AccountingStorageEnforce=associations,limits,qos, and non-zero priority weights",
+    },
+    Hazard {
+        id: "fixed-allocation",
+        source: Source::new(Page::Hyperstack, "SLURM failure modes: dynamic scaling"),
+        when: All(&[SLURM, Is(Fact::Grow)]),
+        sentence: "jobs that should grow: an allocation is as large as it was submitted",
+        tell: "a run at 64 GPUs beside 64 idle ones",
+        cure: "ask for a range of nodes at submission, checkpoint and resubmit larger, or a second job that joins the first",
+    },
+    Hazard {
+        id: "grows-only-if-asked",
+        source: Source::new(Page::Upstream, "Kueue issues 9891 and 16052: no automatic growth, August 2026"),
+        when: All(&[KUBERNETES, Is(Fact::Grow)]),
+        sentence: "elastic jobs start smaller when the queue is full; nothing makes them larger when it empties",
+        tell: "a job admitted with half its workers stays at half",
+        cure: "a controller of your own, Ray Train's elastic mode, or checkpoint and resubmit",
+    },
+    Hazard {
+        id: "elastic-nodes-fixed-pool",
+        source: Source::new(Page::Comparison, "comparison table: node elasticity; SchedMD's framing"),
+        when: All(&[SLURM, Is(Fact::FleetElastic)]),
+        sentence: "Slurm knows its pool beforehand, and this one comes and goes",
+        tell: "nodes marked DOWN that were only returned",
+        cure: "cloud nodes with suspend and resume programs; or Kubernetes, if most work is elastic",
+    },
+    Hazard {
+        id: "one-pool-many-kinds",
+        source: Source::new(Page::Kentino, "where Slurm hits its ceiling, second place"),
+        when: All(&[SLURM, TRAINS, Is(Fact::Notebooks), Any(&[Is(Fact::Services), Is(Fact::Batch)])]),
+        sentence: "training, notebooks, preparation and services on what Slurm treats as one pool",
+        tell: "partitions multiply, and each has idle nodes that another waits for",
+        cure: "few partitions by kind of node, limits by QOS; a second plane for what never ends",
+    },
+    Hazard {
+        id: "drifting-environments",
+        source: Source::new(Page::Hyperstack, "environment and dependency control"),
+        when: All(&[SLURM, Is(Fact::Reproducible)]),
+        sentence: "jobs run on the node's own system: modules and Python environments differ between nodes and months",
+        tell: "the same script gives other numbers on another node",
+        cure: "container images pinned by digest, through Pyxis with Enroot, or Apptainer",
+    },
+    Hazard {
+        id: "launch-depends-on-dns",
+        source: Source::new(Page::Hyperstack, "comparison: multi-node training"),
+        when: All(&[ON_KUBERNETES, GANGS]),
+        sentence: "ranks find each other through operators, DNS and network policies: one wrong and none starts",
+        tell: "all pods Running, the rendezvous times out",
+        cure: "test name resolution and ports between two pods before the first run, and after every policy change",
+    },
+    Hazard {
+        id: "rank-fails-unseen",
+        source: Source::new(Page::Hyperstack, "things that break, 3"),
+        when: All(&[GANGS, Never(&NOTHING)]),
+        sentence: "one rank fails and the others wait for it: an error that shows as a timeout",
+        tell: "GPUs at 100 % that learn nothing; the last log line is an all-reduce",
+        cure: "short collective timeouts, logs of all ranks in one place, the whole run ended when one rank ends",
+    },
+    Hazard {
+        id: "recovery-is-yours",
+        source: Source::new(Page::Hyperstack, "fault tolerance and job recovery"),
+        when: All(&[TRAINS, Chosen(&[Plane::Slurm, Plane::Kubernetes, Plane::K3s])]),
+        sentence: "no scheduler resumes training: it only starts the program again",
+        tell: "a requeued run begins at step 0",
+        cure: "checkpoints by time, a start that looks for the last one, and a test that kills a rank",
+    },
+    Hazard {
+        id: "sweep-of-pods",
+        source: Source::new(Page::Kentino, "batch jobs and services table, row 2"),
+        when: All(&[ON_KUBERNETES, Is(Fact::Sweeps)]),
+        sentence: "a sweep as hundreds of single Jobs",
+        tell: "the list of pods is longer than anybody reads, and the queue thrashes",
+        cure: "Ray Tune through KubeRay, or one indexed Job with a limit on how many run at a time",
+    },
+    Hazard {
+        id: "wait-longer-than-run",
+        source: Source::new(Page::Hyperstack, "things that break, 2"),
+        when: All(&[Is(Fact::ShortRuns), Chosen(&[Plane::Slurm, Plane::Kubernetes, Plane::K3s])]),
+        sentence: "runs of minutes wait longer than they run",
+        tell: "people hold an interactive allocation all day, not to queue again",
+        cure: "a small queue with a short limit for them, time limits on all jobs so that short ones are backfilled, or Ray inside \
+               one allocation",
+    },
+    Hazard {
+        id: "notebook-without-end",
+        source: Source::new(Page::Kentino, "the interactive notebook problem"),
+        when: Is(Fact::Notebooks),
+        sentence: "a notebook without a time limit is a GPU that left the cluster",
+        tell: "GPUs held by kernels that ran nothing since yesterday",
+        cure: "a time limit on every interactive session, and idle sessions ended",
+    },
+    Hazard {
+        id: "twenty-components",
+        source: Source::new(Page::Kentino, "what Kubernetes is good at, what you pay"),
+        when: All(&[KUBERNETES, FINITE, Not(Fact::OperatesKubernetes)]),
+        sentence: "about 20 components with releases of their own, 5 to 10 times the load of Slurm where all is batch",
+        tell: "an upgrade of one breaks another, and nobody knows the set that last worked",
+        cure: "pin every version, upgrade the set in a small copy first",
+    },
+    Hazard {
+        id: "head-starved-of-its-node",
+        source: Source::new(
+            Page::Upstream,
+            "KubeRay pull request 3592: workers can starve the head; no gang by default",
+        ),
+        when: All(&[ON_KUBERNETES, PYTHON, SEVERAL_NODES]),
+        sentence: "two Ray clusters start together and neither is whole: KubeRay has no gang scheduling by default",
+        tell: "Ray workers Running, their head Pending",
+        cure: "one batch scheduler configured in KubeRay, and RayJobs admitted by the queue",
+    },
+];
