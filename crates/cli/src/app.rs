@@ -34,6 +34,7 @@ impl App {
             Command::Nodes(args) => cmd::nodes::run(self, args).await,
             Command::StopDaemon(args) => cmd::stop_daemon::run(self, args).await,
             Command::Advise(args) => cmd::advise::run(self, &args),
+            Command::Prove(args) => cmd::prove::run(self, &args),
             Command::Schema(args) => cmd::schema::run(self, &args),
             Command::Completions(args) => cmd::completions::run(self, &args),
             Command::Man(args) => cmd::man::run(self, &args),

@@ -87,6 +87,7 @@ pub enum Command {
     Advise(Box<cmd::advise::Args>),
     Serve(cmd::serve::Args),
     StopDaemon(cmd::stop_daemon::Args),
+    Prove(cmd::prove::Args),
     Schema(cmd::schema::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),

@@ -10,6 +10,7 @@ pub mod amount;
 pub mod clock;
 pub mod explain;
 pub mod nodes;
+pub mod prove;
 pub mod ps;
 pub mod queues;
 pub mod reason;

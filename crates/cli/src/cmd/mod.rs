@@ -11,6 +11,7 @@ pub mod info;
 pub mod logs;
 pub mod man;
 pub mod nodes;
+pub mod prove;
 pub mod ps;
 pub mod queues;
 pub mod release;

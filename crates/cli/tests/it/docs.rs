@@ -53,6 +53,7 @@ fn every_verb_has_help_in_both_lengths() {
         "nodes",
         "serve",
         "stop-daemon",
+        "prove",
         "schema",
         "completions",
         "man",

@@ -12,6 +12,7 @@ mod first_minute;
 mod home;
 mod jobs;
 mod mistakes;
+mod prove;
 mod pty;
 mod terminal;
 mod views;

@@ -1,0 +1,367 @@
+//! `muster prove`: the example, counts and the grid as they are shown, JSON that keeps its shape, mistakes told exactly. No
+//! daemon is started for any of it.
+
+use muster_model::proof::{Decided, GangOrders, GangProof, GangSweep, Verdict};
+
+use crate::home::Home;
+
+#[test]
+fn the_example_deadlocks_pod_by_pod_and_runs_one_gang_whole() {
+    let home = Home::new();
+    let run = home.words("prove gang --gpus 8 --need 5,5 --order abababab").ok();
+    insta::assert_snapshot!(run.stdout, @r"
+    pool of 8 GPUs; a and b need 5 pods each; 1 GPU per pod; arrivals abababab
+
+    pod by pod: each pod is a job of its own and takes what is free
+      STEP  POD  POOL      HELD                FREE
+         1  a    a·······  a 1 of 5, b 0 of 5     7  gets GPU 0
+         2  b    ab······  a 1 of 5, b 1 of 5     6  gets GPU 1
+         3  a    aba·····  a 2 of 5, b 1 of 5     5  gets GPU 2
+         4  b    abab····  a 2 of 5, b 2 of 5     4  gets GPU 3
+         5  a    ababa···  a 3 of 5, b 2 of 5     3  gets GPU 4
+         6  b    ababab··  a 3 of 5, b 3 of 5     2  gets GPU 5
+         7  a    abababa·  a 4 of 5, b 3 of 5     1  gets GPU 6
+         8  b    abababab  a 4 of 5, b 4 of 5     0  gets GPU 7
+
+    gang admission: each gang is one job, placed whole or not at all
+      STEP  GANG  POOL      HELD                FREE
+         1  a     aaaaa···  a 5 of 5, b 0 of 5     3  gets GPUs 0-4: a runs
+         2  b     aaaaa···  a 5 of 5, b 0 of 5     3  waits: needs 5 GPUs together, 3 are free
+
+    ADMISSION       HELD                RUNS     FREE  VERDICT
+    pod by pod      a 4 of 5, b 4 of 5  nothing     0  deadlock
+    gang admission  a 5 of 5, b 0 of 5  a           3  whole
+
+    why   a pod keeps its GPU while the rest of its gang waits for one (a lacks 1, b lacks 1), so nothing ever runs; a gang that is placed whole or not at all holds nothing while it waits
+    next  muster prove gang --gpus 8 --need 5,5 --all-orders
+    ");
+    assert_eq!(run.stderr, "");
+    assert!(!home.path("m").exists());
+}
+
+#[test]
+fn where_both_fit_both_run_and_without_an_order_the_gangs_take_turns() {
+    let home = Home::new();
+    let proof: GangProof = home.words("prove gang --gpus 10 --json").json();
+    assert_eq!(proof.order, "ababababab");
+    for run in [&proof.per_pod, &proof.gang] {
+        assert!(run.gangs.iter().all(|gang| gang.runs));
+        assert_eq!((run.free_gpus, run.verdict), (0, Verdict::Whole));
+    }
+    let text = home.words("prove gang --gpus 10").ok().stdout;
+    assert!(text.contains("both come to the same"), "{text}");
+}
+
+#[test]
+fn a_gang_larger_than_the_pool_is_an_answer() {
+    let home = Home::new();
+    let proof: GangProof = home.words("prove gang --gpus 4 --need 5,2 --order aaaab -o json").json();
+    assert_eq!((proof.per_pod.verdict, proof.gang.verdict), (Verdict::Deadlock, Verdict::Whole));
+    assert!(matches!(proof.gang.steps[0].decided, Decided::Refused { .. }));
+    let text = home.words("prove gang --gpus 4 --need 5,2 --order aaaab").ok().stdout;
+    assert!(text.contains("refused: needs 5 GPUs together, the pool has 4"), "{text}");
+}
+
+#[test]
+fn all_orders_are_counted_and_a_sweep_is_a_grid() {
+    let home = Home::new();
+    insta::assert_snapshot!(home.words("prove gang --all-orders").ok().stdout, @r"
+    pool of 8 GPUs; a and b need 5 pods each; 1 GPU per pod; 252 orders of arrival
+
+    ADMISSION       DEADLOCK          WASTE             WHOLE
+    pod by pod      140 (5/9, 55.6%)  112 (4/9, 44.4%)  none
+    gang admission  none              none              all 252
+
+    how   the engine decided 62 submissions; orders that lead to the same arrivals and holdings are counted together
+    next  muster prove gang --sweep
+    ");
+    let found: GangOrders = home.words("prove gang --all-orders --json").json();
+    assert_eq!((found.orders, found.per_pod.deadlock.orders, found.gang.whole.orders), (252, 140, 252));
+    let text = home.words("prove gang --sweep --pools 4..9 --sizes 3..5").ok().stdout;
+    insta::assert_snapshot!(text, @r"
+    2 gangs of equal size, 1 GPU per pod; percent of all orders of arrival, · is none
+
+    deadlock, pod by pod: nothing ever runs
+        GPUS   4   5   6   7   8   9
+      need 3  60   ·   ·   ·   ·   ·
+      need 4  97  86  57   ·   ·   ·
+      need 5 100  99  95  83  56   ·
+
+    waste, pod by pod: a gang that does not run holds GPUs
+        GPUS   4   5   6   7   8   9
+      need 3  40 100   ·   ·   ·   ·
+      need 4   ·  14  43 100   ·   ·
+      need 5   ·   ·   5  17  44 100
+
+    gang admission: no order deadlocks or wastes in any of 18 cells; a gang larger than the pool is refused at once
+    ");
+    let swept: GangSweep = home.words("prove gang --sweep --pools 8 --sizes 5 --json").json();
+    let [cell] = &swept.cells[..] else { panic!("one pool, one size: {swept:?}") };
+    assert_eq!((cell.gpus, cell.need_pods, cell.per_pod.clone()), (8, 5, found.per_pod));
+}
+
+#[test]
+fn the_shape_of_the_json_is_kept() {
+    let home = Home::new();
+    insta::assert_snapshot!(home.words("prove gang --gpus 1 --need 1,2 --order ab --json").ok().stdout, @r#"
+    {
+      "gpus": 1,
+      "gpus_per_pod": 1,
+      "gangs": [
+        {
+          "gang": "a",
+          "need_pods": 1
+        },
+        {
+          "gang": "b",
+          "need_pods": 2
+        }
+      ],
+      "order": "ab",
+      "per_pod": {
+        "steps": [
+          {
+            "at": 1,
+            "gang": "a",
+            "pods": 1,
+            "decided": {
+              "is": "placed",
+              "devices": [
+                0
+              ]
+            },
+            "held_pods": {
+              "a": 1,
+              "b": 0
+            },
+            "free_gpus": 0
+          },
+          {
+            "at": 2,
+            "gang": "b",
+            "pods": 1,
+            "decided": {
+              "is": "waits",
+              "reason": {
+                "reason": "capacity",
+                "group": "main",
+                "tasks_needed": 1,
+                "tasks_placeable": 0,
+                "gpus_per_task": 1000,
+                "models": [],
+                "gpus_free": 0,
+                "gpus_total": 1000,
+                "nodes_eligible": 1,
+                "nodes_fitting": 0,
+                "limiting": "gpus"
+              }
+            },
+            "held_pods": {
+              "a": 1,
+              "b": 0
+            },
+            "free_gpus": 0
+          }
+        ],
+        "gangs": [
+          {
+            "gang": "a",
+            "need_pods": 1,
+            "arrived_pods": 1,
+            "held_pods": 1,
+            "runs": true
+          },
+          {
+            "gang": "b",
+            "need_pods": 2,
+            "arrived_pods": 1,
+            "held_pods": 0,
+            "runs": false
+          }
+        ],
+        "free_gpus": 0,
+        "verdict": "whole"
+      },
+      "gang": {
+        "steps": [
+          {
+            "at": 1,
+            "gang": "a",
+            "pods": 1,
+            "decided": {
+              "is": "placed",
+              "devices": [
+                0
+              ]
+            },
+            "held_pods": {
+              "a": 1,
+              "b": 0
+            },
+            "free_gpus": 0
+          },
+          {
+            "at": 2,
+            "gang": "b",
+            "pods": 2,
+            "decided": {
+              "is": "refused",
+              "reason": {
+                "reason": "never_fits",
+                "group": "main",
+                "tasks_needed": 2,
+                "tasks_placeable": 1,
+                "gpus_per_task": 1000,
+                "models": [],
+                "gpus_free": 1000,
+                "gpus_total": 1000,
+                "nodes_eligible": 1,
+                "nodes_fitting": 1,
+                "limiting": "gpus"
+              }
+            },
+            "held_pods": {
+              "a": 1,
+              "b": 0
+            },
+            "free_gpus": 0
+          }
+        ],
+        "gangs": [
+          {
+            "gang": "a",
+            "need_pods": 1,
+            "arrived_pods": 1,
+            "held_pods": 1,
+            "runs": true
+          },
+          {
+            "gang": "b",
+            "need_pods": 2,
+            "arrived_pods": 2,
+            "held_pods": 0,
+            "runs": false
+          }
+        ],
+        "free_gpus": 0,
+        "verdict": "whole"
+      }
+    }
+    "#);
+    insta::assert_snapshot!(home.words("prove gang --gpus 3 --need 2,2 --all-orders --json").ok().stdout, @r#"
+    {
+      "gpus": 3,
+      "gpus_per_pod": 1,
+      "gangs": [
+        {
+          "gang": "a",
+          "need_pods": 2
+        },
+        {
+          "gang": "b",
+          "need_pods": 2
+        }
+      ],
+      "orders": 6,
+      "per_pod": {
+        "deadlock": {
+          "orders": 0,
+          "numerator": 0,
+          "denominator": 1,
+          "ppm": 0
+        },
+        "waste": {
+          "orders": 6,
+          "numerator": 1,
+          "denominator": 1,
+          "ppm": 1000000
+        },
+        "whole": {
+          "orders": 0,
+          "numerator": 0,
+          "denominator": 1,
+          "ppm": 0
+        },
+        "engine_steps": 12
+      },
+      "gang": {
+        "deadlock": {
+          "orders": 0,
+          "numerator": 0,
+          "denominator": 1,
+          "ppm": 0
+        },
+        "waste": {
+          "orders": 0,
+          "numerator": 0,
+          "denominator": 1,
+          "ppm": 0
+        },
+        "whole": {
+          "orders": 6,
+          "numerator": 1,
+          "denominator": 1,
+          "ppm": 1000000
+        },
+        "engine_steps": 4
+      }
+    }
+    "#);
+}
+
+#[test]
+fn mistakes_are_told_exactly() {
+    let home = Home::new();
+    let check = |words: &str, error: &str, hint: &str| {
+        let run = home.words(&format!("prove gang {words}")).code(2);
+        assert_eq!(run.stdout, "", "{words}");
+        assert!(run.stderr.contains(error), "{words}: {}", run.stderr);
+        assert!(run.stderr.contains(hint), "{words}: {}", run.stderr);
+    };
+    check(
+        "--order abc",
+        "the order names `c` at place 3, which is no gang",
+        "hint: the gangs of `--need` are a to b",
+    );
+    check(
+        "--need 1,5 --order aab",
+        "the order has 2 pods of gang a, which needs 1",
+        "hint: give gang a a need of 2",
+    );
+    check("--need 5,0", "gang b needs no pod", "hint: leave b out");
+    check("--need 5", "gangs: 1; there must be 2 to 26", "hint: `--need 5,5`");
+    check("--gpus 0", "the pool has no GPU", "hint: a pool has 1 to 128 GPUs");
+    check("--gpus 129", "a node has at most 128", "hint: a pool has 1 to 128 GPUs");
+    check(
+        "--gpus 2 --gpus-per-pod 4",
+        "a pod asks for 4 GPUs, and the pool has 2",
+        "hint: with `--gpus-per-pod 2`",
+    );
+    check("--gpus -3", "unexpected argument '-3'", "");
+    check("--need 5,100000000000000000000", "number too large", "");
+    check("--need 5,x", "invalid digit", "");
+    check(
+        "--all-orders --need 300,300",
+        "more than 10^37 orders of 600 pods",
+        "hint: fewer or smaller gangs",
+    );
+    check(
+        "--all-orders --gpus 32 --need 8,8,8,8,8",
+        "more than 40000 decisions of the engine",
+        "hint: fewer",
+    );
+    check("--all-orders --order ab", "cannot be used with", "");
+    check("--sweep --need 5,5", "cannot be used with", "");
+    check("--pools 1..4", "--sweep", "");
+    check("--sweep --pools 8..4", "did you mean `4..8`?", "");
+    check("--sweep --sizes 0..4", "`0` is no size", "");
+    check("--sweep --pools 1..500", "a node has at most 128", "hint: a pool has 1 to 128 GPUs");
+    check(
+        "--sweep --pools 1..128 --sizes 1..60",
+        "40000 decisions of the engine",
+        "hint: narrow `--pools` or `--sizes`",
+    );
+    let run = home.muster(&["prove", "gang", "--order", ""]).code(2);
+    assert!(run.stderr.contains("error: the order is empty\nhint: one letter per pod"), "{}", run.stderr);
+    assert!(!home.path("m").exists());
+}

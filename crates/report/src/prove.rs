@@ -1,0 +1,262 @@
+//! `muster prove gang`: one order of arrivals step by step, and both admissions beside each other. What is counted over
+//! many orders is in `prove/counts.rs`. Nothing is decided or counted here.
+
+mod counts;
+
+use muster_model::Time;
+use muster_model::proof::{AdmissionRun, Decided, GangNeed, GangProof, GangStand, ProofStep, Verdict};
+use muster_model::reason::Reason;
+
+use crate::amount::{count, gpus, ranges, times};
+use crate::reason::short;
+use crate::style::{Ink, Style, shorten, wrap};
+use crate::table::{Align, Cell, Table};
+
+pub use counts::{orders, sweep};
+
+/// A larger pool is not drawn device by device.
+const DRAWN_GPUS: u32 = 32;
+/// With more gangs than this, those that hold nothing are left out of a row.
+const NAMED_GANGS: usize = 4;
+/// With more holders than this, they are counted and not named.
+const NAMED_HOLDERS: usize = 6;
+/// Letters of a longer order, or of pods that wait in one row, are cut.
+const ORDER_LETTERS: usize = 60;
+const ROW_LETTERS: usize = 12;
+/// Width of the labels in front of closing lines.
+const LABEL: usize = 6;
+
+/// One order under both admissions, and why they differ.
+#[must_use]
+pub fn gang(proof: &GangProof, style: &Style) -> String {
+    let mut text = format!(
+        "{}; {}; {}; arrivals {}\n",
+        pool(proof.gpus),
+        needs(&proof.gangs),
+        per_pod(proof.gpus_per_pod),
+        shorten(&proof.order, ORDER_LETTERS)
+    );
+    text += "\npod by pod: each pod is a job of its own and takes what is free\n";
+    text += &steps(&proof.per_pod, proof, "POD", style);
+    text += "\ngang admission: each gang is one job, placed whole or not at all\n";
+    text += &steps(&proof.gang, proof, "GANG", style);
+    text.push('\n');
+    text += &beside(proof, style);
+    text.push('\n');
+    text += &closing("why", &why(proof), style);
+    text += &closing("next", &format!("{} --all-orders", command(proof)), style);
+    text
+}
+
+/// Submissions in order; neighbours that wait alike share a row.
+fn steps(run: &AdmissionRun, proof: &GangProof, heading: &'static str, style: &Style) -> String {
+    let mut table = Table::new(&[
+        ("STEP", Align::Right),
+        (heading, Align::Left),
+        ("POOL", Align::Left),
+        ("HELD", Align::Left),
+        ("FREE", Align::Right),
+        ("", Align::Left),
+    ])
+    .indented(2);
+    let mut drawn = vec!['·'; proof.gpus as usize];
+    for row in run.steps.chunk_by(waits_alike) {
+        let Some((first, last)) = row.first().zip(row.last()) else { continue };
+        if let Decided::Placed { devices } = &first.decided {
+            for device in devices {
+                if let Some(place) = drawn.get_mut(usize::from(*device)) {
+                    *place = first.gang;
+                }
+            }
+        }
+        let places: Vec<u32> = row.iter().map(|step| step.at).collect();
+        let pool = if proof.gpus <= DRAWN_GPUS { drawn.iter().collect() } else { String::new() };
+        let (note, ink) = note(first, proof);
+        table.row(vec![
+            ranges(&places).into(),
+            shorten(&row.iter().map(|step| step.gang).collect::<String>(), ROW_LETTERS).into(),
+            pool.into(),
+            held_after(last, proof).into(),
+            last.free_gpus.to_string().into(),
+            Cell::inked(note, ink),
+        ]);
+    }
+    table.render(style)
+}
+
+/// Whether two steps say the same: both wait, for the same reason.
+fn waits_alike(one: &ProofStep, next: &ProofStep) -> bool {
+    matches!(one.decided, Decided::Waits { .. }) && one.decided == next.decided
+}
+
+/// What the engine decided, in words.
+fn note(step: &ProofStep, proof: &GangProof) -> (String, Ink) {
+    match &step.decided {
+        Decided::Placed { devices } => {
+            let indices: Vec<u32> = devices.iter().copied().map(u32::from).collect();
+            let noun = if indices.len() == 1 { "GPU" } else { "GPUs" };
+            let need = proof.gangs.iter().find(|gang| gang.gang == step.gang).map(|gang| gang.need_pods);
+            let is_whole = step.held_pods.get(&step.gang).copied() == need;
+            let whole = if is_whole { format!(": {} runs", step.gang) } else { String::new() };
+            (
+                format!("gets {noun} {}{whole}", ranges(&indices)),
+                if is_whole { Ink::Good } else { Ink::Plain },
+            )
+        }
+        Decided::Waits { reason } => {
+            let reason = reason.as_ref().map(|reason| short(reason, Time(0), &Style::plain()));
+            (format!("waits: {}", reason.as_deref().unwrap_or("no reason is known")), Ink::Waiting)
+        }
+        Decided::Refused { reason: Reason::NeverFits(gap) } => {
+            let (asked, total) = (times(gap.gpus_per_task, gap.tasks_needed), gap.gpus_total);
+            (format!("refused: needs {} together, the pool has {total}", gpus(asked)), Ink::Bad)
+        }
+        Decided::Refused { reason } => {
+            (format!("refused: {}", short(reason, Time(0), &Style::plain())), Ink::Bad)
+        }
+    }
+}
+
+fn held_after(step: &ProofStep, proof: &GangProof) -> String {
+    let held = |gang: &GangNeed| step.held_pods.get(&gang.gang).copied().unwrap_or(0);
+    held_text(proof.gangs.iter().map(|gang| (gang.gang, held(gang), gang.need_pods)))
+}
+
+/// `a 4 of 5, b 4 of 5`; of many gangs only those that hold something.
+fn held_text(gangs: impl Iterator<Item = (char, u32, u32)>) -> String {
+    let gangs: Vec<_> = gangs.collect();
+    let holders: Vec<_> = gangs.iter().filter(|(_, held, _)| *held > 0).collect();
+    if holders.is_empty() && gangs.len() > NAMED_GANGS {
+        return "nothing".to_owned();
+    }
+    if holders.len() > NAMED_HOLDERS {
+        let pods: u32 = holders.iter().map(|(_, held, _)| held).sum();
+        return format!("{} pods of {} gangs", pods, holders.len());
+    }
+    let shown = if gangs.len() > NAMED_GANGS { holders } else { gangs.iter().collect() };
+    let words: Vec<String> =
+        shown.iter().map(|(gang, held, need)| format!("{gang} {held} of {need}")).collect();
+    words.join(", ")
+}
+
+/// The two verdicts, one under the other.
+fn beside(proof: &GangProof, style: &Style) -> String {
+    let mut table = Table::new(&[
+        ("ADMISSION", Align::Left),
+        ("HELD", Align::Left),
+        ("RUNS", Align::Left),
+        ("FREE", Align::Right),
+        ("VERDICT", Align::Left),
+    ]);
+    for (name, run) in [("pod by pod", &proof.per_pod), ("gang admission", &proof.gang)] {
+        let runs: Vec<String> = running(run).map(|gang| gang.gang.to_string()).collect();
+        table.row(vec![
+            name.into(),
+            held_text(run.gangs.iter().map(|gang| (gang.gang, gang.held_pods, gang.need_pods))).into(),
+            if runs.is_empty() { "nothing".into() } else { runs.join(", ").into() },
+            run.free_gpus.to_string().into(),
+            Cell::inked(run.verdict.word(), ink(run.verdict)),
+        ]);
+    }
+    table.render(style)
+}
+
+fn ink(verdict: Verdict) -> Ink {
+    match verdict {
+        Verdict::Deadlock => Ink::Bad,
+        Verdict::Waste => Ink::Waiting,
+        Verdict::Whole => Ink::Good,
+        Verdict::Open => Ink::Faint,
+    }
+}
+
+fn running(run: &AdmissionRun) -> impl Iterator<Item = &GangStand> {
+    run.gangs.iter().filter(|gang| gang.runs)
+}
+
+/// One sentence on what made the difference.
+fn why(proof: &GangProof) -> String {
+    let run = &proof.per_pod;
+    let parts = || run.gangs.iter().filter(|gang| gang.held_pods > 0 && !gang.runs);
+    match run.verdict {
+        Verdict::Deadlock => {
+            let missing: Vec<String> = parts()
+                .map(|gang| format!("{} lacks {}", gang.gang, gang.need_pods - gang.held_pods))
+                .collect();
+            let missing = match missing.len() {
+                0..=NAMED_HOLDERS => missing.join(", "),
+                many => format!("{many} gangs lack some"),
+            };
+            format!(
+                "a pod keeps its GPU while the rest of its gang waits for one ({missing}), so nothing ever runs; \
+                 a gang that is placed whole or not at all holds nothing while it waits"
+            )
+        }
+        Verdict::Waste => {
+            let idle: u32 = parts().map(|gang| gang.held_pods * proof.gpus_per_pod).sum();
+            let names: Vec<String> = parts().map(|gang| gang.gang.to_string()).collect();
+            let (names, hold) = match names.len() {
+                1 => (names.join(""), "holds"),
+                2..=NAMED_HOLDERS => (names.join(", "), "hold"),
+                many => (format!("{many} gangs"), "hold"),
+            };
+            let idle = count(idle.into(), "GPU");
+            format!("{names} {hold} {idle} and cannot run; placed whole or not at all, what waits holds none")
+        }
+        Verdict::Whole => {
+            "every gang that holds GPUs is whole, so in this order both come to the same".to_owned()
+        }
+        Verdict::Open => {
+            let missing: u32 = run.gangs.iter().map(|gang| gang.need_pods - gang.arrived_pods).sum();
+            let free = count(run.free_gpus.into(), "GPU");
+            format!(
+                "{} may still arrive and {free} stay free until then: the rest of the order decides",
+                count(missing.into(), "pod")
+            )
+        }
+    }
+}
+
+/// `pool of 8 GPUs`.
+fn pool(gpus: u32) -> String {
+    format!("pool of {}", count(gpus.into(), "GPU"))
+}
+
+/// `1 GPU per pod`.
+fn per_pod(gpus: u32) -> String {
+    format!("{} per pod", count(gpus.into(), "GPU"))
+}
+
+/// `a and b need 5 pods each`, `a to d need 1 pod each`, `a needs 2 pods, b needs 3 pods`.
+fn needs(gangs: &[GangNeed]) -> String {
+    let pods = |gang: &GangNeed| count(gang.need_pods.into(), "pod");
+    if let [first, .., last] = gangs
+        && gangs.iter().all(|gang| gang.need_pods == first.need_pods)
+    {
+        let between = if gangs.len() == 2 { "and" } else { "to" };
+        return format!("{} {between} {} need {} each", first.gang, last.gang, pods(first));
+    }
+    let words: Vec<String> = gangs.iter().map(|gang| format!("{} needs {}", gang.gang, pods(gang))).collect();
+    words.join(", ")
+}
+
+/// What to type for this pool and these gangs.
+fn command(proof: &GangProof) -> String {
+    let needs: Vec<String> = proof.gangs.iter().map(|gang| gang.need_pods.to_string()).collect();
+    let per_pod = match proof.gpus_per_pod {
+        1 => String::new(),
+        gpus => format!(" --gpus-per-pod {gpus}"),
+    };
+    format!("muster prove gang --gpus {} --need {}{per_pod}", proof.gpus, needs.join(","))
+}
+
+/// A labelled sentence, wrapped under itself.
+fn closing(label: &str, sentence: &str, style: &Style) -> String {
+    let width = style.width.map_or(usize::MAX, |width| width.saturating_sub(LABEL).max(LABEL));
+    let lines = wrap(sentence, width);
+    let indent = format!("\n{:LABEL$}", "");
+    format!("{}{}\n", style.paint(Ink::Strong, &format!("{label:LABEL$}")), lines.join(&indent))
+}
+
+#[cfg(test)]
+mod tests;

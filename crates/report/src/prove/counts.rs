@@ -1,0 +1,142 @@
+//! Outcomes counted over all orders: of one pool, and as a grid over pool and gang sizes.
+
+use muster_model::proof::{GangOrders, GangSweep, OrderCounts, Share, SweepCell};
+
+use super::{closing, needs, per_pod, pool};
+use crate::amount::count;
+use crate::style::{Ink, Style};
+use crate::table::{Align, Cell, Table};
+
+/// Which of the outcomes.
+type Pick = fn(&OrderCounts) -> &Share;
+
+/// A fraction below this line is still read at a glance.
+const READABLE: u128 = 1_000_000;
+/// Longer counts are shown as a percentage only; `--json` has them all.
+const LONG: u128 = 1_000_000_000_000;
+/// Columns of one pool in a grid.
+const COLUMN: usize = 4;
+/// Columns in front of a grid.
+const MARGIN: usize = 8;
+
+/// How many of all orders come to what, under both admissions.
+#[must_use]
+pub fn orders(found: &GangOrders, style: &Style) -> String {
+    let mut text = format!(
+        "{}; {}; {}; {} of arrival\n\n",
+        pool(found.gpus),
+        needs(&found.gangs),
+        per_pod(found.gpus_per_pod),
+        if found.orders == 1 { "1 order".to_owned() } else { format!("{} orders", found.orders) },
+    );
+    let mut table = Table::new(&[
+        ("ADMISSION", Align::Left),
+        ("DEADLOCK", Align::Left),
+        ("WASTE", Align::Left),
+        ("WHOLE", Align::Left),
+    ]);
+    for (name, counts) in [("pod by pod", &found.per_pod), ("gang admission", &found.gang)] {
+        table.row(vec![
+            name.into(),
+            Cell::inked(share(&counts.deadlock), ink(&counts.deadlock, Ink::Bad)),
+            Cell::inked(share(&counts.waste), ink(&counts.waste, Ink::Waiting)),
+            Cell::inked(share(&counts.whole), ink(&counts.whole, Ink::Good)),
+        ]);
+    }
+    text += &table.render(style);
+    text.push('\n');
+    let steps = found.per_pod.engine_steps + found.gang.engine_steps;
+    let how = format!(
+        "the engine decided {}; orders that lead to the same arrivals and holdings are counted together",
+        count(steps, "submission")
+    );
+    text += &closing("how", &how, style);
+    text += &closing("next", "muster prove gang --sweep", style);
+    text
+}
+
+fn ink(share: &Share, ink: Ink) -> Ink {
+    if share.orders == 0 { Ink::Faint } else { ink }
+}
+
+/// `none`, `all 252`, `140 (5/9, 55.6%)`.
+fn share(share: &Share) -> String {
+    match (share.orders, share.numerator, share.denominator) {
+        (0, ..) => "none".to_owned(),
+        (LONG.., 1, 1) => "all".to_owned(),
+        (orders, 1, 1) => format!("all {orders}"),
+        (LONG.., ..) => tenths(share),
+        (orders, above, below @ 0..READABLE) => format!("{orders} ({above}/{below}, {})", tenths(share)),
+        (orders, ..) => format!("{orders} ({})", tenths(share)),
+    }
+}
+
+/// A percentage with one decimal. What is not nothing or all does not look like it.
+fn tenths(share: &Share) -> String {
+    match (share.ppm + 500) / 1000 {
+        0 => "<0.1%".to_owned(),
+        1000.. => ">99.9%".to_owned(),
+        tenths => format!("{}.{}%", tenths / 10, tenths % 10),
+    }
+}
+
+/// Shares of all orders that deadlock and that waste, pod by pod, over pool and gang sizes.
+#[must_use]
+pub fn sweep(found: &GangSweep, style: &Style) -> String {
+    let mut text = format!(
+        "{} gangs of equal size, {}; percent of all orders of arrival, · is none\n",
+        found.gangs,
+        per_pod(found.gpus_per_pod)
+    );
+    let shares: [(&str, Pick); 2] = [
+        ("deadlock, pod by pod: nothing ever runs", |counts| &counts.deadlock),
+        ("waste, pod by pod: a gang that does not run holds GPUs", |counts| &counts.waste),
+    ];
+    for (title, of) in shares {
+        text += &format!("\n{title}\n");
+        text += &grid(&found.cells, of, style);
+    }
+    let bad = |counts: &OrderCounts| counts.deadlock.orders + counts.waste.orders > 0;
+    let cells = count(found.cells.len() as u64, "cell");
+    let gang = match found.cells.iter().filter(|cell| bad(&cell.gang)).count() {
+        0 => format!("no order deadlocks or wastes in any of {cells}"),
+        some => format!("orders deadlock or waste in {some} of {cells}"),
+    };
+    let never = found.cells.iter().any(|cell| cell.need_pods * found.gpus_per_pod > cell.gpus);
+    let never = if never { "; a gang larger than the pool is refused at once" } else { "" };
+    text.push('\n');
+    text += &format!("gang admission: {gang}{never}\n");
+    text
+}
+
+/// Pools across, gang sizes down; as many pools beside each other as the terminal has room for.
+fn grid(cells: &[SweepCell], of: Pick, style: &Style) -> String {
+    let Some(first) = cells.first() else { return String::new() };
+    let pools = cells.iter().take_while(|cell| cell.need_pods == first.need_pods).count();
+    let room = style.width.map_or(pools, |width| width.saturating_sub(MARGIN) / COLUMN).clamp(1, pools);
+    let mut text = String::new();
+    for from in (0..pools).step_by(room) {
+        let part = from..(from + room).min(pools);
+        let heading: String =
+            cells[part.clone()].iter().map(|cell| format!("{:>COLUMN$}", cell.gpus)).collect();
+        text += &style.paint(Ink::Strong, &format!("{:>MARGIN$}{heading}", "GPUS"));
+        text.push('\n');
+        for row in cells.chunks(pools) {
+            let shares = row[part.clone()].iter().map(|cell| of(&cell.per_pod));
+            let line: String = shares.map(|share| format!("{:>COLUMN$}", whole_percent(share))).collect();
+            let label = row.first().map_or(0, |cell| cell.need_pods);
+            text += &format!("{:>MARGIN$}{line}\n", format!("need {label}"));
+        }
+    }
+    text
+}
+
+/// A percentage in three characters. What is not nothing or all does not look like it.
+fn whole_percent(share: &Share) -> String {
+    match (share.orders, (share.ppm + 5000) / 10_000) {
+        (0, _) => "·".to_owned(),
+        (_, 0) => "<1".to_owned(),
+        (_, 100..) if share.denominator > 1 => ">99".to_owned(),
+        (_, percent) => percent.to_string(),
+    }
+}
