@@ -6,7 +6,7 @@ use std::fmt::{Display, Write as _};
 use muster_model::advice::{DisputeKind, Fact, Kind, Page, Source, Threshold};
 
 use crate::rule::{Disagreement, Hazard, Rule};
-use crate::{disputes, overrides, site, warnings, workload};
+use crate::{disputes, gpus, overrides, site, warnings, workload};
 
 /// Where the documentation of a rule, a warning or a dispute stands, relative to the repository.
 #[must_use]
@@ -100,6 +100,16 @@ fn sections() -> Vec<Section> {
             entries: disagreements(disputes::SITE),
         },
         Section {
+            title: "Sharing GPUs on a site",
+            about: "Said when somebody asks for less than a GPU. Isolation is promised only where hardware gives it.",
+            entries: site::SHARING.into_iter().flat_map(rules).chain([sharing_model()]).collect(),
+        },
+        Section {
+            title: "Notebooks on a site",
+            about: "Said when people want them. Each pattern goes with a base plane; the limit goes with all.",
+            entries: rules(site::NOTEBOOKS),
+        },
+        Section {
             title: "A site's own numbers",
             about: "Shown among the rules that fired.",
             entries: vec![site_threshold()],
@@ -156,6 +166,27 @@ fn silent_fact() -> Entry {
                 true for it to matter is found by asking again with other facts changed.\n\n"
         .to_owned();
     Entry { id: workload::SILENT_FACT, body }
+}
+
+/// What is said of each model, from the table of models.
+fn sharing_model() -> Entry {
+    let mut body = "What a GPU model of the site can be cut into today, beside what a page says of it. A model that is not in \
+                    this table is not known, and no isolation is promised for it.\n\n"
+        .to_owned();
+    put(
+        &mut body,
+        format_args!("| model | MIG slices | AMD partitions | Kentino on MIG |\n|---|---|---|---|\n"),
+    );
+    for gpu in gpus::GPUS {
+        let number = |count: u32| if count == 0 { "–".to_owned() } else { count.to_string() };
+        let page = gpu.kentino_mig.map_or("", |has| if has { "yes" } else { "no" });
+        let (mig, amd) = (number(gpu.mig_instances), number(gpu.amd_partitions));
+        put(&mut body, format_args!("| `{}` | {mig} | {amd} | {page} |\n", gpu.names.join("`, `")));
+    }
+    put(&mut body, format_args!("\n"));
+    line(&mut body, "source", cited(gpus::MIG_SOURCE));
+    line(&mut body, "source", cited(gpus::AMD_SOURCE));
+    Entry { id: site::SHARING_MODEL, body }
 }
 
 fn site_threshold() -> Entry {

@@ -7,6 +7,7 @@
 mod case;
 mod compare;
 mod condition;
+mod conventions;
 mod decide;
 mod disputes;
 mod document;
@@ -21,6 +22,7 @@ mod warnings;
 mod workload;
 
 pub use compare::compare;
+pub use conventions::conventions;
 pub use document::{anchors, doc_link, document};
 pub use from_job::{UNSEEN, facts_of};
 pub use site::advise_site;

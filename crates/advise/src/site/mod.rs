@@ -2,12 +2,14 @@
 
 mod compose;
 mod mix;
+mod notebooks;
+mod operations;
 mod rules;
+mod sharing;
 pub(crate) mod terms;
 
 use muster_model::advice::{
-    Advice, Fact, Facts, FiredRule, Label, Operations, Page, Ruleset, SiteAdvice, SiteProfile, Source,
-    Threshold,
+    Advice, Fact, Facts, FiredRule, Label, Ruleset, SiteAdvice, SiteProfile, Threshold,
 };
 
 use crate::case::Case;
@@ -16,7 +18,9 @@ use crate::flips::Search;
 use crate::workload::stack;
 use crate::{disputes, overrides, warnings};
 
+pub(crate) use notebooks::RULES as NOTEBOOKS;
 pub(crate) use rules::RULES;
+pub(crate) use sharing::{MODEL as SHARING_MODEL, SHARING};
 
 /// What a site is told: label, reasons, warnings, flips by one fact, disputes, how its work runs there, and what it takes
 /// to operate.
@@ -50,14 +54,11 @@ pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
         flips: search.flips(&facts, &site.thresholds, label),
         disputes: disputes::touched(disputes::SITE, &case),
     };
-    let operations = Operations {
-        components: Vec::new(),
-        staff: "",
-        breaks_first: "",
-        source: Source::new(Page::Kentino, "summary table"),
-    };
+    let operations = operations::of(&case);
+    let sharing = sharing::of(&case, &site.models);
+    let notebooks = notebooks::of(&case);
     let workloads = mix::workloads(site, &case);
-    SiteAdvice { advice, workloads, sharing: Vec::new(), notebooks: Vec::new(), operations }
+    SiteAdvice { advice, workloads, sharing, notebooks, operations }
 }
 
 /// Thresholds that anything about a site reads.

@@ -16,7 +16,7 @@ pub(crate) const FLEET: &[Dimension] = &[
     Dimension {
         id: "operations",
         title: "people and parts to run it",
-        matters: &[Is(Fact::EdgeOrDev), Is(Fact::FleetEdge)],
+        matters: &[Is(Fact::EdgeOrDev), Is(Fact::FleetEdge), Is(Fact::FleetDev)],
         none: native("nothing to install, a page to keep", SMALL_TEAM),
         slurm: native("one part-time SRE", kentino("SLURM is right when")),
         kubernetes: weak(
@@ -58,7 +58,7 @@ pub(crate) const FLEET: &[Dimension] = &[
     Dimension {
         id: "environments",
         title: "the same environment everywhere",
-        matters: &[Is(Fact::MultiTenant), Is(Fact::Regulated)],
+        matters: &[Is(Fact::MultiTenant), Is(Fact::Regulated), Is(Fact::Reproducible)],
         none: weak("whatever is installed there today", SMALL_TEAM),
         slurm: addon(
             "modules, Conda, or a container runtime such as Apptainer: a matter of care",

@@ -185,7 +185,7 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
     Dimension {
         id: "latency",
         title: "time from submission to start",
-        matters: &[Is(Fact::Sweeps), Is(Fact::EdgeOrDev)],
+        matters: &[Is(Fact::ShortRuns), Is(Fact::Sweeps), Is(Fact::EdgeOrDev)],
         none: native("no time at all, when a GPU is free", SMALL_TEAM),
         slurm: native(
             "an order of queues; short runs slip into gaps",

@@ -108,7 +108,7 @@ pub(crate) const WORK: &[Dimension] = &[
     Dimension {
         id: "python",
         title: "pipelines of Python tasks and actors",
-        matters: &[Is(Fact::PythonNativePipeline), Is(Fact::Rl)],
+        matters: &[Is(Fact::PythonNativePipeline), Is(Fact::Rl), Is(Fact::DistributedPython)],
         none: weak("`ray start` on one machine that one person owns", kentino("Ray standalone")),
         slurm: addon(
             "Ray inside an allocation: head on the first node, workers on the others",

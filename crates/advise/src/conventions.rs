@@ -1,0 +1,298 @@
+//! The page of conventions for a team without a scheduler: how to look, say, start and stop, what to do about a GPU that
+//! somebody forgot, and from which numbers on to ask again. Markdown, made from the site's numbers and thresholds; who
+//! reads and writes files is not known here.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use muster_model::NodeSpec;
+use muster_model::advice::{Fact, SiteProfile, Threshold};
+
+use crate::gpus::{self, Link};
+
+/// Hours that a notebook may hold a GPU. Kentino, "the interactive notebook problem": salloc with four hours.
+const NOTEBOOK_HOURS: u32 = 4;
+/// Hours of silence after which a GPU that is held and idle is taken back. Our own number: a working day's patience.
+const PATIENCE_HOURS: u32 = 2;
+/// Collisions in a month after which coordination counts as failing. Our own number.
+const COLLISIONS: u32 = 3;
+
+/// Words that differ between vendors.
+struct Vendor {
+    /// Lists devices and the processes on them.
+    look: &'static str,
+    /// The variable that says which devices a program sees.
+    visible: &'static str,
+}
+
+const NVIDIA: Vendor = Vendor { look: "nvidia-smi", visible: "CUDA_VISIBLE_DEVICES" };
+const AMD: Vendor = Vendor { look: "amd-smi process", visible: "HIP_VISIBLE_DEVICES" };
+
+/// The page for a site whose machines may be known by name. Numbers are taken from the machines where there are some, else
+/// from the facts.
+#[must_use]
+pub fn conventions(site: &SiteProfile, machines: &[NodeSpec]) -> String {
+    let fleet = Fleet::of(site, machines);
+    let mut page = String::new();
+    opening(&mut page, &fleet);
+    map(&mut page, machines, &fleet);
+    start(&mut page, &fleet);
+    rules(&mut page, &fleet);
+    forgotten(&mut page, &fleet);
+    one_machine(&mut page);
+    revisit(&mut page, &fleet);
+    page
+}
+
+/// What the page needs to know of the fleet.
+struct Fleet<'a> {
+    site: &'a SiteProfile,
+    nodes: u32,
+    gpus: u32,
+    users: u32,
+    vendor: &'static Vendor,
+    /// A machine's name, for examples.
+    example: &'a str,
+}
+
+impl<'a> Fleet<'a> {
+    fn of(site: &'a SiteProfile, machines: &'a [NodeSpec]) -> Self {
+        let whole = |node: &NodeSpec| node.devices.iter().filter(|device| device.slice_of.is_none()).count();
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let (nodes, gpus) = match machines.is_empty() {
+            true => (site.facts.get(Fact::FleetNodes), site.facts.get(Fact::FleetGpus)),
+            false => (count(machines.len()), count(machines.iter().map(whole).sum())),
+        };
+        let mut models = site
+            .models
+            .iter()
+            .chain(machines.iter().flat_map(|node| &node.devices).map(|device| &device.model));
+        let amd = models.any(|model| gpus::find(model).is_some_and(|gpu| gpu.link == Link::InfinityFabric));
+        Self {
+            site,
+            nodes,
+            gpus,
+            users: site.facts.get(Fact::Users),
+            vendor: if amd { &AMD } else { &NVIDIA },
+            example: machines.first().map_or("node01", |node| node.name.as_str()),
+        }
+    }
+
+    fn threshold(&self, threshold: Threshold) -> u32 {
+        self.site.thresholds.get(threshold)
+    }
+}
+
+/// Writes a line; text in memory takes everything.
+fn put(page: &mut String, line: std::fmt::Arguments<'_>) {
+    page.write_fmt(line).expect("a string takes all text");
+    page.push('\n');
+}
+
+fn plural(count: u32, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn opening(page: &mut String, fleet: &Fleet<'_>) {
+    put(page, format_args!("# Who uses which GPU\n"));
+    let machines = plural(fleet.nodes, "machine", "machines");
+    let gpus = plural(fleet.gpus, "GPU", "GPUs");
+    let users = if fleet.users > 1 { format!(", for {} people", fleet.users) } else { String::new() };
+    put(
+        page,
+        format_args!("{gpus} on {machines}{users}. There is no scheduler here: we agree, by this page."),
+    );
+    put(page, format_args!("Change it by agreement, in the repository where it stands.\n"));
+    let (from, until) =
+        (fleet.threshold(Threshold::SchedulerGpus), fleet.threshold(Threshold::ConventionGpus));
+    if fleet.gpus >= until {
+        put(
+            page,
+            format_args!(
+                "**{gpus} are more than anybody recommends conventions for (below {until}): install a scheduler.**\n"
+            ),
+        );
+    } else if fleet.gpus >= from || fleet.users >= fleet.threshold(Threshold::SchedulerUsers) {
+        put(
+            page,
+            format_args!(
+                "**This is past the size from which a scheduler pays for itself: it is right only while nobody collides.**\n"
+            ),
+        );
+    }
+}
+
+fn map(page: &mut String, machines: &[NodeSpec], fleet: &Fleet<'_>) {
+    put(page, format_args!("## What there is\n\n| machine | GPUs | for |\n|---|---|---|"));
+    for node in machines {
+        let mut models: BTreeMap<&str, u32> = BTreeMap::new();
+        for device in node.devices.iter().filter(|device| device.slice_of.is_none()) {
+            *models.entry(device.model.as_str()).or_default() += 1;
+        }
+        let gpus: Vec<String> = models.iter().map(|(model, count)| format!("{count} × {model}")).collect();
+        let gpus = if gpus.is_empty() { "none".to_owned() } else { gpus.join(", ") };
+        put(page, format_args!("| {} | {gpus} | anything |", node.name));
+    }
+    if machines.is_empty() {
+        put(page, format_args!("| {} | | anything |", fleet.example));
+        put(page, format_args!("\nOne line per machine. Name the GPUs that are for notebooks, if any."));
+    }
+    page.push('\n');
+}
+
+fn start(page: &mut String, fleet: &Fleet<'_>) {
+    let (look, visible, node) = (fleet.vendor.look, fleet.vendor.visible, fleet.example);
+    put(page, format_args!("## Start\n"));
+    put(page, format_args!("1. Look which GPUs are free: `ssh {node} {look}`."));
+    put(
+        page,
+        format_args!(
+            "2. Say it in the channel **before** you start: machine, GPUs, until when, what. Like this:"
+        ),
+    );
+    put(page, format_args!("   `{node} gpu 0-3 until tuesday 18:00, finetune`."));
+    put(page, format_args!("3. Start in tmux, on these GPUs only:\n"));
+    put(
+        page,
+        format_args!(
+            "   ```sh\n   ssh {node}\n   tmux new -s finetune\n   {visible}=0,1,2,3 python train.py"
+        ),
+    );
+    put(page, format_args!("   # Ctrl-B D leaves it running; tmux attach -t finetune comes back\n   ```\n"));
+    put(
+        page,
+        format_args!("4. When it ends, early or late, say so in the channel and close the tmux session.\n"),
+    );
+}
+
+fn rules(page: &mut String, fleet: &Fleet<'_>) {
+    let visible = fleet.vendor.visible;
+    put(page, format_args!("## Rules\n"));
+    put(page, format_args!("- What was not said in the channel is not reserved. First said, first served."));
+    put(
+        page,
+        format_args!("- `{visible}` is a convention, not a lock: a program without it takes every GPU."),
+    );
+    if fleet.nodes > 1 {
+        put(
+            page,
+            format_args!(
+                "- A run on several machines: ask for all of them, and start when all are free. Hold none while you wait for"
+            ),
+        );
+        put(page, format_args!("  the others; two people who do that wait for each other for ever."));
+    }
+    put(
+        page,
+        format_args!(
+            "- A notebook holds a GPU for {NOTEBOOK_HOURS} hours at most, and never over night. A notebook without a limit is a GPU"
+        ),
+    );
+    put(page, format_args!("  that is gone."));
+    put(
+        page,
+        format_args!(
+            "- Two people on one GPU: only when both agreed, with the memory that each takes. Nothing keeps them apart: who"
+        ),
+    );
+    put(page, format_args!("  runs out of memory may take the other along."));
+    put(
+        page,
+        format_args!("- Runs longer than a day write checkpoints, so that stopping them costs little.\n"),
+    );
+}
+
+fn forgotten(page: &mut String, fleet: &Fleet<'_>) {
+    let look = fleet.vendor.look;
+    put(page, format_args!("## A GPU is held by somebody who forgot\n"));
+    put(
+        page,
+        format_args!(
+            "1. Whose is it: `{look}` names the process, `ps -o user,lstart,args -p PID` its owner and start."
+        ),
+    );
+    put(page, format_args!("2. Ask the owner, then the channel."));
+    put(
+        page,
+        format_args!(
+            "3. No answer within {PATIENCE_HOURS} hours, the time that was said is over, and the GPU computes nothing: stop it. `kill PID`, and"
+        ),
+    );
+    put(page, format_args!("   after a minute `kill -9 PID`; who cannot asks who has root."));
+    put(page, format_args!("4. Say what you stopped, and add a line here:\n"));
+    put(page, format_args!("| day | machine, GPU | what happened |\n|---|---|---|\n| | | |\n"));
+}
+
+fn one_machine(page: &mut String) {
+    put(page, format_args!("## A queue for one machine, without a cluster\n"));
+    put(
+        page,
+        format_args!(
+            "When people only collide on one machine, a queue on that machine is enough. Nothing else is needed there than the"
+        ),
+    );
+    put(page, format_args!("`muster` binary:\n"));
+    put(
+        page,
+        format_args!(
+            "```sh\nmuster run --gpus 2 --time 4h -- python train.py   # waits for two free GPUs, ends after 4 hours"
+        ),
+    );
+    put(
+        page,
+        format_args!(
+            "muster ps                                          # who waits, who runs, on which GPUs"
+        ),
+    );
+    put(
+        page,
+        format_args!(
+            "muster explain 7                                   # why job 7 waits, and when it starts\n```\n"
+        ),
+    );
+    put(
+        page,
+        format_args!(
+            "It hands out no GPU that a process beside it uses. For several people on one machine, root runs\n`muster serve --system`.\n"
+        ),
+    );
+}
+
+fn revisit(page: &mut String, fleet: &Fleet<'_>) {
+    let number = |threshold| fleet.threshold(threshold);
+    let people = if fleet.users > 1 { format!(" and {} people", fleet.users) } else { String::new() };
+    put(page, format_args!("## When to ask again\n"));
+    put(
+        page,
+        format_args!(
+            "Install a scheduler when coordination fails, not before. Any of these says that it does, or soon will:\n"
+        ),
+    );
+    put(
+        page,
+        format_args!(
+            "- [ ] {} GPUs or more, or {} people or more, whichever comes first; here: {}{people}. Looser advice goes up to {} \
+             GPUs\n      on {} machines with {} people, as long as they talk.",
+            number(Threshold::SchedulerGpus),
+            number(Threshold::SchedulerUsers),
+            plural(fleet.gpus, "GPU", "GPUs"),
+            number(Threshold::ConventionGpus).saturating_sub(1),
+            number(Threshold::ConventionNodes).saturating_sub(1),
+            number(Threshold::ConventionUsers).saturating_sub(1),
+        ),
+    );
+    put(page, format_args!("- [ ] {COLLISIONS} lines in the table above within a month."));
+    put(
+        page,
+        format_args!(
+            "- [ ] Somebody joins who is not in the channel: another team, a customer, a student project."
+        ),
+    );
+    put(page, format_args!("- [ ] People wait for GPUs that turn out to be idle."));
+    put(page, format_args!("- [ ] Something must stay up: an endpoint that others rely on."));
+    put(page, format_args!("- [ ] Runs over several machines become the rule.\n"));
+    put(
+        page,
+        format_args!("Then describe the site in `site.yaml` and ask: `muster advise --site site.yaml`."),
+    );
+}

@@ -1,0 +1,75 @@
+//! How notebooks run on a site: the three workable patterns, the two that do not work, and the limit that all of them need.
+//! Rules as data; which plane is the base was decided before.
+
+use muster_model::advice::{Fact, FiredRule, Page, Plane, Source};
+
+use crate::case::Case;
+use crate::condition::Condition::{All, Chosen, Is};
+use crate::rule::{Effect, Rule};
+
+/// The page's section on notebooks.
+const KENTINO: Source = Source::new(Page::Kentino, "the interactive notebook problem");
+
+/// A rule that gives a reason and decides nothing.
+const fn says(
+    id: &'static str,
+    source: Source,
+    when: crate::condition::Condition,
+    sentence: &'static str,
+) -> Rule {
+    Rule { id, source, when, effect: Effect::Reason, sentence }
+}
+
+/// Notebooks, the pattern first.
+pub(crate) const RULES: &[Rule] = &[
+    says(
+        "notebook-salloc",
+        KENTINO,
+        All(&[Is(Fact::Notebooks), Chosen(&[Plane::Slurm])]),
+        "salloc a GPU for some hours, start Jupyter on the allocated node, tunnel in: the limit is hard and the GPU is \
+         accounted for",
+    ),
+    says(
+        "notebook-fractions",
+        KENTINO,
+        All(&[Is(Fact::Notebooks), Is(Fact::ToolingBudget), Chosen(&[Plane::Kubernetes])]),
+        "Run:ai gives a notebook 0.25 or 0.5 of a GPU: for the budget that is there, the least waste",
+    ),
+    says(
+        "notebook-hub",
+        KENTINO,
+        All(&[Is(Fact::Notebooks), Chosen(&[Plane::Kubernetes, Plane::K3s])]),
+        "JupyterHub, its Pods in a low-priority Kueue queue: training preempts idle notebooks",
+    ),
+    says(
+        "notebook-beside-ray",
+        Source::new(Page::Muster, "Ray has no hub; Kentino: Ray is not a shared cluster's scheduler"),
+        All(&[Is(Fact::Notebooks), Chosen(&[Plane::Ray])]),
+        "Ray hands out no notebooks: its host does, JupyterHub behind Kueue on Kubernetes, salloc on Slurm",
+    ),
+    says(
+        "notebook-conventions",
+        Source::new(Page::Kentino, "the honest small-team reality"),
+        All(&[Is(Fact::Notebooks), Chosen(&[Plane::None])]),
+        "the conventions name the GPUs for notebooks and until when a session may hold one; `muster run --time` on the \
+         machine enforces it",
+    ),
+    says(
+        "notebook-limit",
+        KENTINO,
+        Is(Fact::Notebooks),
+        "every interactive session has a time limit: a notebook without one is a GPU retired for good",
+    ),
+    says(
+        "notebook-not",
+        KENTINO,
+        Is(Fact::Notebooks),
+        "neither a GPU of its own for every notebook (most of the cluster idles) nor batch jobs for everything (people \
+         go back to laptops)",
+    ),
+];
+
+/// What a site is told about notebooks; nothing when nobody wants them.
+pub(crate) fn of(case: &Case<'_>) -> Vec<FiredRule> {
+    RULES.iter().filter(|rule| rule.when.holds(case)).map(FiredRule::from).collect()
+}

@@ -1,0 +1,172 @@
+//! What it takes to run what was recommended: the parts that are installed, kept running and upgraded, the people, and what
+//! breaks first. It follows from the label alone.
+
+use muster_model::advice::{Fact, Operations, Page, Plane, Source};
+
+use crate::case::Case;
+
+/// One kind of stack.
+struct Stack {
+    components: &'static [&'static str],
+    staff: &'static str,
+    breaks_first: &'static str,
+    source: Source,
+}
+
+const NONE: Stack = Stack {
+    components: &["ssh", "tmux", "nvidia-smi", "a page of conventions"],
+    staff: "nobody: the users, as far as they talk to each other",
+    breaks_first: "the agreement: somebody forgets a GPU, or two people start at once",
+    source: Source::new(Page::Kentino, "the honest small-team reality"),
+};
+
+const SLURM: Stack = Stack {
+    components: &[
+        "slurmctld",
+        "slurmdbd",
+        "MariaDB under slurmdbd",
+        "slurmd on every node",
+        "munge on every node",
+        "slurm.conf, gres.conf and cgroup.conf, the same everywhere",
+        "NVIDIA driver on every node",
+        "shared file system",
+    ],
+    staff: "one part-time SRE",
+    breaks_first: "slurmctld, one process unless a backup with a shared file system is set up: running jobs go on, nothing \
+                   new starts; without slurmdbd fair share and limits stand still",
+    source: Source::new(Page::Kentino, "SLURM is right when; comparison: state / SPOF"),
+};
+
+const KUBERNETES: Stack = Stack {
+    components: &[
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kubelet on every node",
+        "containerd on every node",
+        "network plugin (CNI)",
+        "kube-proxy",
+        "CoreDNS",
+        "ingress controller",
+        "storage driver (CSI)",
+        "cert-manager",
+        "Prometheus",
+        "Grafana",
+        "GPU Operator",
+        "NVIDIA driver container",
+        "NVIDIA container toolkit",
+        "device plugin or DRA driver",
+        "GPU and node feature discovery",
+        "DCGM exporter",
+        "MIG manager",
+    ],
+    staff: "a platform team: 0.5 to 1.0 full-time people for six months, then 0.25; 5 to 10 times the load of Slurm for pure \
+            batch training",
+    breaks_first: "etcd and the api-server: slow disks under etcd, or a controller that lists too much; Pods that run go on, \
+                   nothing is scheduled or healed",
+    source: Source::new(
+        Page::Kentino,
+        "what Kubernetes costs: at minimum 20 components; decision tree, step 3",
+    ),
+};
+
+const K3S: Stack = Stack {
+    components: &[
+        "k3s server (API, controllers, scheduler and datastore in one binary)",
+        "k3s agent on every other node",
+        "GPU Operator",
+        "NVIDIA driver and container toolkit",
+        "device plugin",
+    ],
+    staff: "part of somebody's time; less than full Kubernetes, more than none",
+    breaks_first: "the one server with its SQLite file, unless three run embedded etcd; then its size: it is not made for a \
+                   datacentre",
+    source: Source::new(Page::Overview, "Kubernetes & k3s; k3s documentation 2026: architecture"),
+};
+
+const RAY: Stack = Stack {
+    components: &[
+        "Ray head (GCS, dashboard, autoscaler)",
+        "raylet on every worker",
+        "Redis, where the head must survive",
+        "NVIDIA driver on every node",
+    ],
+    staff: "one owner per Ray cluster, on top of its host",
+    breaks_first: "the Ray head: its control store is in memory, and without Redis the whole Ray cluster goes with it; then \
+                   the host's own",
+    source: Source::new(Page::Upstream, "Ray documentation 2026: GCS fault tolerance"),
+};
+
+/// What an answer's own words bring along: a word of the label, and parts of it.
+const PARTS: &[(&str, &[&str])] = &[
+    ("Kueue", &["Kueue"]),
+    ("Volcano", &["Volcano scheduler", "Volcano controllers and admission"]),
+    ("KAI", &["KAI scheduler, where it is the gang scheduler"]),
+    ("Kubeflow", &["Kubeflow Trainer"]),
+    ("KubeRay", &["KubeRay operator"]),
+    ("Run:ai", &["Run:ai control plane and scheduler"]),
+    ("Slinky", &["slurm-operator"]),
+    ("Soperator", &["Soperator"]),
+    ("KServe", &["KServe"]),
+    ("Argo", &["Argo CD"]),
+];
+
+/// What it takes to run a decided case.
+pub(crate) fn of(case: &Case<'_>) -> Operations {
+    // 1. The plane, and what it stands on or beside.
+    let label = case.label();
+    let words = format!("{} {}", label.addon, label.hybrid.as_deref().unwrap_or_default());
+    let mut stacks = vec![stack(label.primary)];
+    if label.primary == Plane::Ray {
+        stacks.extend(host(&words));
+    }
+    if let Some(hybrid) = &label.hybrid {
+        stacks.push(if label.primary == Plane::Slurm { &KUBERNETES } else { &SLURM });
+        if hybrid.contains("Slinky") || hybrid.contains("Soperator") {
+            stacks.push(&KUBERNETES);
+        }
+    }
+
+    // 2. Their parts, each once.
+    let mut components: Vec<&'static str> = Vec::new();
+    let own = stacks.iter().flat_map(|stack| stack.components).copied();
+    let named = PARTS.iter().filter(|(word, _)| words.contains(word)).flat_map(|(_, parts)| *parts).copied();
+    for part in own.chain(named) {
+        if !components.contains(&part) {
+            components.push(part);
+        }
+    }
+
+    // 3. The people. A provider takes the orchestrator; what runs on it stays yours.
+    let staff = match (case.facts.is(Fact::Managed), label.primary, label.hybrid.is_some()) {
+        (_, Plane::None, _) => NONE.staff,
+        (true, _, _) => {
+            "the provider runs hardware, drivers, fabric, cluster and orchestrator; your workloads stay your job"
+        }
+        (false, _, true) => {
+            "a part-time SRE for Slurm, and a platform team for Kubernetes: 0.5 to 1.0 full-time people for six months, \
+             then 0.25; and somebody who owns the boundary"
+        }
+        (false, plane, false) => stack(plane).staff,
+    };
+    let first = stacks[0];
+    Operations { components, staff, breaks_first: first.breaks_first, source: first.source }
+}
+
+const fn stack(plane: Plane) -> &'static Stack {
+    match plane {
+        Plane::None => &NONE,
+        Plane::Slurm => &SLURM,
+        Plane::Kubernetes => &KUBERNETES,
+        Plane::K3s => &K3S,
+        Plane::Ray => &RAY,
+    }
+}
+
+/// What Ray stands on, by the words of the label; nothing when it stands alone.
+fn host(words: &str) -> Option<&'static Stack> {
+    let lower = words.to_lowercase();
+    let hosts = [("k3s", &K3S), ("slurm", &SLURM), ("kubernetes", &KUBERNETES), ("kuberay", &KUBERNETES)];
+    hosts.into_iter().find(|(name, _)| lower.contains(name)).map(|(_, stack)| stack)
+}

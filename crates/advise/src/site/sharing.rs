@@ -1,0 +1,186 @@
+//! How GPUs are shared on a site, and what that isolates: a list of rules, and a line per model. It promises isolation
+//! only where hardware gives it (MIG); everything else is called what it is.
+
+use std::borrow::Cow;
+
+use muster_model::GpuModel;
+use muster_model::advice::{Fact, FiredRule, Page, Plane, Source, Threshold};
+
+use crate::case::Case;
+use crate::condition::Condition::{self, All, Any, Chosen, Is, Not, Reaches};
+use crate::gpus::{self, AMD_SOURCE, Gpu, MIG_SOURCE, MPS_SOURCE};
+use crate::rule::{Effect, Rule};
+
+/// Id of what is said of a model.
+pub(crate) const MODEL: &str = "sharing-model";
+
+/// Every list, in the order of the documentation.
+pub(crate) const SHARING: [&[Rule]; 3] = [RULES, NVIDIA_RULES, AMD_RULES];
+
+/// Somebody wants less than a GPU, or apart on one.
+const ASKED: Condition = Any(&[Is(Fact::SharedGpus), Is(Fact::IsolatedSlices), Is(Fact::HostileTenants)]);
+
+/// Somebody must be kept apart.
+const APART: Condition = Any(&[Is(Fact::IsolatedSlices), Is(Fact::HostileTenants)]);
+
+/// Small jobs of people who trust each other.
+const TRUSTED: Condition = All(&[Is(Fact::SharedGpus), Not(Fact::HostileTenants)]);
+
+/// The page's section on sharing.
+const KENTINO: Source = Source::new(Page::Kentino, "MIG and GPU sharing");
+
+/// A rule that gives a reason and decides nothing.
+const fn says(id: &'static str, source: Source, when: Condition, sentence: &'static str) -> Rule {
+    Rule { id, source, when, effect: Effect::Reason, sentence }
+}
+
+/// Sharing, strongest first.
+const RULES: &[Rule] = &[
+    says(
+        "sharing-mig",
+        KENTINO,
+        All(&[ASKED, Is(Fact::FleetMig)]),
+        "MIG cuts a GPU into slices with memory and faults of their own, in hardware: the only sharing here that isolates",
+    ),
+    says(
+        "sharing-no-mig",
+        Source::new(Page::Kentino, "decision tree, step 6"),
+        All(&[APART, Not(Fact::FleetMig)]),
+        "no model of this fleet is known to have MIG: nothing isolates jobs on one GPU here. Give each tenant whole GPUs, \
+         or buy a model that can be cut; do not design around MIG",
+    ),
+    says(
+        "sharing-whole-nodes",
+        Source::new(Page::Hyperstack, "workload profiles: regulated environments"),
+        Is(Fact::HostileTenants),
+        "customers who must be kept apart get whole nodes, where that can be paid; fewer parts are shared then",
+    ),
+    says(
+        "sharing-whole",
+        KENTINO,
+        All(&[ASKED, Any(&[Is(Fact::Training), Is(Fact::CoupledTraining)])]),
+        "training and large inference get whole GPUs; sharing is for small inference, notebooks and development",
+    ),
+];
+
+/// Sharing of NVIDIA's without hardware slices.
+const NVIDIA_RULES: &[Rule] = &[
+    says(
+        "sharing-mps",
+        MPS_SOURCE,
+        TRUSTED,
+        "MPS runs the kernels of cooperating processes at once. Kentino: no isolation. Since Volta each client has an \
+         address space of its own, and still no isolation of faults: one client's error can end the others",
+    ),
+    says(
+        "sharing-time-slicing",
+        KENTINO,
+        TRUSTED,
+        "time-slicing gives no isolation, and the scheduler does not see that a GPU is over-subscribed: development only",
+    ),
+    says(
+        "sharing-shards",
+        Source::new(Page::Upstream, "Slurm documentation: gres.html, sharding"),
+        All(&[TRUSTED, Chosen(&[Plane::Slurm])]),
+        "on Slurm a shard counts as part of a GPU and holds nobody to it: sharing without isolation. MIG slices appear as \
+         devices of their own with AutoDetect=nvml",
+    ),
+    says(
+        "sharing-operator",
+        Source::new(Page::Upstream, "NVIDIA GPU Operator documentation 2026: GPU sharing"),
+        All(&[ASKED, Chosen(&[Plane::Kubernetes, Plane::K3s])]),
+        "the GPU Operator sets the mode per node by a label: keep nodes that share apart from those that train",
+    ),
+    says(
+        "sharing-run-ai",
+        Source::new(Page::Kentino, "Run:ai and Determined"),
+        All(&[
+            TRUSTED,
+            Is(Fact::ToolingBudget),
+            Chosen(&[Plane::Kubernetes]),
+            Reaches(Threshold::CommercialTeams),
+        ]),
+        "Run:ai gives out fractions of a GPU by memory and resizes them while they run: a limit, no isolation of faults",
+    ),
+    says(
+        "sharing-by-agreement",
+        Source::new(Page::Kentino, "the honest small-team reality"),
+        All(&[TRUSTED, Chosen(&[Plane::None])]),
+        "without a scheduler two people share a GPU by agreement: the page of conventions says who, and how much memory",
+    ),
+];
+
+/// Sharing of AMD's.
+const AMD_RULES: &[Rule] = &[says(
+    "sharing-amd",
+    AMD_SOURCE,
+    ASKED,
+    "AMD's partitions (CPX, with memory by NPS) make several devices of one. A reset can reach the neighbours, so no \
+     isolation of faults is promised",
+)];
+
+/// What a site is told about sharing its GPUs; nothing when nobody asked for less than a GPU.
+pub(crate) fn of(case: &Case<'_>, models: &[GpuModel]) -> Vec<FiredRule> {
+    // 1. What the models can do decides, not what anybody wrote.
+    let known: Vec<(&GpuModel, Option<&'static Gpu>)> =
+        models.iter().map(|model| (model, gpus::find(model))).collect();
+    let has = |what: fn(&Gpu) -> bool| known.iter().any(|(_, gpu)| gpu.is_some_and(what));
+    let facts = case.facts.with(Fact::FleetMig, u32::from(has(|gpu| gpu.mig_instances > 0)));
+    let case = Case { facts: &facts, ..case.clone() };
+    if !ASKED.holds(&case) {
+        return Vec::new();
+    }
+
+    // 2. The rules. A model that is not known may be NVIDIA's.
+    let amd_only = !known.is_empty() && known.iter().all(|(_, gpu)| gpu.is_some_and(is_amd));
+    let nvidia: &[Rule] = if amd_only { &[] } else { NVIDIA_RULES };
+    let amd: &[Rule] = if has(|gpu| gpu.amd_partitions > 0) { AMD_RULES } else { &[] };
+    let rules = RULES.iter().chain(nvidia).chain(amd).filter(|rule| rule.when.holds(&case));
+    let mut fired: Vec<FiredRule> = rules.map(FiredRule::from).collect();
+
+    // 3. Each model, once.
+    let mut named: Vec<&GpuModel> = Vec::new();
+    for (model, gpu) in known {
+        if !named.contains(&model) {
+            named.push(model);
+            fired.push(about(model, gpu));
+        }
+    }
+    if named.is_empty() {
+        let sentence = "no GPU models are given, so no isolation is promised: name them under fleet.models";
+        fired.push(FiredRule { id: MODEL, sentence: Cow::Borrowed(sentence), source: MIG_SOURCE });
+    }
+    fired
+}
+
+fn is_amd(gpu: &Gpu) -> bool {
+    gpu.link == gpus::Link::InfinityFabric
+}
+
+/// What is true of a model today, beside what the page says.
+fn about(model: &GpuModel, gpu: Option<&Gpu>) -> FiredRule {
+    let (sentence, source) = match gpu {
+        None => (
+            format!(
+                "{model} is not a model that Muster knows: no isolation is promised; ask its vendor for MIG"
+            ),
+            MIG_SOURCE,
+        ),
+        Some(gpu) if gpu.page_is_wrong() => (
+            format!(
+                "{model}: up to {} MIG slices today; Kentino's page says that it has none",
+                gpu.mig_instances
+            ),
+            MIG_SOURCE,
+        ),
+        Some(gpu) if gpu.mig_instances > 0 => {
+            (format!("{model}: up to {} MIG slices", gpu.mig_instances), MIG_SOURCE)
+        }
+        Some(gpu) if gpu.amd_partitions > 0 => {
+            (format!("{model}: up to {} partitions, no MIG", gpu.amd_partitions), AMD_SOURCE)
+        }
+        Some(gpu) if is_amd(gpu) => (format!("{model}: no partitions, whole GPUs only"), AMD_SOURCE),
+        Some(_) => (format!("{model}: no MIG; whole GPUs, or sharing without isolation"), MIG_SOURCE),
+    };
+    FiredRule { id: MODEL, sentence: Cow::Owned(sentence), source }
+}

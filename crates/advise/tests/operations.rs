@@ -1,0 +1,117 @@
+//! What it takes to run each answer: parts, people, what breaks first.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use muster_advise::advise_site;
+use muster_model::advice::{Fact, Facts, Page, Plane, Ruleset, SiteAdvice, SiteProfile};
+
+fn ask(facts: &[(Fact, u32)]) -> SiteAdvice {
+    let facts = facts.iter().fold(Facts::default(), |facts, (fact, value)| facts.with(*fact, *value));
+    advise_site(&SiteProfile { facts, ..SiteProfile::default() }, Ruleset::Corrected)
+}
+
+const LAB: [(Fact, u32); 4] =
+    [(Fact::FleetNodes, 8), (Fact::FleetGpus, 64), (Fact::Users, 20), (Fact::Batch, 1)];
+const PLATFORM: [(Fact, u32); 5] = [
+    (Fact::FleetNodes, 8),
+    (Fact::FleetGpus, 64),
+    (Fact::Users, 40),
+    (Fact::Services, 1),
+    (Fact::PlatformFte, 100),
+];
+
+/// Kentino: "one part-time SRE can operate it"; comparison table, state / SPOF: slurmctld, slurmdbd.
+#[test]
+fn slurm_takes_a_part_time_sre() {
+    let advice = ask(&LAB);
+    assert_eq!(advice.advice.label.primary, Plane::Slurm);
+    assert_eq!(advice.operations.staff, "one part-time SRE");
+    for part in ["slurmctld", "slurmdbd"] {
+        assert!(
+            advice.operations.components.contains(&part) && advice.operations.breaks_first.contains(part)
+        );
+    }
+}
+
+/// Kentino: at minimum 20 components; 0.5 to 1.0 FTE for six months, 0.25 then; 5 to 10 times Slurm.
+#[test]
+fn kubernetes_takes_twenty_parts_and_a_team() {
+    let more = [(Fact::Training, 1), (Fact::CoupledTraining, 1)];
+    let facts: Vec<(Fact, u32)> = PLATFORM.iter().chain(&more).copied().collect();
+    let advice = ask(&facts);
+    assert_eq!(advice.advice.label.primary, Plane::Kubernetes, "{:?}", advice.advice.label);
+    let parts = &advice.operations.components;
+    assert!(parts.len() >= 20, "{} parts", parts.len());
+    for part in ["etcd", "GPU Operator", "Kueue", "Volcano scheduler", "Kubeflow Trainer"] {
+        assert!(parts.contains(&part), "{part} in {parts:?}, for {:?}", advice.advice.label);
+    }
+    for number in ["0.5 to 1.0", "six months", "0.25", "5 to 10 times"] {
+        assert!(advice.operations.staff.contains(number), "{number}");
+    }
+    assert!(
+        advice.operations.breaks_first.contains("etcd")
+            && advice.operations.breaks_first.contains("api-server")
+    );
+    assert_eq!(advice.operations.source.page, Page::Kentino);
+}
+
+/// Kentino's table: an inference platform needs the GPU Operator and no batch scheduler.
+#[test]
+fn a_pure_inference_platform_has_no_batch_scheduler() {
+    let advice = ask(&PLATFORM);
+    assert_eq!(advice.advice.label.primary, Plane::Kubernetes);
+    let parts = &advice.operations.components;
+    assert!(parts.contains(&"GPU Operator"));
+    assert!(!parts.iter().any(|part| part.contains("Volcano")), "{parts:?}");
+}
+
+#[test]
+fn without_a_scheduler_there_is_nothing_to_operate() {
+    let advice = ask(&[(Fact::FleetGpus, 8), (Fact::Users, 4), (Fact::Talk, 1)]);
+    assert_eq!(advice.advice.label.primary, Plane::None);
+    assert!(advice.operations.staff.starts_with("nobody"));
+    assert!(advice.operations.components.contains(&"tmux"));
+    assert!(advice.operations.breaks_first.contains("agreement"));
+}
+
+/// Hyperstack: hardware to orchestrator is the provider's, the workloads are yours.
+#[test]
+fn managed_leaves_the_workloads() {
+    let facts: Vec<(Fact, u32)> = PLATFORM.iter().chain(&[(Fact::Managed, 1)]).copied().collect();
+    assert!(ask(&facts).operations.staff.contains("your workloads stay your job"));
+}
+
+#[test]
+fn every_answer_has_parts_people_and_a_weak_point() {
+    for users in [1, 4, 20] {
+        for flags in 0..64u32 {
+            let some = [
+                Fact::Services,
+                Fact::Rl,
+                Fact::CoupledTraining,
+                Fact::FleetEdge,
+                Fact::Managed,
+                Fact::HpcFluent,
+            ];
+            let mut facts = vec![
+                (Fact::FleetNodes, 4),
+                (Fact::FleetGpus, 32),
+                (Fact::Users, users),
+                (Fact::PlatformFte, 50),
+            ];
+            facts.extend(some.iter().enumerate().map(|(bit, fact)| (*fact, (flags >> bit) & 1)));
+            let advice = ask(&facts);
+            let operations = advice.operations;
+            let mut parts = operations.components.clone();
+            parts.sort_unstable();
+            parts.dedup();
+            assert_eq!(
+                parts.len(),
+                operations.components.len(),
+                "a part stands twice: {:?}",
+                operations.components
+            );
+            assert!(parts.len() >= 4 && !operations.staff.is_empty() && !operations.breaks_first.is_empty());
+        }
+    }
+}
