@@ -1,29 +1,41 @@
-//! Disagreements about a site, as a closed list. Data only.
+//! Disagreements about a site, as a closed list: about its size, about its base plane, about what stands on it, and
+//! about what has become true since the pages were written. Data only.
 
-use muster_model::advice::{DisputeKind, Page, Position, Source, Threshold};
+mod aged;
+mod base;
+mod size;
+mod stack;
 
-use crate::condition::Condition::{All, Below, Reaches};
+use muster_model::advice::{DisputeKind, Page, Position, Source};
+
+use crate::condition::Condition;
+use crate::list::joined;
 use crate::rule::Disagreement;
 
-/// Disagreements about a site.
-pub(crate) const SITE: &[Disagreement] = &[Disagreement {
-    id: "no-scheduler-boundary",
-    kind: DisputeKind::Itself,
-    when: All(&[Reaches(Threshold::SchedulerGpus), Below(Threshold::ConventionGpus)]),
-    question: "is coordination failing today?",
-    positions: &[
-        Position {
-            source: Source::new(Page::Kentino, "decision tree, step 1"),
-            says: "fewer than 16 GPUs and fewer than 8 users: no scheduler",
-        },
-        Position {
-            source: Source::new(Page::Kentino, "summary table, row 1"),
-            says: "up to 16 GPUs on 1 or 2 nodes, 2 to 6 users: no scheduler",
-        },
-        Position {
-            source: Source::new(Page::Kentino, "the honest small-team reality"),
-            says: "up to 32 GPUs on 1 to 4 nodes, 2 to 6 users: no scheduler",
-        },
-    ],
-    muster: "no scheduler while people still coordinate, one as soon as they do not: that is the sentence on which all three rest",
-}];
+use aged::AGED;
+use base::BASE;
+use size::SIZE;
+use stack::STACK;
+
+/// Disagreements about a site; those that would change the base plane first.
+pub(crate) const SITE: &[Disagreement] = &joined::<
+    Disagreement,
+    { SIZE.len() + BASE.len() + STACK.len() + AGED.len() },
+>(&[SIZE, BASE, STACK, AGED]);
+
+/// One side.
+const fn says(page: Page, section: &'static str, says: &'static str) -> Position {
+    Position { source: Source::new(page, section), says }
+}
+
+/// One disagreement.
+const fn dispute(
+    id: &'static str,
+    kind: DisputeKind,
+    when: Condition,
+    question: &'static str,
+    positions: &'static [Position],
+    muster: &'static str,
+) -> Disagreement {
+    Disagreement { id, kind, when, question, positions, muster }
+}

@@ -1,0 +1,148 @@
+//! What the pages say, and what has become true since they were written. Every entry gives the date at which Muster looked.
+//! Data only.
+
+use muster_model::advice::DisputeKind::Aged;
+use muster_model::advice::Fact;
+use muster_model::advice::Page::{Comparison, Guide, Hyperstack, Kentino, Upstream};
+
+use super::{dispute, says};
+use crate::condition::Condition::{All, Gang, Is, Never};
+use crate::rule::Disagreement;
+use crate::site::terms::{COUPLED, KUBERNETES, ON_KUBERNETES, RUNAI, SLURM, TRAINS};
+
+/// In the order of what they would change.
+pub(super) const AGED: &[Disagreement] = &[
+    dispute(
+        "native-gang",
+        Aged,
+        All(&[ON_KUBERNETES, Gang, Never(&RUNAI)]),
+        "is your Kubernetes 1.37 or newer, and is a queue above it enough?",
+        &[
+            says(Guide, "why use it; footnote 1", "the stock scheduler has no gang scheduling"),
+            says(
+                Kentino,
+                "why naive Kubernetes is wrong",
+                "first in, first out, without gangs: 7 of 8 pods start",
+            ),
+            says(
+                Hyperstack,
+                "multi-node coordination behaviour",
+                "no native equivalent of a whole allocation",
+            ),
+            says(
+                Upstream,
+                "kubernetes.io, 8 September 2026: v1.37, workload-aware scheduling",
+                "gang scheduling by PodGroup, preemption of whole workloads: beta in 1.37, alpha since 1.35",
+            ),
+        ],
+        "Volcano (or KAI) today; the native API where the cluster is 1.37 or newer and Kueue queues above it: it has no queues, quotas or \
+         fair share of its own. What stays true is that nothing is whole unless it is asked for",
+    ),
+    dispute(
+        "determined-ended",
+        Aged,
+        Is(Fact::Tracking),
+        "which of its parts do you miss: the search, the tracking, the notebooks or the queue?",
+        &[
+            says(Kentino, "summary table, row 7", "managed experiments with tracking: Determined.AI"),
+            says(
+                Kentino,
+                "Run:ai and Determined",
+                "one product for research teams that would not integrate five tools",
+            ),
+            says(
+                Upstream,
+                "determined-ai/determined issues 10251 (March 2025) and 10266",
+                "the product is discontinued and no longer sold; version 0.38.1 of March 2025 is the newest that was found",
+            ),
+        ],
+        "not Determined: the base plane for the queue, Ray Tune or arrays for search, a tracking server such as MLflow beside them",
+    ),
+    dispute(
+        "growing-in-slurm",
+        Aged,
+        All(&[Is(Fact::Grow), SLURM]),
+        "must the same job grow, or may a larger one take over from its checkpoint?",
+        &[
+            says(
+                Hyperstack,
+                "SLURM failure modes",
+                "an allocation is fixed at submission; a run cannot go from 64 to 128 GPUs",
+            ),
+            says(
+                Upstream,
+                "openpmix/prrte issue 2699 and pull request 2710, August 2026, tried on Slurm 24.11",
+                "not in place: a grow is a second job, with the first's remaining time",
+            ),
+            says(
+                Upstream,
+                "Slurm user group: dynamic allocation; sbatch: a range of nodes",
+                "a range is chosen from at the start, and a running job can give nodes back",
+            ),
+        ],
+        "as the page says for growing; giving nodes back works, and a second job that joins the first is today's way to grow",
+    ),
+    dispute(
+        "growing-on-kubernetes",
+        Aged,
+        All(&[Is(Fact::Grow), ON_KUBERNETES]),
+        "what would make a running job larger when GPUs fall free?",
+        &[
+            says(
+                Hyperstack,
+                "SLURM failure modes",
+                "Slurm is a poor match for dynamic scaling; the other side is left unsaid",
+            ),
+            says(
+                Upstream,
+                "Kueue issues 9891 and 16052, August 2026",
+                "partial admission starts smaller, nothing grows by itself",
+            ),
+            says(
+                Upstream,
+                "ray-project/ray pull request 61115, 2026",
+                "Ray Train's elastic mode restarts from the last checkpoint with more workers when nodes appear",
+            ),
+        ],
+        "promises no growth on either plane: Ray Train's elastic mode on nodes that are already the job's or are autoscaled",
+    ),
+    dispute(
+        "yield-in-sixty-seconds",
+        Aged,
+        All(&[KUBERNETES, TRAINS, Never(&RUNAI)]),
+        "how many GPU-hours does one preempted run lose?",
+        &[
+            says(
+                Kentino,
+                "Kueue and quota borrowing",
+                "the 2026 roadmap has cooperative preemption: save and yield in 60 seconds",
+            ),
+            says(
+                Upstream,
+                "Kueue issue 477, open since December 2022",
+                "no such handshake as of August 2026; a preempted job is ended",
+            ),
+        ],
+        "checkpoint by time, and a grace period long enough for one",
+    ),
+    dispute(
+        "share-of-top500",
+        Aged,
+        All(&[SLURM, COUPLED]),
+        "does it matter to your work what others run?",
+        &[
+            says(
+                Kentino,
+                "Slurm: the HPC default",
+                "more than 65 % of the TOP500, and most published frontier training runs",
+            ),
+            says(
+                Upstream,
+                "descriptions of Slurm in distributions and encyclopaedias",
+                "about 60 % of the TOP500, more than half of the first ten; no list of its own counts it",
+            ),
+            says(Comparison, "footnote 10", "SchedMD is part of NVIDIA"),
+        ],
+        "uses no share of a list as a reason; that much published training runs on Slurm means that its pitfalls are written down",
+    ),
+];

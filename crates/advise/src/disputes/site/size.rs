@@ -1,0 +1,187 @@
+//! Disagreements about how small is too small for a scheduler, and how large for one plane. Data only.
+
+use muster_model::advice::DisputeKind::{Itself, Pages};
+use muster_model::advice::Page::{Guide, Hyperstack, Kentino, Muster, Upstream};
+use muster_model::advice::{Fact, Threshold};
+
+use super::{dispute, says};
+use crate::condition::Condition::{All, Any, Below, Is, Never, Not, Reaches};
+use crate::rule::Disagreement;
+use crate::site::terms::{AGREE, EDGE, ENFORCED, FEDERATED, NOTHING, SMALL, SMALL_BAND};
+
+/// In the order of the first question.
+pub(super) const SIZE: &[Disagreement] = &[
+    dispute(
+        "no-scheduler-boundary",
+        Itself,
+        All(&[SMALL_BAND, Never(&ENFORCED)]),
+        "is coordination failing today?",
+        &[
+            says(Kentino, "decision tree, step 1", "fewer than 16 GPUs and fewer than 8 users: no scheduler"),
+            says(
+                Kentino,
+                "the honest small-team reality, last sentence",
+                "Slurm pays around 16 GPUs or 8 users, whichever comes first",
+            ),
+            says(Kentino, "summary table, row 1", "4 to 16 GPUs on 1 or 2 nodes, 2 to 6 users: no scheduler"),
+            says(
+                Kentino,
+                "the honest small-team reality",
+                "4 to 32 GPUs on 1 to 4 nodes, 2 to 6 users: no scheduler",
+            ),
+            says(Kentino, "summary table, row 2", "from 4 nodes with batch training: Slurm"),
+        ],
+        "no scheduler while people still coordinate, one as soon as they do not: that is the sentence on which all of them rest",
+    ),
+    dispute(
+        "how-many-users",
+        Itself,
+        All(&[
+            Below(Threshold::SchedulerGpus),
+            Reaches(Threshold::ConventionUsers),
+            Below(Threshold::SchedulerUsers),
+            AGREE,
+            Never(&ENFORCED),
+        ]),
+        "does everybody still talk to everybody?",
+        &[
+            says(Kentino, "decision tree, step 1", "fewer than 8 users: no scheduler"),
+            says(Kentino, "summary table, row 1", "2 to 6 users: no scheduler"),
+            says(Kentino, "the honest small-team reality", "2 to 6 users: no scheduler"),
+        ],
+        "takes the tree's number, 8: it is the one that is meant as a boundary, the others describe a usual team",
+    ),
+    dispute(
+        "working-scheduler-on-few-gpus",
+        Pages,
+        All(&[
+            SMALL,
+            Never(&NOTHING),
+            Any(&[Is(Fact::OperatesSlurm), Is(Fact::OperatesKubernetes), Is(Fact::OperatesK3s)]),
+        ]),
+        "who would have to learn to live without it?",
+        &[
+            says(Kentino, "decision tree, step 1", "fewer than 16 GPUs and fewer than 8 users: no scheduler"),
+            says(Guide, "when not to switch", "what works is not replaced for fashion"),
+        ],
+        "keeps what is there: its cost was in the installation, and removing it gains nothing that is counted",
+    ),
+    dispute(
+        "edge-or-nothing",
+        Pages,
+        All(&[SMALL, EDGE]),
+        "does anybody log in to these machines?",
+        &[
+            says(Kentino, "decision tree, step 1", "fewer than 16 GPUs and fewer than 8 users: no scheduler"),
+            says(Guide, "constraint table, row 3", "edge, small, CI or development: k3s"),
+        ],
+        "k3s: what nobody logs in to cannot be run by people who talk",
+    ),
+    dispute(
+        "endpoint-on-few-gpus",
+        Itself,
+        All(&[SMALL, Is(Fact::Services)]),
+        "who is woken when the endpoint is down?",
+        &[
+            says(Kentino, "decision tree, step 1", "fewer than 16 GPUs and fewer than 8 users: no scheduler"),
+            says(
+                Kentino,
+                "summary table, row 3",
+                "serving customer traffic: Kubernetes with the GPU Operator",
+            ),
+            says(Kentino, "the big split", "a service must come back after a crash by itself"),
+        ],
+        "no scheduler, the endpoint under systemd: the first yes ends the conversation; with autoscaling or tenants it is Kubernetes",
+    ),
+    dispute(
+        "conventions-cannot-enforce",
+        Itself,
+        All(&[Any(&[SMALL, SMALL_BAND]), ENFORCED]),
+        "what happens to somebody who does not keep to it?",
+        &[
+            says(Kentino, "decision tree, step 1", "fewer than 16 GPUs and fewer than 8 users: no scheduler"),
+            says(
+                Kentino,
+                "what a scheduler actually does",
+                "beyond a single team: quotas, fair share, preemption and accounting",
+            ),
+            says(
+                Muster,
+                "a convention is kept, not enforced",
+                "shares, tenants, audit and declared state need something that refuses",
+            ),
+        ],
+        "a scheduler, however small the fleet: agreement cannot refuse",
+    ),
+    dispute(
+        "one-large-fleet",
+        Itself,
+        FEDERATED,
+        "would one queue over all GPUs be worth more than the right scheduler for each half?",
+        &[
+            says(
+                Kentino,
+                "summary table, row 8",
+                "200 GPUs or more, several teams, mixed: federated, Slurm for batch, Kubernetes for services",
+            ),
+            says(
+                Kentino,
+                "summary table, row 4",
+                "training, inference and tools, without a limit of size: Kubernetes, Kueue, Volcano, Kubeflow",
+            ),
+            says(Kentino, "summary table, row 6", "10 teams or more with a budget: Run:ai on Kubernetes"),
+            says(
+                Guide,
+                "how to scale it",
+                "a hard partition, or Slurm on Kubernetes through Slinky or Soperator",
+            ),
+        ],
+        "federated from 200 GPUs on; a commercial scheduler where teams, quotas and budget ask for one and coupled training is not \
+         the main work, because that row is the narrower; what works stays in any case",
+    ),
+    dispute(
+        "size-of-k3s",
+        Pages,
+        All(&[Any(&[EDGE, Is(Fact::OperatesK3s), Is(Fact::FleetDev)]), Reaches(Threshold::K3sFleetNodes)]),
+        "is it one place with many nodes, or many places with few?",
+        &[
+            says(Guide, "when not to switch", "k3s was never sized for a large datacentre; no number"),
+            says(
+                Guide,
+                "constraint table, row 3",
+                "edge, small, CI or development: k3s, whatever the number of nodes",
+            ),
+            says(
+                Upstream,
+                "docs.k3s.io, requirements, since October 2024",
+                "a sizing guide for servers of large clusters",
+            ),
+        ],
+        "k3s at every small place of an edge fleet; full Kubernetes or Slurm for one place with 9 nodes or more (k3s-fleet-nodes), \
+         because a GPU fleet brings operators that load the API more than its agents do",
+    ),
+    dispute(
+        "small-platform-k3s",
+        Pages,
+        All(&[
+            Is(Fact::Services),
+            Never(&EDGE),
+            Never(&SMALL),
+            Not(Fact::Managed),
+            Below(Threshold::PlatformFte),
+            Below(Threshold::K3sFleetNodes),
+        ]),
+        "is this endpoint your product, or a help to colleagues?",
+        &[
+            says(Guide, "constraint table, row 3", "small: k3s"),
+            says(
+                Kentino,
+                "summary table, row 3",
+                "serving customer traffic: Kubernetes with the GPU Operator",
+            ),
+            says(Kentino, "decision tree, step 3", "no platform team: Slurm regardless of the mix"),
+            says(Hyperstack, "Hyperstack Secure Private Cloud", "no team for it: a managed cluster"),
+        ],
+        "k3s for endpoints alone, Slurm where work that ends is there too; a provider if that is possible, who makes it Kubernetes",
+    ),
+];

@@ -1,0 +1,277 @@
+//! Disagreements about what is added to the base plane, how it is configured, and who does it. Data only.
+
+use muster_model::advice::DisputeKind::{Itself, Pages};
+use muster_model::advice::Page::{Comparison, Guide, Hyperstack, Kentino, Muster, Overview, Upstream};
+use muster_model::advice::{Fact, Plane, Threshold};
+
+use super::{dispute, says};
+use crate::condition::Condition::{All, Any, Chosen, Gang, Is, Never, Not, Reaches};
+use crate::rule::Disagreement;
+use crate::site::terms::{
+    COUPLED, FINITE, GANGS, KUBERNETES, MIXED, ON_KUBERNETES, PYTHON, RUNAI, SLURM, TRAINS,
+};
+
+/// In the order of labels.
+pub(super) const STACK: &[Disagreement] = &[
+    dispute(
+        "volcano-without-gangs",
+        Itself,
+        All(&[KUBERNETES, MIXED, Never(&GANGS)]),
+        "does any run span nodes?",
+        &[
+            says(Kentino, "summary table, row 4", "mixed: Kubernetes, Kueue, Volcano, Kubeflow"),
+            says(Kentino, "decision tree, step 2", "Kueue, then Volcano if distributed training is in scope"),
+            says(
+                Kentino,
+                "when you do not need Volcano",
+                "it earns its keep the moment distributed training is mixed in",
+            ),
+            says(Kentino, "why naive Kubernetes is wrong", "current best practice is both"),
+        ],
+        "no gang scheduler until a run spans nodes: what runs on one node cannot be placed partly",
+    ),
+    dispute(
+        "is-kueue-a-gang-scheduler",
+        Pages,
+        All(&[ON_KUBERNETES, Gang]),
+        "when quota is free but GPUs are scattered, who waits: the whole job, or some of its pods?",
+        &[
+            says(
+                Guide,
+                "labeller; how to integrate",
+                "Volcano, Kueue or KAI: any of them is the gang scheduler",
+            ),
+            says(Kentino, "why naive Kubernetes is wrong", "Kueue admits jobs, Volcano places gangs: both"),
+            says(
+                Comparison,
+                "how it's set up",
+                "Kueue admits all or nothing by quota, KAI or Volcano place by gang and topology",
+            ),
+            says(
+                Upstream,
+                "Kueue issue 2796",
+                "admitted though only one of two pods fits; whole placement needs topology-aware scheduling or waitForPodsReady",
+            ),
+        ],
+        "asks for one that places (Volcano, KAI, native) and lets Kueue queue above it",
+    ),
+    dispute(
+        "array-or-tune",
+        Itself,
+        All(&[Is(Fact::Sweeps), SLURM]),
+        "are bad trials stopped early?",
+        &[
+            says(Kentino, "batch jobs and services table, row 2", "a sweep of 200 jobs: native on Slurm"),
+            says(
+                Kentino,
+                "decision tree, step 5; Ray",
+                "hyperparameter search: Ray, best in class for stopping early",
+            ),
+        ],
+        "adds Ray inside an allocation for search, and says that a plain grid is one job array",
+    ),
+    dispute(
+        "ray-or-a-batch-job",
+        Pages,
+        All(&[Is(Fact::OperatesRay), FINITE, Never(&PYTHON)]),
+        "is there an actor in any of these programs?",
+        &[
+            says(
+                Guide,
+                "when not to switch",
+                "for batch jobs alone one Volcano job on existing Kubernetes is simpler than Ray",
+            ),
+            says(
+                Overview,
+                "Ray",
+                "tasks and actors, with libraries for training, serving, data and RL on top",
+            ),
+            says(
+                Kentino,
+                "decision tree, step 5",
+                "not heavy on RL, search or distributed Python: leave Ray out",
+            ),
+        ],
+        "leaves Ray out",
+    ),
+    dispute(
+        "who-keeps-devices-apart",
+        Itself,
+        All(&[
+            SLURM,
+            Any(&[Reaches(Threshold::SeveralTeams), Is(Fact::HostileTenants), Is(Fact::Regulated)]),
+        ]),
+        "does cgroup.conf say ConstrainDevices=yes?",
+        &[
+            says(
+                Kentino,
+                "where Slurm hits its ceiling",
+                "GPU isolation rests on CUDA_VISIBLE_DEVICES and on code that respects it",
+            ),
+            says(Kentino, "a minimal slurm.conf", "cgroups isolate the GPUs that a job may see"),
+            says(
+                Muster,
+                "Slurm 22.05 tried with task/cgroup and ConstrainDevices, November 2026",
+                "opening a GPU that was not allocated is refused by the kernel",
+            ),
+        ],
+        "the second is right where the cgroup plugin confines devices, the first where it does not: check it, do not assume it",
+    ),
+    dispute(
+        "topology-by-itself",
+        Pages,
+        All(&[SLURM, COUPLED]),
+        "is there more than one leaf switch between these nodes?",
+        &[
+            says(
+                Hyperstack,
+                "comparison: scheduling",
+                "placement at node granularity with no additional configuration",
+            ),
+            says(
+                Comparison,
+                "failure modes, 5",
+                "without topology.conf a run is scattered across distant switches",
+            ),
+            says(Guide, "labeller, rule 1", "topology.conf for rail-aware placement"),
+        ],
+        "whole nodes need no configuration, near nodes do: topology.conf as soon as there are two switches",
+    ),
+    dispute(
+        "what-gang-means",
+        Pages,
+        All(&[SLURM, COUPLED]),
+        "whose word is it: Slurm's manual, or everybody else's?",
+        &[
+            says(Kentino, "Slurm: what you get for free", "gang scheduling is built in"),
+            says(Overview, "Slurm", "partitions, gang scheduling, topology.conf"),
+            says(
+                Comparison,
+                "failure modes, 3",
+                "in Slurm it means time-slicing of jobs that share nodes; what is meant is that an allocation is granted whole",
+            ),
+            says(Guide, "failure modes, 2", "do not conflate them: the add-on is mis-scoped"),
+        ],
+        "says whole allocation for Slurm and gang scheduler for Kubernetes, and never the one for the other",
+    ),
+    dispute(
+        "who-recovers",
+        Pages,
+        All(&[TRAINS, Chosen(&[Plane::Slurm, Plane::Kubernetes])]),
+        "has anybody killed a rank on purpose, and watched?",
+        &[
+            says(
+                Kentino,
+                "Slurm: what a user submits",
+                "max-restarts with requeue recovers from the last checkpoint; everybody runs it so",
+            ),
+            says(Kentino, "Volcano", "an evicted pod restarts the job"),
+            says(
+                Hyperstack,
+                "fault tolerance and job recovery",
+                "on either, it fails, is looked at and requeued; training code must handle it",
+            ),
+        ],
+        "configures the restart, and counts on the checkpoint alone",
+    ),
+    dispute(
+        "provider-or-you",
+        Itself,
+        All(&[Is(Fact::Managed), Chosen(&[Plane::Slurm, Plane::Kubernetes, Plane::K3s])]),
+        "who upgrades the scheduler, and who is called when it is down?",
+        &[
+            says(
+                Hyperstack,
+                "Hyperstack Secure Private Cloud",
+                "the provider is responsible up to the orchestrator layer, your team takes over from there",
+            ),
+            says(
+                Hyperstack,
+                "what Hyperstack manages",
+                "the orchestrator layer and the life of the cluster stand in the provider's list",
+            ),
+            says(Hyperstack, "orchestrator options", "managed Slurm is often deployed on Kubernetes"),
+        ],
+        "assumes that the provider runs and upgrades the orchestrator and that queues, quotas and jobs are yours; have it in the contract",
+    ),
+    dispute(
+        "which-looks-simpler",
+        Pages,
+        All(&[Chosen(&[Plane::Slurm, Plane::Kubernetes]), COUPLED]),
+        "when a run is slow at night, where will you look first?",
+        &[
+            says(
+                Kentino,
+                "what you pay",
+                "Kubernetes is 5 to 10 times the load of Slurm for batch, 20 components at least",
+            ),
+            says(
+                Hyperstack,
+                "conclusion",
+                "what seems simpler to run is often harder to debug: Kubernetes hides the topology, Slurm exposes it",
+            ),
+            says(
+                Hyperstack,
+                "where each system breaks",
+                "Slurm needs solid scripts and node health from the start",
+            ),
+        ],
+        "counts components and staff for running, and warns of what each hides",
+    ),
+    dispute(
+        "elastic-slurm",
+        Pages,
+        All(&[SLURM, Is(Fact::FleetElastic)]),
+        "is the smallest number of nodes that is always there enough for most work?",
+        &[
+            says(Guide, "SchedMD's framing", "Slurm's pool is known, Kubernetes' can grow without limit"),
+            says(
+                Comparison,
+                "comparison table: node elasticity",
+                "fixed pool, cloud bursting through plugins; Cluster Autoscaler and Karpenter grow node groups",
+            ),
+            says(Comparison, "rule of thumb", "services on elastic hardware: Kubernetes"),
+        ],
+        "elastic nodes alone do not choose: batch stays on Slurm with suspend and resume programs",
+    ),
+    dispute(
+        "one-part-time-person",
+        Pages,
+        All(&[SLURM, FINITE, Not(Fact::Managed), Reaches(Threshold::FederatedGpus)]),
+        "who drains a node at two in the morning?",
+        &[
+            says(Kentino, "Slurm is right when", "one part-time person can operate it"),
+            says(
+                Hyperstack,
+                "how to map your workload, row 1",
+                "large distributed training with a small team: managed Slurm preferred",
+            ),
+            says(
+                Muster,
+                "node failures grow with the number of nodes",
+                "from some hundreds of GPUs failures are daily, and somebody is on call",
+            ),
+        ],
+        "takes the part-time person below that size, a provider or a rota above it",
+    ),
+    dispute(
+        "fractions-by-memory",
+        Pages,
+        All(&[RUNAI, Any(&[Is(Fact::SharedGpus), Is(Fact::Notebooks), Is(Fact::IsolatedSlices)])]),
+        "must a neighbour who takes too much be stopped, or is it enough to ask?",
+        &[
+            says(Kentino, "Run:ai and Determined", "one GPU is split between workloads at the memory level"),
+            says(
+                Comparison,
+                "failure modes, 6",
+                "no memory cap per tenant without MIG: hard isolation is MIG",
+            ),
+            says(
+                Upstream,
+                "KAI-Scheduler issue 45",
+                "in the open core nothing enforces a fraction; users are asked to keep to it",
+            ),
+        ],
+        "calls a fraction a share of a queue, never isolation",
+    ),
+];
