@@ -13,6 +13,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there"))]
 
+mod bounds;
 mod check;
 mod engine;
 mod explain;
@@ -24,6 +25,7 @@ mod refusal;
 mod state;
 mod view;
 
+pub use bounds::Malformed;
 pub use check::Violation;
 pub use engine::{Engine, Snapshot};
 pub use fact::{Counts, Fact};

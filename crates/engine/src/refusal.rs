@@ -3,6 +3,8 @@
 use muster_model::{ElementId, JobId, NodeName, QueueName, Reason};
 use muster_policy::TreeError;
 
+use crate::bounds::Malformed;
+
 /// The engine does not accept an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -24,6 +26,9 @@ pub enum Refusal {
     /// Only what waits can be held.
     #[error("{0} holds resources; only what waits can be held")]
     NotWaiting(ElementId),
+    /// It has numbers that the engine cannot count with.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
     /// The job would run no task.
     #[error("the job has no task")]
     NoTasks,

@@ -32,9 +32,11 @@ fn engine(refusal: &Refusal) -> Failure {
             message: format!("it waits for job {on}, and there is no such job yet"),
             hints: vec!["a job can wait only for earlier ones; `muster ps --all` lists them".to_owned()],
         },
-        Refusal::NoTasks | Refusal::TooManyDevices { .. } | Refusal::JobExists(_) | Refusal::Queues(_) => {
-            Failure::Refused { message: refusal.to_string(), hints: Vec::new() }
-        }
+        Refusal::Malformed(_)
+        | Refusal::NoTasks
+        | Refusal::TooManyDevices { .. }
+        | Refusal::JobExists(_)
+        | Refusal::Queues(_) => Failure::Refused { message: refusal.to_string(), hints: Vec::new() },
     }
 }
 

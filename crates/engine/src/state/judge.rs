@@ -8,6 +8,7 @@ use muster_policy::Policy;
 use super::State;
 use super::depend::Satisfaction;
 use super::job::{JobRecord, Phase};
+use crate::bounds;
 use crate::explain::gap;
 use crate::plan::idle;
 use crate::refusal::Refusal;
@@ -55,6 +56,7 @@ impl State {
 
     /// Could a job like this ever start?
     pub(crate) fn judge_spec(&self, spec: &JobSpec) -> Result<(), Refusal> {
+        bounds::judge(spec)?;
         if spec.min_tasks() == 0 || spec.element_count() == 0 {
             return Err(Refusal::NoTasks);
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
 mod arrays;
+mod bounds;
 mod easy;
 mod explain;
 mod judge;

@@ -1,0 +1,155 @@
+//! Bounds that the engine's arithmetic relies on. `spec` keeps texts well within them; whoever else makes a job (a trace,
+//! another program) is refused here in words, so that no number of a job can break the engine. It must not judge whether
+//! a job fits anything: that is for quota and capacity to say.
+
+use std::sync::Arc;
+
+use muster_model::job::{Array, TaskGroup};
+use muster_model::{GpuMilli, JobSpec};
+
+/// Most tasks of an element, over all groups: each costs a few hundred bytes while it runs.
+const MOST_TASKS: u64 = 1 << 20;
+/// Most groups: they are numbered in 16 bits, and each is placed in turn.
+const MOST_GROUPS: usize = 1 << 10;
+/// Most GPUs of a task: thousandths of them stay within 32 bits. No node has nearly as many.
+const MOST_DEVICES: u32 = 1 << 20;
+/// Most elements of an array: an element's age within its job has 32 bits, and tickets come before elements.
+const MOST_ELEMENTS: u64 = 1 << 31;
+/// Thousandths of a device from which on it is a whole one.
+const WHOLE: GpuMilli = GpuMilli(1000);
+
+/// A job that contradicts itself, or has numbers that no scheduler can count with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// Too many groups.
+    #[error("the job has {groups} groups; at most {most} are supported", most = MOST_GROUPS)]
+    Groups {
+        /// How many it has.
+        groups: usize,
+    },
+    /// Too many tasks in one element.
+    #[error("the job has {tasks} tasks; at most {most} are supported", most = MOST_TASKS)]
+    Tasks {
+        /// How many it has.
+        tasks: u64,
+    },
+    /// It may grow to fewer tasks than it starts with.
+    #[error("group {group} starts with {min} tasks and may have at most {max}")]
+    Shrinks {
+        /// Of which group.
+        group: Arc<str>,
+        /// Tasks of the gang.
+        min: u32,
+        /// Tasks at most.
+        max: u32,
+    },
+    /// Tasks per node do not divide the tasks.
+    #[error("group {group} has {tasks} tasks, which are no whole number of nodes with {per_node} each")]
+    PerNode {
+        /// Of which group.
+        group: Arc<str>,
+        /// Tasks of the gang.
+        tasks: u32,
+        /// Tasks on each node.
+        per_node: u32,
+    },
+    /// A share of a device is a part of one device.
+    #[error("group {group} asks for {share} of a GPU; a share is at least 0.001 and at most 0.999")]
+    Share {
+        /// Of which group.
+        group: Arc<str>,
+        /// What it asks for.
+        share: GpuMilli,
+    },
+    /// Whole devices or a share, not both.
+    #[error(
+        "group {group} asks for {devices} whole GPUs and {share} of another; a task has one or the other"
+    )]
+    Mixed {
+        /// Of which group.
+        group: Arc<str>,
+        /// Whole devices.
+        devices: u32,
+        /// And this share.
+        share: GpuMilli,
+    },
+    /// Too many devices per task.
+    #[error("group {group} asks for {devices} GPUs per task; at most {most} are supported", most = MOST_DEVICES)]
+    Devices {
+        /// Of which group.
+        group: Arc<str>,
+        /// How many it asks for.
+        devices: u32,
+    },
+    /// The range of an array is none.
+    #[error("the array goes from {first} to {last} in steps of {step}")]
+    Range {
+        /// First index.
+        first: u32,
+        /// Last index.
+        last: u32,
+        /// Distance.
+        step: u32,
+    },
+    /// Too many elements.
+    #[error("the array has {elements} elements; at most {most} are supported", most = MOST_ELEMENTS)]
+    Elements {
+        /// How many it has.
+        elements: u64,
+    },
+    /// An array whose cap lets nothing run.
+    #[error("the array lets none of its elements run at once")]
+    Cap,
+}
+
+/// Can the engine count with this job?
+pub(crate) fn judge(spec: &JobSpec) -> Result<(), Malformed> {
+    if spec.groups.len() > MOST_GROUPS {
+        return Err(Malformed::Groups { groups: spec.groups.len() });
+    }
+    let tasks = spec.groups.iter().map(|group| u64::from(group.min_tasks.max(group.max_tasks))).sum();
+    if tasks > MOST_TASKS {
+        return Err(Malformed::Tasks { tasks });
+    }
+    spec.groups.iter().try_for_each(judge_group)?;
+    spec.array.as_ref().map_or(Ok(()), judge_array)
+}
+
+fn judge_group(group: &TaskGroup) -> Result<(), Malformed> {
+    let name = || Arc::clone(&group.name);
+    let (min, max, gpu) = (group.min_tasks, group.max_tasks, &group.task.gpu);
+    if max < min {
+        return Err(Malformed::Shrinks { group: name(), min, max });
+    }
+    if let Some(per_node) = group.tasks_per_node
+        && min.checked_rem(per_node) != Some(0)
+    {
+        return Err(Malformed::PerNode { group: name(), tasks: min, per_node });
+    }
+    let (devices, share) = (gpu.devices, gpu.share);
+    if share >= WHOLE {
+        return Err(Malformed::Share { group: name(), share });
+    }
+    if devices > 0 && share > GpuMilli(0) {
+        return Err(Malformed::Mixed { group: name(), devices, share });
+    }
+    if devices > MOST_DEVICES {
+        return Err(Malformed::Devices { group: name(), devices });
+    }
+    Ok(())
+}
+
+fn judge_array(array: &Array) -> Result<(), Malformed> {
+    let Array { first, last, step, max_running } = *array;
+    if step == 0 || last < first {
+        return Err(Malformed::Range { first, last, step });
+    }
+    let elements = u64::from((last - first) / step) + 1;
+    if elements > MOST_ELEMENTS {
+        return Err(Malformed::Elements { elements });
+    }
+    match max_running {
+        Some(0) => Err(Malformed::Cap),
+        _ => Ok(()),
+    }
+}
