@@ -1,10 +1,19 @@
-//! What a workload is, as options: one per fact of the guide, read with the bounds of the table of facts, and a file of
-//! facts under them. Verbs that decide from facts take these. Nothing here knows what follows from a fact.
+//! What a workload is, as options: one per fact of the guide, and a file of facts under them. Verbs that decide from facts
+//! take these. Values are read by `spec`, as if they stood in a file, so that both are refused in the same words. Nothing
+//! here knows what follows from a fact.
+
+use std::path::PathBuf;
 
 use anyhow::Result;
-use muster_model::advice::{Fact, Facts, Kind, Ruleset, Threshold, Thresholds};
+use muster_model::advice::{Fact, Facts, Ruleset, Threshold, Thresholds};
+use muster_report::style::shorten;
+use muster_spec::{Diagnostics, FactsFile};
 
 use crate::exit::Failure;
+use crate::source;
+
+/// Fields without which a site file is none; around a threshold that is read alone.
+const SMALLEST_SITE: &str = "fleet: {nodes: 1, gpus: 1}\npeople: {users: 1}\n";
 
 /// Facts of one workload. What is given here wins over the file.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -38,6 +47,9 @@ pub struct FactArgs {
     #[arg(long, value_name = "BOOL", help = question(Fact::EdgeOrDev), alias = "edge_or_dev",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     edge_or_dev: Option<String>,
+    /// Read facts from a YAML file; - is stdin. Facts given as options win over it
+    #[arg(long, value_name = "FILE")]
+    facts: Option<PathBuf>,
 }
 
 /// Which rules decide, and with which numbers.
@@ -72,6 +84,12 @@ pub struct Workload {
     pub given: Vec<Fact>,
 }
 
+impl From<FactsFile> for Workload {
+    fn from(file: FactsFile) -> Self {
+        Self { facts: file.facts, thresholds: file.thresholds, given: file.given }
+    }
+}
+
 impl Workload {
     /// Sets a fact that somebody gave.
     pub fn give(&mut self, fact: Fact, stored: u32) {
@@ -83,14 +101,20 @@ impl Workload {
 }
 
 impl FactArgs {
-    /// Whether no option and no file says anything.
+    /// Whether neither an option nor a file says anything.
     pub fn is_empty(&self) -> bool {
-        self.options().iter().all(|(_, text)| text.is_none())
+        self.facts.is_none() && self.options().iter().all(|(_, text)| text.is_none())
     }
 
-    /// The workload that they describe.
+    /// The workload that they describe: the file, and over it the options.
     pub fn read(&self) -> Result<Workload> {
-        let mut workload = Workload::default();
+        let mut workload = match &self.facts {
+            None => Workload::default(),
+            Some(path) => {
+                let text = source::read(path)?;
+                muster_spec::parse_facts(&text.source, text.file.as_deref()).map_err(Failure::from)?.into()
+            }
+        };
         self.apply(&mut workload)?;
         Ok(workload)
     }
@@ -99,7 +123,7 @@ impl FactArgs {
     pub fn apply(&self, workload: &mut Workload) -> Result<()> {
         for (fact, text) in self.options() {
             if let Some(text) = text {
-                workload.give(fact, stored(fact, fact.name(), text)?);
+                workload.give(fact, stored(fact, text)?);
             }
         }
         Ok(())
@@ -127,26 +151,42 @@ impl RuleArgs {
         }
     }
 
-    /// Sets the numbers that `--rule` names.
+    /// Sets the numbers that `--rule` names, for advice on one workload.
     pub fn apply(&self, thresholds: &mut Thresholds) -> Result<()> {
+        self.set(thresholds, |entry| Ok(muster_spec::parse_facts(entry, None)?.thresholds))
+    }
+
+    /// Sets the numbers that `--rule` names, for advice on a site.
+    pub fn apply_to_site(&self, thresholds: &mut Thresholds) -> Result<()> {
+        let read = |entry: &str| muster_spec::parse_site(&format!("{SMALLEST_SITE}{entry}"), None);
+        self.set(thresholds, |entry| Ok(read(entry)?.thresholds))
+    }
+
+    fn set(
+        &self,
+        thresholds: &mut Thresholds,
+        read: impl Fn(&str) -> Result<Thresholds, Diagnostics>,
+    ) -> Result<()> {
         let mut seen = Vec::new();
         for text in &self.rules {
-            let Some((name, value)) = text.split_once('=') else {
-                return Err(Failure::usage(format!("`--rule {text}` gives no value"))
-                    .hint("such as --rule multi-node=4")
-                    .into());
-            };
-            let Some(threshold) = Threshold::find(name) else {
-                let names: Vec<&str> = Threshold::ALL.iter().map(|threshold| threshold.name()).collect();
-                return Err(Failure::usage(format!("no rule has a number called `{name}`"))
-                    .hint(format!("there are {}", names.join(", ")))
-                    .into());
-            };
+            let (name, value) = text.split_once('=').unwrap_or((text, ""));
+            if !is_plain(name) || value.is_empty() {
+                return Err(Failure::usage(format!(
+                    "`--rule {}` is no name with a value",
+                    shorten(text, 40)
+                ))
+                .hint("such as --rule multi-node=4")
+                .into());
+            }
+            let set = check_plain(name, value)
+                .and_then(|()| read(&format!("rules:\n  {name}: {value}\n")).map_err(plainly))?;
+            let threshold =
+                Threshold::find(&name.replace('_', "-")).expect("spec refuses what is no threshold");
             if seen.contains(&threshold) {
                 return Err(Failure::usage(format!("`--rule {name}` is given twice")).into());
             }
             seen.push(threshold);
-            thresholds.set(threshold, stored(threshold.fact(), name, value)?);
+            thresholds.set(threshold, set.get(threshold));
         }
         Ok(())
     }
@@ -159,51 +199,40 @@ fn question(fact: Fact) -> String {
     format!("{}{rest}", first.to_uppercase())
 }
 
-/// Reads a value with the bounds of a fact; `name` is what the user wrote it for.
-pub fn stored(fact: Fact, name: &str, text: &str) -> Result<u32, Failure> {
-    let refused = |why: String| Err(Failure::usage(format!("`{name}` {why}")));
-    let shown = muster_report::style::shorten(text, 40);
-    match fact.kind() {
-        Kind::Flag => match text {
-            "true" => Ok(1),
-            "false" => Ok(0),
-            _ => refused(format!("is true or false, not `{shown}`")),
-        },
-        Kind::Count { min, max, .. } => {
-            let digits = text.strip_prefix('-').unwrap_or(text);
-            if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-                return refused(format!("is a whole number, such as {}, not `{shown}`", min.max(4)));
-            }
-            match text.parse::<u32>() {
-                Ok(value) if (min..=max).contains(&value) => Ok(value),
-                _ if text.starts_with('-') || text.parse() == Ok(0u32) => {
-                    refused(format!("is at least {min}, not {shown}"))
-                }
-                _ => refused(format!("is at most {max}, not {shown}")),
-            }
-        }
-        Kind::Hundredths { max } => {
-            let hundredths = hundredths(text).filter(|value| *value <= max);
-            hundredths.map_or_else(
-                || {
-                    let most = fact.value(max);
-                    refused(format!("is a number from 0 to {most} with at most two decimals, not `{shown}`"))
-                },
-                Ok,
-            )
+/// Reads the value of a fact that was typed, with the bounds of the fact.
+pub fn stored(fact: Fact, text: &str) -> Result<u32, Failure> {
+    check_plain(fact.name(), text)?;
+    let file = muster_spec::parse_facts(&format!("{}: {text}\n", fact.name()), None).map_err(plainly)?;
+    Ok(file.facts.get(fact))
+}
+
+/// Refuses what would not stay one value where it is written after a name in a file.
+fn check_plain(name: &str, text: &str) -> Result<(), Failure> {
+    match is_plain(text) {
+        true => Ok(()),
+        false => {
+            let shown = shorten(text, 40);
+            Err(Failure::usage(format!("`{name}` is a number, `true` or `false`, not `{shown}`")))
         }
     }
 }
 
-/// `0.25` as 25; `None` for anything but digits with up to two decimals.
-fn hundredths(text: &str) -> Option<u32> {
-    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-    let plain = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if !plain(whole) || !plain(part) || part.len() > 2 {
-        return None;
+fn is_plain(text: &str) -> bool {
+    let may_stand = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-^,".contains(&byte);
+    !text.is_empty() && text.bytes().all(may_stand)
+}
+
+/// The first complaint about a value that stood in no file: there is no line to show.
+fn plainly(complaints: Diagnostics) -> Failure {
+    let first = complaints.iter().next().expect("a refusal holds a complaint");
+    let failure = match first.label.is_empty() {
+        true => Failure::usage(first.message.clone()),
+        false => Failure::usage(format!("{}: {}", first.message, first.label)),
+    };
+    match &first.hint {
+        Some(hint) => failure.hint(hint.clone()),
+        None => failure,
     }
-    let part = part.parse::<u32>().ok()? * if part.len() == 1 { 10 } else { 1 };
-    whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(part)
 }
 
 #[cfg(test)]
@@ -211,32 +240,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_within_the_bounds_of_their_fact() {
+    fn values_are_read_as_in_a_file() {
         let check = |fact: Fact, text: &str, expected: Result<u32, &str>| {
-            let read = stored(fact, fact.name(), text).map_err(|failure| failure.message);
+            let read = stored(fact, text).map_err(|failure| failure.message);
             assert_eq!(read, expected.map_err(str::to_owned), "{text}");
         };
+        let no_count = |why: &str| format!("`nodes` is not a whole number from 1 to 10000000: {why}");
         check(Fact::Nodes, "4", Ok(4));
-        check(Fact::Nodes, "0", Err("`nodes` is at least 1, not 0"));
-        check(Fact::Nodes, "-3", Err("`nodes` is at least 1, not -3"));
-        check(Fact::Nodes, "-0", Err("`nodes` is at least 1, not -0"));
-        check(Fact::Nodes, "1.5", Err("`nodes` is a whole number, such as 4, not `1.5`"));
-        check(Fact::Nodes, "+4", Err("`nodes` is a whole number, such as 4, not `+4`"));
-        check(Fact::Nodes, "", Err("`nodes` is a whole number, such as 4, not ``"));
-        check(Fact::Nodes, "four", Err("`nodes` is a whole number, such as 4, not `four`"));
-        check(
-            Fact::Nodes,
-            "100000000000000000000",
-            Err("`nodes` is at most 10000000, not 100000000000000000000"),
-        );
+        check(Fact::Nodes, "0", Err(&no_count("the smallest is 1")));
+        check(Fact::Nodes, "-3", Err(&no_count("below 1")));
+        check(Fact::Nodes, "1.5", Err(&no_count("not a fraction")));
+        check(Fact::Nodes, "100000000000000000000", Err(&no_count("above 10000000")));
+        check(Fact::Nodes, "four", Err(&no_count("expected digits only, such as `4`")));
         check(Fact::BareMetal, "true", Ok(1));
         check(Fact::BareMetal, "false", Ok(0));
-        check(Fact::BareMetal, "yes", Err("`bare_metal` is true or false, not `yes`"));
-        check(Fact::PlatformFte, "0.25", Ok(25));
-        check(Fact::PlatformFte, "1.5", Ok(150));
-        check(Fact::PlatformFte, "2", Ok(200));
-        for text in ["0.255", "-1", "1e3", "1001", ".5", "1."] {
-            assert!(stored(Fact::PlatformFte, "platform-fte", text).is_err(), "{text}");
+        check(Fact::BareMetal, "yes", Err("`bare_metal` is not true or false: write `true`"));
+    }
+
+    #[test]
+    fn a_value_cannot_smuggle_in_another() {
+        for text in ["4\nbare_metal: true", "4 # four", "{a: 1}", "[4]", "'4'", "&a 4", "*a", ""] {
+            let refused = stored(Fact::Nodes, text).unwrap_err().message;
+            assert!(refused.starts_with("`nodes` is a number, `true` or `false`, not `"), "{refused}");
         }
     }
 }

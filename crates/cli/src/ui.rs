@@ -72,6 +72,12 @@ impl Ui {
         let _ = writeln!(io::stderr(), "{text}");
     }
 
+    /// Asks; the cursor stays behind the question.
+    pub fn prompt(&self, text: &str) {
+        let mut stderr = io::stderr().lock();
+        let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    }
+
     /// Offers the next step.
     pub fn hint(&self, text: &str) {
         self.status(&format!("{} {}", self.error_ink(Ink::Active, "hint:"), clean(text)));

@@ -86,16 +86,10 @@ impl<'a> Page<'a> {
                 }
                 shown[*place] += 1;
                 let fits = self.lines(sections, &shown).len() <= lines;
-                // A last item may take the line of the note that it is missing, so one more may fit where one did not.
                 if !fits {
-                    let before = shown[*place] - 1;
-                    shown[*place] = sections[*place].items.len();
-                    if self.lines(sections, &shown).len() > lines {
-                        shown[*place] = before;
-                    }
-                    return false;
+                    shown[*place] -= 1;
                 }
-                true
+                fits
             });
         }
         self.lines(sections, &shown)
@@ -110,30 +104,34 @@ impl<'a> Page<'a> {
             if section.apart {
                 lines.push(String::new());
             }
-            let mut label = section.label;
-            for item in &section.items[..*shown] {
-                for line in self.item(item) {
-                    lines.push(self.labelled(label, &line));
-                    label = "";
-                }
-            }
+            let mut own: Vec<String> =
+                section.items[..*shown].iter().flat_map(|item| self.item(item)).collect();
+            // What is left out is counted beside the last line, where that has no label; else on a line of its own.
             let left = section.items.len() - shown;
-            if left > 0 {
-                let note = format!("+ {left} more (--details)");
-                lines.push(self.labelled(label, &self.style.paint(Ink::Faint, &note)));
+            let note = (left > 0).then(|| format!("+{left} more"));
+            if note.is_some() && own.len() < 2 {
+                own.push(self.style.paint(Ink::Faint, "--details shows the rest"));
+            }
+            let last = own.len() - 1;
+            for (place, line) in own.iter().enumerate() {
+                lines.push(match (place, &note) {
+                    (0, _) => self.labelled(section.label, Ink::Strong, line),
+                    (_, Some(note)) if place == last => self.labelled(note, Ink::Faint, line),
+                    _ => self.labelled("", Ink::Plain, line),
+                });
             }
         }
         lines
     }
 
-    fn labelled(&self, label: &str, line: &str) -> String {
+    fn labelled(&self, label: &str, ink: Ink, line: &str) -> String {
         let pad = " ".repeat(INDENT.saturating_sub(2 + label.chars().count()));
-        format!("  {}{pad}{line}", self.style.paint(Ink::Strong, label)).trim_end().to_owned()
+        format!("  {}{pad}{line}", self.style.paint(ink, label)).trim_end().to_owned()
     }
 
     fn item(&self, item: &Item) -> Vec<String> {
         let room = self.room();
-        let mut lines = wrap(&item.text, room);
+        let mut lines: Vec<String> = item.text.split('\n').flat_map(|part| wrap(part, room)).collect();
         if let Some(id) = item.id {
             let id = shorten(&format!("[{id}]"), room);
             let used = lines.last().map_or(0, |line| line.chars().count());
@@ -175,15 +173,17 @@ mod tests {
         let page = Page::new(&style);
         let check = |counts: &[usize], lines: usize, expected: &[&str]| {
             let shown = page.fitting(&sections(counts), lines);
-            let shown: Vec<&str> = shown.iter().map(|line| line[INDENT..].trim()).collect();
+            let shown: Vec<String> = shown.iter().map(|line| wrap(line, 99).join("")).collect();
             assert_eq!(shown, expected, "{counts:?} in {lines}");
         };
-        check(&[2, 0, 1], 9, &["item 0", "item 1", "item 0"]);
-        check(&[3], 3, &["item 0", "item 1", "item 2"]);
-        check(&[4], 3, &["item 0", "item 1", "+ 2 more (--details)"]);
-        check(&[3, 3], 5, &["item 0", "item 1", "item 2", "item 0", "+ 2 more (--details)"]);
+        let rest = "+1 more --details shows the rest";
+        check(&[2, 0, 1], 9, &["list item 0", "item 1", "list item 0"]);
+        check(&[3], 3, &["list item 0", "item 1", "item 2"]);
+        check(&[4], 3, &["list item 0", "item 1", "+1 more item 2"]);
+        check(&[4], 2, &["list item 0", "+2 more item 1"]);
+        check(&[3, 3], 5, &["list item 0", "item 1", "item 2", "list item 0", "+1 more item 1"]);
         // One of each is shown, however small the screen.
-        check(&[2, 2], 1, &["item 0", "+ 1 more (--details)", "item 0", "+ 1 more (--details)"]);
+        check(&[2, 2], 1, &["list item 0", rest, "list item 0", rest]);
     }
 
     #[test]

@@ -54,7 +54,9 @@ pub fn headline(label: &Label) -> String {
 fn compose(label: &Label, mut sections: Vec<Section>, depth: &Depth, style: &Style) -> String {
     let page = Page::new(style);
     if !depth.next.is_empty() {
-        let next = Item::new(depth.next.join("\u{a0}\u{a0}\u{a0} "));
+        // Broken between commands only.
+        let commands = depth.next.iter().map(|command| command.replace(' ', "\u{a0}"));
+        let next = Item::new(commands.collect::<Vec<_>>().join("\u{a0}\u{a0}\u{a0} "));
         sections.push(Section { label: "next", items: vec![next], rank: 0, apart: false });
     }
     let mut lines = page.heading(&headline(label));
@@ -74,11 +76,13 @@ fn sections(advice: &Advice, depth: &Depth, style: &Style) -> Vec<Section> {
         advice.rules.iter().partition(|rule| rule.id.contains("required"));
     let split = advice.label.hybrid.iter().map(Item::new).collect();
     let section = |label, rank, items: Vec<Item>| Section { label, items, rank, apart: false };
+    // Of a split fleet every pool is shown.
+    let stack_rank = if advice.label.hybrid.is_some() { 0 } else { 6 };
     vec![
         section("split", 0, split),
         section("required", 1, required.into_iter().map(|rule| rule_item(rule, details)).collect()),
         section("because", 2, because.into_iter().map(|rule| rule_item(rule, details)).collect()),
-        section("flips", 5, advice.flips.iter().map(flip_item).collect()),
+        section("flips", 5, flip_items(advice)),
         section(
             "disputed",
             4,
@@ -89,13 +93,20 @@ fn sections(advice: &Advice, depth: &Depth, style: &Style) -> Vec<Section> {
             3,
             advice.warnings.iter().map(|warning| warning_item(warning, details)).collect(),
         ),
-        Section { apart: true, ..section("stack", 6, stack_items(&advice.composition, style)) },
+        Section { apart: true, ..section("stack", stack_rank, stack_items(&advice.composition, style)) },
     ]
 }
 
 fn rule_item(rule: &FiredRule, details: bool) -> Item {
     let below = if details { vec![reference(rule.id, rule.source)] } else { Vec::new() };
     Item { below, ..Item::new(rule.sentence.as_ref()).with_id(rule.id) }
+}
+
+/// Small changes first, and of those the ones that lead to another plane.
+fn flip_items(advice: &Advice) -> Vec<Item> {
+    let mut flips: Vec<&Flip> = advice.flips.iter().collect();
+    flips.sort_by_key(|flip| (flip.change.0.len(), flip.label.primary == advice.label.primary));
+    flips.into_iter().map(flip_item).collect()
 }
 
 fn flip_item(flip: &Flip) -> Item {
@@ -115,13 +126,14 @@ fn warning_item(warning: &Warning, details: bool) -> Item {
 fn dispute_item(dispute: &Dispute, details: bool) -> Item {
     let mut below = Vec::new();
     if details {
+        below.push(format!("{}:", parties(dispute)));
         below.extend(
             dispute.positions.iter().map(|position| format!("{}: {}", cited(position.source), position.says)),
         );
         below.push(format!("muster: {}", dispute.muster));
         below.push(anchor(dispute.id));
     }
-    Item { below, ..Item::new(format!("{}: {}", parties(dispute), dispute.question)).with_id(dispute.id) }
+    Item { below, ..Item::new(dispute.question).with_id(dispute.id) }
 }
 
 /// Who disagrees: `guide against itself`, `guide and kentino`, `kentino, since outdated`.
@@ -141,13 +153,11 @@ fn parties(dispute: &Dispute) -> String {
 
 fn stack_items(layers: &[Layer], style: &Style) -> Vec<Item> {
     let room = Page::new(style).room();
-    let mut items = Vec::new();
-    for chain in stack::chains(layers) {
+    let item = |chain: Vec<&str>| {
         // Drawn to fit already: its blanks must not be where it breaks.
-        let drawn = stack::drawn(&chain, room);
-        items.extend(drawn.into_iter().map(|line| Item::new(line.replace(' ', "\u{a0}"))));
-    }
-    items
+        Item::new(stack::drawn(&chain, room).join("\n").replace(' ', "\u{a0}"))
+    };
+    stack::chains(layers).into_iter().map(item).collect()
 }
 
 /// Changes as people say them: `bare metal`, `not multi tenant`, `nodes 1`.

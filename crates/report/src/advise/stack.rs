@@ -7,37 +7,38 @@ use muster_model::advice::Layer;
 /// Between two layers, the upper one first.
 const ARROW: &str = " ─► ";
 
-/// One chain per way down from a layer that nothing rides on: one per pool of a split fleet.
+/// One chain per way down from a layer that nothing rides on. A chain ends where it meets a layer that is drawn already.
 pub(super) fn chains(layers: &[Layer]) -> Vec<Vec<&'static str>> {
     let carries = |name: &str| layers.iter().any(|layer| layer.on.contains(&name));
-    let tops = layers.iter().filter(|layer| !carries(layer.name));
+    let mut drawn = Vec::new();
     let mut chains = Vec::new();
-    for top in tops {
-        descend(layers, top.name, &mut Vec::new(), &mut chains);
+    for top in layers.iter().filter(|layer| !carries(layer.name)) {
+        descend(layers, vec![top.name], &mut drawn, &mut chains);
     }
     chains
 }
 
+/// Goes down from the last layer of a chain.
 fn descend(
     layers: &[Layer],
-    name: &'static str,
-    above: &mut Vec<&'static str>,
+    chain: Vec<&'static str>,
+    drawn: &mut Vec<&'static str>,
     chains: &mut Vec<Vec<&'static str>>,
 ) {
-    // A layer that rides on itself would never end.
-    if above.contains(&name) {
+    let Some(name) = chain.last().copied() else { return };
+    let met = drawn.contains(&name);
+    drawn.push(name);
+    let below = layers.iter().filter(|layer| layer.name == name).flat_map(|layer| &layer.on);
+    let below: Vec<&'static str> = if met { Vec::new() } else { below.copied().collect() };
+    if below.is_empty() {
+        chains.push(chain);
         return;
     }
-    above.push(name);
-    let on: Vec<&'static str> =
-        layers.iter().filter(|layer| layer.name == name).flat_map(|layer| layer.on.iter().copied()).collect();
-    if on.is_empty() {
-        chains.push(above.clone());
+    for (place, next) in below.into_iter().enumerate() {
+        let mut longer = if place == 0 { chain.clone() } else { vec![name] };
+        longer.push(next);
+        descend(layers, longer, drawn, chains);
     }
-    for below in on {
-        descend(layers, below, above, chains);
-    }
-    above.pop();
 }
 
 /// A chain in lines of at most so many columns, broken before an arrow.
@@ -108,8 +109,17 @@ mod tests {
             chains(&split),
             [vec!["training", "Slurm", "nodes"], vec!["services", "Kubernetes", "nodes"]]
         );
+        let shared = [
+            layer("Train", &["Ray"]),
+            layer("Data", &["Ray"]),
+            layer("Ray", &["KubeRay"]),
+            layer("KubeRay", &[]),
+        ];
+        assert_eq!(chains(&shared), [vec!["Train", "Ray", "KubeRay"], vec!["Data", "Ray"]]);
         assert_eq!(chains(&[layer("a", &["b", "c"])]), [vec!["a", "b"], vec!["a", "c"]]);
+        // A circle has no top; a circle below a top ends.
         assert_eq!(chains(&[layer("a", &["a"])]), Vec::<Vec<&str>>::new());
+        assert_eq!(chains(&[layer("top", &["a"]), layer("a", &["a"])]), [vec!["top", "a", "a"]]);
         assert_eq!(chains(&[]), Vec::<Vec<&str>>::new());
     }
 

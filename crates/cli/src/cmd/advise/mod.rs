@@ -1,42 +1,277 @@
 //! `muster advise`: facts in, the control plane that fits out. Decided in `muster-advise`, written in `muster-report`.
 
+mod answer;
+mod ask;
+mod batch;
+mod expect;
+mod next;
+mod questions;
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
+use muster_model::QueueTree;
+use muster_model::advice::Facts;
 use muster_report::advise::Depth;
+use serde_json::json;
 
+use self::answer::{Answer, Field, Picked};
+use self::batch::{Batch, Count};
 use crate::app::App;
-use crate::args::Output;
-use crate::exit::Failure;
-use crate::facts::{FactArgs, RuleArgs};
+use crate::args::Format;
+use crate::exit::{Failure, INTERRUPTED, USAGE};
+use crate::facts::{FactArgs, RuleArgs, Workload};
+use crate::source;
 
-/// Say which control plane fits a workload, why, and what would change the answer
+/// What help ends with.
+const EXAMPLES: &str = "\
+Examples:
+  muster advise                                              asks, one question at a time
+  muster advise --nodes 4 --tightly-coupled --bare-metal
+  muster advise --facts facts.yaml --multi-tenant=false      options win over the file
+  muster advise --job train.yaml --bare-metal                what the job does not tell
+  muster advise --site site.yaml --details
+  muster advise --batch --fields primary,addon,hybrid < facts.jsonl
+  muster advise --facts facts.yaml --json > decision.json    commit both; then, in CI:
+  muster advise --facts facts.yaml --expect decision.json
+
+A facts file has the names of the facts, `nodes: 4`, and may set numbers of rules under `rules:`. `muster schema facts`,
+`schema site` and `schema advice` describe what goes in and out. Every [id] is explained in docs/advise.md.
+
+Exit codes: 1 when the answer is not what --expect names, 2 when facts are wrong (in a batch, those of any line).";
+
+/// Say which control plane fits a workload or a site, why, and what would change the answer
+///
+/// Slurm, Kubernetes, k3s, Ray on one of them, or, for a site, none. Facts that are not given are false, and one node. The
+/// same facts always get the same answer; no daemon is needed. Without any facts, on a terminal, they are asked for.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     facts: FactArgs,
+
+    /// Read the facts from a Muster job file that a job tells: nodes and coupling; - is stdin
+    #[arg(long, value_name = "FILE", conflicts_with = "facts", help_heading = "Other inputs")]
+    job: Option<PathBuf>,
+    /// Advise a site, described in a YAML file: fleet, people, needs and mix of work; - is stdin
+    #[arg(long, value_name = "FILE", group = "input", conflicts_with_all = ["facts", "job"], help_heading = "Other inputs")]
+    site: Option<PathBuf>,
+    /// Read facts as lines of JSON from stdin and answer each with a line of JSON
+    #[arg(long, group = "input", conflicts_with_all = ["facts", "job"], help_heading = "Other inputs")]
+    batch: bool,
+    /// Ask for the facts that are not given, as far as they can still change the answer
+    #[arg(long, group = "input", help_heading = "Other inputs")]
+    ask: bool,
+
     #[command(flatten)]
     rules: RuleArgs,
+
     /// Show everything: sources, how failures show and what cures them, what each page says where they disagree
-    #[arg(long)]
+    #[arg(long, conflicts_with = "form", conflicts_with = "batch", help_heading = "Output")]
     details: bool,
-    #[command(flatten)]
-    output: Output,
+    /// Write JSON, as docs/schema/advice.schema.json describes it
+    #[arg(long, group = "form", help_heading = "Output")]
+    json: bool,
+    /// Write in this format
+    #[arg(short = 'o', long, value_enum, value_name = "FORMAT", help_heading = "Output")]
+    output: Option<Format>,
+    /// Write only these keys, as one line of JSON, in the order of the answer
+    #[arg(
+        long,
+        value_enum,
+        value_name = "KEY,...",
+        value_delimiter = ',',
+        group = "form",
+        hide_possible_values = true,
+        help_heading = "Output"
+    )]
+    fields: Option<Vec<Field>>,
+    /// Draw what rides on what as a mermaid flow chart
+    #[arg(long, conflicts_with_all = ["form", "output", "batch", "expect"], help_heading = "Output")]
+    mermaid: bool,
+    /// Compare with an answer that --json or --fields printed (in a batch, with such lines); exit 1 with what differs
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    expect: Option<PathBuf>,
+
+    /// Words that belong to no option.
+    #[arg(hide = true, value_name = "WORD")]
+    stray: Vec<String>,
 }
 
 /// Runs the verb.
 pub fn run(app: &App, args: &Args) -> Result<u8> {
-    if args.facts.is_empty() {
-        return Err(Failure::usage("nothing is known of the workload")
-            .hint("such as `muster advise --nodes 4 --tightly-coupled`")
+    if let Some(word) = args.stray.first() {
+        return Err(Failure::usage(format!("`{word}` belongs to no option"))
+            .hint("a flag takes its value after `=`: --bare-metal=false")
             .into());
     }
-    let mut workload = args.facts.read()?;
-    args.rules.apply(&mut workload.thresholds)?;
-    let advice = muster_advise::advise(&workload.facts, &workload.thresholds, args.rules.ruleset());
-    if args.output.json() {
-        app.ui.json(&advice)?;
-    } else {
-        let depth = Depth { details: args.details, next: Vec::new() };
-        app.ui.data(&muster_report::advise::advice(&advice, &depth, &app.ui.style()))?;
+    if args.batch {
+        return batch(app, args);
     }
-    Ok(0)
+    let Some(answer) = answer(app, args)? else { return Ok(INTERRUPTED) };
+    match &args.expect {
+        Some(path) => compare(app, &answer, path),
+        None => {
+            print(app, args, &answer)?;
+            Ok(0)
+        }
+    }
+}
+
+/// The answer to whatever was given; `None` when somebody left the interview.
+fn answer(app: &App, args: &Args) -> Result<Option<Answer>> {
+    if let Some(path) = &args.site {
+        return site(args, path).map(Some);
+    }
+    let nothing = args.facts.is_empty() && args.job.is_none();
+    let (mut workload, ask) = match nothing && !args.ask {
+        false => (workload(app, args)?, args.ask),
+        true if io::stdin().is_terminal() && app.ui.status_is_terminal() => (Workload::default(), true),
+        true => {
+            return Err(Failure::usage("nothing is known of the workload")
+                .hint("such as `muster advise --nodes 4 --tightly-coupled`; `muster advise --help` has every fact")
+                .hint("`muster advise --ask` asks for them")
+                .into());
+        }
+    };
+    args.rules.apply(&mut workload.thresholds)?;
+    if ask {
+        let end = ask::interview(app, &mut workload, &args.rules)?;
+        let again = ask::as_options(&workload);
+        match end {
+            ask::End::Answered => {
+                app.ui.status(&format!("the same without questions: muster advise {again}\n"))
+            }
+            ask::End::Left => {
+                app.ui.status("\nleft; nothing was advised");
+                app.ui.hint(&format!("`muster advise {again}` takes what is not given as no"));
+                return Ok(None);
+            }
+        }
+    }
+    let advice = muster_advise::advise(&workload.facts, &workload.thresholds, args.rules.ruleset());
+    Ok(Some(Answer::Workload(Box::new(advice))))
+}
+
+fn site(args: &Args, path: &Path) -> Result<Answer> {
+    if !args.facts.is_empty() {
+        return Err(Failure::usage("facts of a workload say nothing of a site")
+            .hint("write them under `mix:` in the site file")
+            .into());
+    }
+    let text = source::read(path)?;
+    let mut site = muster_spec::parse_site(&text.source, text.file.as_deref()).map_err(Failure::from)?;
+    args.rules.apply_to_site(&mut site.thresholds)?;
+    Ok(Answer::Site(Box::new(muster_advise::advise_site(&site, args.rules.ruleset()))))
+}
+
+/// The facts from files and options.
+fn workload(app: &App, args: &Args) -> Result<Workload> {
+    let Some(path) = &args.job else { return args.facts.read() };
+    let mut workload = Workload::default();
+    for (fact, why) in job_facts(path, &mut workload.facts)? {
+        workload.give(fact, workload.facts.get(fact));
+        let value = workload.facts.value(fact);
+        app.ui.status(&format!("{}: {fact} {value}: {why}", path.display()));
+    }
+    args.facts.apply(&mut workload)?;
+    let open = muster_advise::UNSEEN.iter().filter(|fact| !workload.given.contains(fact));
+    let open: Vec<&str> = open.map(|fact| fact.name()).collect();
+    if !open.is_empty() && !args.ask {
+        app.ui.status(&format!("a job does not tell, so no unless given: {}", open.join(", ")));
+    }
+    Ok(workload)
+}
+
+/// Sets the facts of the one job in a file, and answers which it tells and why.
+fn job_facts(path: &Path, facts: &mut Facts) -> Result<Vec<(muster_model::advice::Fact, &'static str)>> {
+    let text = source::read(path)?;
+    // Which queues there are is the daemon's to know, and tells nothing of the job's shape.
+    let queues = QueueTree::single();
+    let queue = json!({ "queue": queues.default_queue.0 });
+    let overrides = queue.as_object().cloned().unwrap_or_default();
+    let documents =
+        muster_spec::parse(&text.source, text.file.as_deref(), &overrides).map_err(Failure::from)?;
+    let site = muster_spec::Site::new("advise".into(), [], &queues);
+    let checked = muster_spec::check_all(&documents, &site).map_err(Failure::from)?;
+    let [job] = checked.as_slice() else {
+        return Err(Failure::usage(format!(
+            "{} holds {} jobs, and advice is on one",
+            path.display(),
+            checked.len()
+        ))
+        .hint("one job per file, or one line of facts per job with --batch")
+        .into());
+    };
+    let (read, told) = muster_advise::facts_of(&job.spec);
+    *facts = read;
+    Ok(told)
+}
+
+fn print(app: &App, args: &Args, answer: &Answer) -> Result<()> {
+    if let Some(fields) = &args.fields {
+        return Ok(app.ui.data(&(serde_json::to_string(&Picked::of(answer, fields))? + "\n"))?);
+    }
+    if args.json || args.output == Some(Format::Json) {
+        return app.ui.json(answer);
+    }
+    if args.mermaid {
+        return Ok(app.ui.data(&muster_report::advise::mermaid(&answer.advice().composition))?);
+    }
+    let is_site = matches!(answer, Answer::Site(_));
+    let next = next::steps(answer.advice(), is_site, args.details);
+    let depth = Depth { details: args.details, next };
+    let style = app.ui.style();
+    let text = match answer {
+        Answer::Workload(advice) => muster_report::advise::advice(advice, &depth, &style),
+        Answer::Site(advice) => muster_report::advise::site(advice, &depth, &style),
+    };
+    Ok(app.ui.data(&text)?)
+}
+
+/// Says whether the answer is the committed one.
+fn compare(app: &App, answer: &Answer, path: &Path) -> Result<u8> {
+    let expected = expect::read(path)?;
+    let differences = expect::differences(&expected, &answer.value()?);
+    if differences.is_empty() {
+        let headline = muster_report::advise::headline(&answer.advice().label);
+        app.ui.status(&format!("as {} expects: {headline}", path.display()));
+        return Ok(0);
+    }
+    Err(expect::failure(path, &differences, &expect::again(&expected)).into())
+}
+
+fn batch(app: &App, args: &Args) -> Result<u8> {
+    if !args.facts.is_empty() {
+        return Err(Failure::usage("in a batch every line brings its own facts")
+            .hint("--rule and --ruleset apply to all lines")
+            .into());
+    }
+    // A mistake in `--rule` is told once, and before anything is read.
+    args.rules.apply(&mut Workload::default().thresholds)?;
+    let batch = Batch::new(&args.rules, args.fields.as_deref());
+    let Some(path) = &args.expect else {
+        let count = batch.print()?;
+        say_refused(app, count);
+        return Ok(if count.refused > 0 { USAGE } else { 0 });
+    };
+    let expected = expect::read_lines(path)?;
+    let (present, count) = batch.values()?;
+    say_refused(app, count);
+    let differences = expect::lines(&expected, &present);
+    if differences.is_empty() {
+        let lines = muster_report::amount::count(count.lines as u64, "line");
+        app.ui.status(&format!("as {} expects: {lines}", path.display()));
+        return Ok(0);
+    }
+    let first = expected.first().cloned().unwrap_or_default();
+    Err(expect::failure(path, &differences, &expect::again(&first)).into())
+}
+
+fn say_refused(app: &App, count: Count) {
+    if count.refused > 0 {
+        let lines = muster_report::amount::count(count.lines as u64, "line");
+        app.ui.warning(&format!("{} of {lines} refused; the answer in its place says why", count.refused));
+    }
 }

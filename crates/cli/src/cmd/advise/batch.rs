@@ -1,0 +1,184 @@
+//! `--batch`: facts as lines of JSON on stdin, an answer per line on stdout, in the same order. A line that cannot be read
+//! is answered in its place, and the others are answered all the same.
+
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+
+use anyhow::Result;
+use muster_model::advice::Ruleset;
+use muster_spec::parse_facts_line;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::answer::{Answer, Field, Picked};
+use crate::facts::{RuleArgs, Workload};
+
+/// Longest line that is read; facts take less than a hundredth of it.
+const MAX_LINE: u64 = 64 << 10;
+
+/// Why a line has no answer.
+#[derive(Debug, Serialize)]
+struct Refused {
+    error: Complaint,
+}
+
+#[derive(Debug, Serialize)]
+struct Complaint {
+    line: usize,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+/// How lines are answered.
+pub struct Batch<'a> {
+    rules: &'a RuleArgs,
+    ruleset: Ruleset,
+    /// All of them when `None`.
+    fields: Option<&'a [Field]>,
+}
+
+/// What a batch came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Lines.
+    pub lines: usize,
+    /// Lines that were refused.
+    pub refused: usize,
+}
+
+impl<'a> Batch<'a> {
+    /// A batch whose answers have these fields.
+    pub fn new(rules: &'a RuleArgs, fields: Option<&'a [Field]>) -> Self {
+        Self { rules, ruleset: rules.ruleset(), fields }
+    }
+
+    /// Answers every line of stdin on stdout. What was read so far is answered before more is waited for.
+    pub fn print(&self) -> Result<Count> {
+        let mut stdin = BufReader::with_capacity(1 << 16, io::stdin().lock());
+        let mut stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+        let mut count = Count::default();
+        while let Some(line) = next_line(&mut stdin)? {
+            count.lines += 1;
+            let (answer, good) = self.answer(count.lines, line)?;
+            count.refused += usize::from(!good);
+            stdout.write_all(answer.as_bytes())?;
+            stdout.write_all(b"\n")?;
+            if stdin.buffer().is_empty() {
+                stdout.flush()?;
+            }
+        }
+        stdout.flush()?;
+        Ok(count)
+    }
+
+    /// Answers every line of stdin as values, to compare.
+    pub fn values(&self) -> Result<(Vec<Value>, Count)> {
+        let mut stdin = BufReader::with_capacity(1 << 16, io::stdin().lock());
+        let mut values = Vec::new();
+        let mut count = Count::default();
+        while let Some(line) = next_line(&mut stdin)? {
+            count.lines += 1;
+            let (answer, good) = self.answer(count.lines, line)?;
+            count.refused += usize::from(!good);
+            values.push(serde_json::from_str(&answer)?);
+        }
+        Ok((values, count))
+    }
+
+    /// The answer to a line, and whether it is one.
+    fn answer(&self, number: usize, line: Result<String, &'static str>) -> Result<(String, bool)> {
+        let refused = |message: String, hint: Option<String>| {
+            let error = Complaint { line: number, message, hint };
+            Ok((serde_json::to_string(&Refused { error })?, false))
+        };
+        let line = match line {
+            Ok(line) => line,
+            Err(message) => return refused(message.to_owned(), None),
+        };
+        let mut workload: Workload = match parse_facts_line(&line) {
+            Ok(file) => file.into(),
+            Err(error) => return refused(error.message, error.hint),
+        };
+        self.rules.apply(&mut workload.thresholds)?;
+        Ok((self.answer_to(&workload)?, true))
+    }
+
+    fn answer_to(&self, workload: &Workload) -> Result<String> {
+        let (facts, thresholds) = (&workload.facts, &workload.thresholds);
+        match self.fields {
+            // What stands behind the label takes most of the time.
+            Some(fields) if fields.iter().all(|field| field.is_of_label()) => {
+                let label = muster_advise::label(facts, thresholds, self.ruleset);
+                Ok(serde_json::to_string(&Picked::of_label(&label, fields))?)
+            }
+            fields => {
+                let advice = muster_advise::advise(facts, thresholds, self.ruleset);
+                let answer = Answer::Workload(Box::new(advice));
+                Ok(match fields {
+                    Some(fields) => serde_json::to_string(&Picked::of(&answer, fields))?,
+                    None => serde_json::to_string(&answer)?,
+                })
+            }
+        }
+    }
+}
+
+/// The next line without its end, or why it cannot be read; `None` at the end of the input.
+fn next_line(input: &mut impl BufRead) -> io::Result<Option<Result<String, &'static str>>> {
+    let mut bytes = Vec::new();
+    input.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes)?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    } else if bytes.len() as u64 == MAX_LINE {
+        skip_line(input)?;
+        return Ok(Some(Err("the line is longer than 64 KiB")));
+    }
+    Ok(Some(String::from_utf8(bytes).map_err(|_| "the line is not UTF-8 text")))
+}
+
+/// Reads to the end of a line and keeps nothing of it.
+fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let buffer = input.fill_buf()?;
+        match buffer.iter().position(|byte| *byte == b'\n') {
+            Some(at) => {
+                input.consume(at + 1);
+                return Ok(());
+            }
+            None if buffer.is_empty() => return Ok(()),
+            None => {
+                let read = buffer.len();
+                input.consume(read);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_too_long_is_one_line() {
+        let long = "x".repeat(200_000);
+        let mut input = io::BufReader::new(io::Cursor::new(format!("a\n{long}\nb")));
+        let mut lines = Vec::new();
+        while let Some(line) = next_line(&mut input).unwrap() {
+            lines.push(line);
+        }
+        let too_long = Err("the line is longer than 64 KiB");
+        assert_eq!(lines, [Ok("a".to_owned()), too_long, Ok("b".to_owned())]);
+    }
+
+    #[test]
+    fn the_end_of_a_line_is_no_part_of_it_and_an_empty_line_is_one() {
+        let mut input = &b"a\n\n\xff\n"[..];
+        assert_eq!(next_line(&mut input).unwrap(), Some(Ok("a".to_owned())));
+        assert_eq!(next_line(&mut input).unwrap(), Some(Ok(String::new())));
+        assert_eq!(next_line(&mut input).unwrap(), Some(Err("the line is not UTF-8 text")));
+        assert_eq!(next_line(&mut input).unwrap(), None);
+    }
+}

@@ -1,0 +1,237 @@
+//! `--expect`: a committed answer against the present one. Says what differs, and where; it judges nothing.
+
+use std::path::Path;
+
+use anyhow::Result;
+use muster_report::style::shorten;
+use serde_json::{Map, Value};
+
+use super::answer::Field;
+use crate::exit::{FAILURE, Failure};
+use crate::source;
+
+/// Differences that are shown; more are only counted.
+const SHOWN: usize = 20;
+/// Characters of a value that are shown.
+const VALUE: usize = 70;
+
+/// Fields that are always compared.
+const OF_LABEL: [Field; 3] = [Field::Primary, Field::Addon, Field::Hybrid];
+
+/// One answer that is expected.
+pub fn read(path: &Path) -> Result<Value> {
+    let text = source::read(path)?;
+    let name = text.file.as_deref().unwrap_or("the file");
+    parse(&text.source, name)
+}
+
+/// Answers that are expected, one per line.
+pub fn read_lines(path: &Path) -> Result<Vec<Value>> {
+    let text = source::read(path)?;
+    let name = text.file.as_deref().unwrap_or("the file");
+    let line = |(number, line): (usize, &str)| parse(line, &format!("line {} of {name}", number + 1));
+    text.source.lines().enumerate().map(line).collect()
+}
+
+fn parse(text: &str, name: &str) -> Result<Value> {
+    let hint = "it holds what `muster advise … --json` or `--fields` printed";
+    match serde_json::from_str(text) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err(Failure::usage(format!("{name} is JSON, but no answer")).hint(hint).into()),
+        Err(error) => Err(Failure::usage(format!("{name} is not JSON: {error}")).hint(hint).into()),
+    }
+}
+
+/// What differs between an expected answer and the present one, a line each. Keys that the expected answer does not
+/// hold are not compared, but those of the label always are.
+pub fn differences(expected: &Value, present: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    let empty = Map::new();
+    let (expected, present) = (expected.as_object().unwrap_or(&empty), present.as_object().unwrap_or(&empty));
+    let of_label = OF_LABEL.map(Field::key);
+    let others = expected.keys().map(String::as_str).filter(|key| !of_label.contains(key));
+    for key in of_label.into_iter().chain(others) {
+        compare(key, expected.get(key), present.get(key), &mut found);
+    }
+    found
+}
+
+/// The same for answers in order.
+pub fn lines(expected: &[Value], present: &[Value]) -> Vec<String> {
+    let mut found = Vec::new();
+    for place in 0..expected.len().max(present.len()) {
+        let line = format!("line {}", place + 1);
+        match (expected.get(place), present.get(place)) {
+            (Some(expected), Some(present)) => {
+                let differences = differences(expected, present);
+                found.extend(differences.iter().map(|difference| format!("{line}: {difference}")));
+            }
+            (expected, present) => {
+                found.push(format!("{line}: expected {}, now {}", shown(expected), shown(present)));
+            }
+        }
+    }
+    found
+}
+
+fn compare(path: &str, expected: Option<&Value>, present: Option<&Value>, found: &mut Vec<String>) {
+    match (expected, present) {
+        (Some(Value::Object(expected)), Some(Value::Object(present))) => {
+            let added = present.keys().filter(|key| !expected.contains_key(*key));
+            for key in expected.keys().chain(added) {
+                compare(&format!("{path}.{key}"), expected.get(key), present.get(key), found);
+            }
+        }
+        (Some(Value::Array(expected)), Some(Value::Array(present))) => {
+            lists(path, expected, present, found);
+        }
+        (expected, present) if expected == present => {}
+        (expected, present) => {
+            found.push(format!("{path}: expected {}, now {}", shown(expected), shown(present)));
+        }
+    }
+}
+
+/// Entries with ids are matched by id, so that one that comes or goes is one difference; others by place.
+fn lists(path: &str, expected: &[Value], present: &[Value], found: &mut Vec<String>) {
+    let all_named = expected.iter().chain(present).all(|value| id(value).is_some());
+    if !all_named || has_twins(expected) || has_twins(present) {
+        for place in 0..expected.len().max(present.len()) {
+            compare(&format!("{path}[{place}]"), expected.get(place), present.get(place), found);
+        }
+        return;
+    }
+    let find = |list: &[Value], wanted: &Value| list.iter().position(|value| id(value) == id(wanted));
+    for value in expected {
+        let place = find(present, value).map(|place| &present[place]);
+        compare(&entry(path, value), Some(value), place, found);
+    }
+    for value in present.iter().filter(|value| find(expected, value).is_none()) {
+        compare(&entry(path, value), None, Some(value), found);
+    }
+    let order = |list: &[Value]| list.iter().filter_map(id).map(str::to_owned).collect::<Vec<_>>();
+    let (before, now) = (order(expected), order(present));
+    let mut sorted = (before.clone(), now.clone());
+    sorted.0.sort_unstable();
+    sorted.1.sort_unstable();
+    if before != now && sorted.0 == sorted.1 {
+        found.push(format!("{path}: expected the order {}, now {}", before.join(", "), now.join(", ")));
+    }
+}
+
+fn id(value: &Value) -> Option<&str> {
+    value.get("id").or_else(|| value.get("name"))?.as_str()
+}
+
+fn has_twins(list: &[Value]) -> bool {
+    let mut ids: Vec<Option<&str>> = list.iter().map(id).collect();
+    ids.sort_unstable();
+    ids.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+fn entry(path: &str, value: &Value) -> String {
+    format!("{path}[{}]", id(value).unwrap_or_default())
+}
+
+fn shown(value: Option<&Value>) -> String {
+    match value {
+        None => "nothing".to_owned(),
+        Some(value) => shorten(&value.to_string(), VALUE),
+    }
+}
+
+/// The failure that says so.
+pub fn failure(path: &Path, differences: &[String], again: &str) -> Failure {
+    let count = muster_report::amount::count(differences.len() as u64, "difference");
+    let mut lines = vec![format!("error: the answer is not what {} expects: {count}", path.display())];
+    lines.extend(differences.iter().take(SHOWN).map(|line| format!("  {line}")));
+    if differences.len() > SHOWN {
+        lines.push(format!("  and {} more", differences.len() - SHOWN));
+    }
+    let failure = Failure { code: FAILURE, rendered: Some(lines.join("\n")), ..Failure::new("") };
+    failure.hint(format!("to accept it: {again} > {}", path.display()))
+}
+
+/// The present command line, as it would print an answer with the keys of the expected one.
+pub fn again(expected: &Value) -> String {
+    let mut words = vec!["muster".to_owned()];
+    let mut given = std::env::args().skip(1);
+    let mut has_form = false;
+    let mut reads_stdin = false;
+    while let Some(word) = given.next() {
+        if word == "--expect" {
+            given.next();
+            continue;
+        }
+        has_form |= word == "--batch" || word == "--json" || word.starts_with("--fields");
+        reads_stdin |= word == "--batch" || word == "-";
+        if !word.starts_with("--expect=") {
+            words.push(quoted(word));
+        }
+    }
+    let is_label = |key: &String| OF_LABEL.map(Field::key).contains(&key.as_str());
+    if !has_form {
+        let only_label = expected.as_object().is_some_and(|object| object.keys().all(is_label));
+        words.push(if only_label { "--fields primary,addon,hybrid" } else { "--json" }.to_owned());
+    }
+    if reads_stdin {
+        words.push("< FACTS".to_owned());
+    }
+    words.join(" ")
+}
+
+/// As a shell reads it back.
+fn quoted(word: String) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./,:@%+".contains(&byte);
+    match !word.is_empty() && word.bytes().all(is_plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_the_file_holds_is_compared_and_the_label_always() {
+        let check = |expected: Value, present: Value, lines: &[&str]| {
+            assert_eq!(differences(&expected, &present), lines, "{expected} {present}");
+        };
+        let slurm = json!({"primary": "slurm", "rules": [{"id": "a", "sentence": "x"}, {"id": "b"}]});
+        check(slurm.clone(), slurm.clone(), &[]);
+        check(json!({"primary": "slurm"}), slurm.clone(), &[]);
+        check(
+            json!({"primary": "slurm"}),
+            json!({"primary": "ray", "hybrid": "h"}),
+            &["primary: expected \"slurm\", now \"ray\"", "hybrid: expected nothing, now \"h\""],
+        );
+        check(json!({}), json!({"primary": "ray"}), &["primary: expected nothing, now \"ray\""]);
+        check(
+            slurm.clone(),
+            json!({"primary": "slurm", "rules": [{"id": "c"}, {"id": "a", "sentence": "y"}]}),
+            &[
+                "rules[a].sentence: expected \"x\", now \"y\"",
+                "rules[b]: expected {\"id\":\"b\"}, now nothing",
+                "rules[c]: expected nothing, now {\"id\":\"c\"}",
+            ],
+        );
+        check(
+            slurm,
+            json!({"primary": "slurm", "rules": [{"id": "b"}, {"id": "a", "sentence": "x"}]}),
+            &["rules: expected the order a, b, now b, a"],
+        );
+        check(
+            json!({"primary": "ray", "flips": [{"change": {"nodes": 1}}]}),
+            json!({"primary": "ray", "flips": [{"change": {"nodes": 2}}, {"change": {}}]}),
+            &["flips[0].change.nodes: expected 1, now 2", "flips[1]: expected nothing, now {\"change\":{}}"],
+        );
+        check(
+            json!({"primray": "ray", "primary": "ray"}),
+            json!({"primary": "ray"}),
+            &["primray: expected \"ray\", now nothing"],
+        );
+    }
+}
