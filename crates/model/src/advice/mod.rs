@@ -5,6 +5,7 @@ mod answer;
 mod comparison;
 mod fact;
 mod plane;
+mod schema;
 mod site;
 mod source;
 mod threshold;
@@ -16,6 +17,7 @@ pub use answer::{
 pub use comparison::{Cell, Compared, Comparison, FactName, Fare, Role, Standing, Today, Verdict};
 pub use fact::{Contradiction, Fact, Facts, Kind, Value};
 pub use plane::{Label, Plane, Ruleset};
+pub use schema::{advice_schema, site_advice_schema};
 pub use site::{MixEntry, SiteProfile};
 pub use source::{Page, Source};
 pub use threshold::{Threshold, Thresholds};
