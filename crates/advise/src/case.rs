@@ -55,7 +55,7 @@ pub(crate) struct Outcome {
     hybrid: Option<&'static str>,
 }
 
-impl Answer for Outcome {
+impl Answer for &Outcome {
     fn primary(&self) -> Plane {
         self.primary
     }

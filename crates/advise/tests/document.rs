@@ -20,11 +20,15 @@ fn one_anchor_per_id() {
     let headings = headings(&text);
     assert_eq!(headings, anchors());
     let distinct: BTreeSet<&str> = headings.iter().copied().collect();
-    let twice: Vec<&&str> = distinct.iter().filter(|id| headings.iter().filter(|other| other == id).count() > 1).collect();
+    let twice: Vec<&&str> =
+        distinct.iter().filter(|id| headings.iter().filter(|other| other == id).count() > 1).collect();
     assert!(twice.is_empty(), "{twice:?}");
     // A heading is its own anchor only in this alphabet; and no heading of a part may take an anchor.
     for id in &headings {
-        assert!(id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'), "{id}");
+        assert!(
+            id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'),
+            "{id}"
+        );
     }
     for part in text.lines().filter_map(|line| line.strip_prefix("## ")) {
         assert!(!distinct.contains(part.to_lowercase().replace(' ', "-").as_str()), "{part}");

@@ -43,7 +43,11 @@ fn the_guides_cases_and_edges() {
         ("guide, edge 2: two nodes", "2 coupled tenants", "kubernetes GANG GPU Operator"),
         ("guide, edge 3: at the edge", "python edge", "ray KubeRay on k3s"),
         ("guide, edge 3: elsewhere", "python", "ray KubeRay on kubernetes"),
-        ("guide, edge 4: split", "8 coupled bare services", "slurm topology.conf for rail-aware placement / split"),
+        (
+            "guide, edge 4: split",
+            "8 coupled bare services",
+            "slurm topology.conf for rail-aware placement / split",
+        ),
         ("guide, edge 4: services only", "services tenants", "kubernetes GPU Operator"),
         ("guide, edge 4: no services", "8 coupled bare", "slurm topology.conf for rail-aware placement"),
         ("guide, edge 6: a contradiction", "1 coupled bare edge", "k3s GPU Operator"),
@@ -62,9 +66,17 @@ fn the_tables_and_charts_of_the_pages() {
         ("guide, matrix, row 3; overview, matrix: edge, small, CI", "edge", "k3s"),
         ("guide, matrix, row 4; overview, matrix: RL and pipelines", "python", "ray KubeRay on kubernetes"),
         ("guide, matrix, row 5; overview, matrix: inference at scale", "services", "kubernetes"),
-        ("guide, matrix, row 6: both on one fleet", "8 coupled bare services", "slurm topology.conf for rail-aware placement / split"),
+        (
+            "guide, matrix, row 6: both on one fleet",
+            "8 coupled bare services",
+            "slurm topology.conf for rail-aware placement / split",
+        ),
         ("guide, chart: coupled, bare metal", "2 coupled bare", "slurm"),
-        ("guide, chart: coupled, bare metal, services", "2 coupled bare services", "slurm topology.conf for rail-aware placement / split"),
+        (
+            "guide, chart: coupled, bare metal, services",
+            "2 coupled bare services",
+            "slurm topology.conf for rail-aware placement / split",
+        ),
         ("guide, chart: services or tenants", "tenants", "kubernetes"),
         ("guide, chart: services at the edge", "services edge", "k3s"),
         ("guide, chart: Python", "python", "ray"),
@@ -75,12 +87,20 @@ fn the_tables_and_charts_of_the_pages() {
         ("overview, chart: Python", "python tenants", "ray"),
         ("comparison, chart and rule of thumb: finite, coupled", "32 coupled bare", "slurm"),
         ("comparison, chart and rule of thumb: indefinite, tenants", "services tenants", "kubernetes"),
-        ("comparison, chart: both", "32 coupled bare services", "slurm topology.conf for rail-aware placement / split"),
+        (
+            "comparison, chart: both",
+            "32 coupled bare services",
+            "slurm topology.conf for rail-aware placement / split",
+        ),
         ("Hyperstack, profile 1: large-scale training", "64 coupled bare", "slurm"),
         ("Hyperstack, profile 3: MLOps on a shared cluster", "services tenants", "kubernetes"),
         ("Hyperstack, profile 4: endpoints and fine-tuning", "1 coupled services", "kubernetes"),
         ("Kentino, summary, row 3: inference platform", "services", "kubernetes GPU Operator"),
-        ("Kentino, summary, row 4: mixed cluster", "4 coupled services tenants", "kubernetes GANG GPU Operator"),
+        (
+            "Kentino, summary, row 4: mixed cluster",
+            "4 coupled services tenants",
+            "kubernetes GANG GPU Operator",
+        ),
         ("Kentino, why naive Kubernetes: 8 ranks", "8 coupled", "kubernetes GANG GPU Operator"),
     ]);
 }
@@ -89,8 +109,8 @@ fn the_tables_and_charts_of_the_pages() {
 #[test]
 fn what_the_label_does_not_follow_is_disputed() {
     for (source, words, page_says, dispute) in [
-        ("Hyperstack, profile 2: HPC-style batch", "bare", "slurm", "simple-batch"),
-        ("Kentino, decision tree, step 2: no services", "", "slurm", "simple-batch"),
+        ("Hyperstack, profile 2: HPC-style batch", "bare", "slurm", "batch-in-containers"),
+        ("Kentino, decision tree, step 2: no services", "", "slurm", "batch-in-containers"),
         ("Kentino, summary, row 8: a plane each", "4 coupled services", "slurm", "hybrid-without-slurm"),
         ("guide, chart: tenancy first", "python tenants", "kubernetes", "tenancy-before-python"),
         ("guide, chart: services first", "python services", "kubernetes", "services-before-python"),
@@ -98,7 +118,7 @@ fn what_the_label_does_not_follow_is_disputed() {
         ("guide, matrix, row 3: small", "2 coupled bare edge", "k3s", "slurm-at-the-edge"),
         ("guide, matrix, row 2: a platform", "services tenants edge", "kubernetes", "k3s-for-tenants"),
         ("guide, matrix, row 4: Python on Slurm", "bare python", "slurm", "python-on-bare-metal"),
-        ("Kentino, Ray: never at the top", "python", "kubernetes", "ray-as-primary"),
+        ("Kentino, Ray: never at the top", "python", "kubernetes", "ray-as-label"),
     ] {
         let advice = asked(words);
         assert_ne!(advice.label.primary.name(), page_says, "{source}: nothing to dispute");
@@ -155,7 +175,7 @@ fn every_warning_is_due_where_it_belongs() {
             ("silent-rank", "2 coupled bare", "2 bare"),
             ("restart-without-checkpoint", "1 coupled", "8"),
             ("rendezvous", "2 coupled", "2 coupled bare"),
-            ("fixed-allocation", "2 coupled bare", "1 coupled bare"),
+            ("slurm-cannot-grow", "2 coupled bare", "1 coupled bare"),
             ("slurm-mixed-work", "2 coupled bare python", "2 coupled bare tenants"),
             ("time-slicing", "tenants", "2 coupled bare tenants"),
             ("ray-one-owner", "python tenants", "python services"),
@@ -165,7 +185,7 @@ fn every_warning_is_due_where_it_belongs() {
             ("gang-term", "2 coupled bare", "1 coupled bare"),
             ("migrate-for-fashion", "2 coupled bare", "2 coupled bare services"),
             ("kubernetes-tax", "2 coupled", "2 coupled services"),
-            ("ray-for-batch", "python", "1 coupled python"),
+            ("ray-without-actors", "python", "1 coupled python"),
             ("gang-for-nothing", "services", "1 coupled services"),
             ("unpinned-versions", "edge", "services"),
             ("silent-fact", "tenants", "2 coupled bare services"),
@@ -181,11 +201,11 @@ fn every_dispute_touches_what_it_concerns() {
         &[
             ("tenancy-before-python", "python tenants", "2 coupled bare python tenants"),
             ("services-before-python", "python services", "python tenants"),
-            ("ray-as-primary", "python", "2 coupled bare python"),
+            ("ray-as-label", "python", "2 coupled bare python"),
             ("coupled-rl-on-bare-metal", "2 coupled bare python", "1 coupled bare python"),
             ("slurm-at-the-edge", "2 coupled bare edge", "1 coupled bare edge"),
             ("coupled-without-bare-metal", "2 coupled python", "2 coupled bare python"),
-            ("simple-batch", "1 coupled bare", "tenants"),
+            ("batch-in-containers", "1 coupled bare", "tenants"),
             ("hybrid-without-slurm", "1 coupled services", "2 coupled bare services"),
             ("python-on-bare-metal", "python bare", "2 coupled bare python"),
             ("k3s-for-tenants", "edge tenants", "edge python tenants"),
@@ -194,7 +214,7 @@ fn every_dispute_touches_what_it_concerns() {
             ("pods-or-nodes", "1 coupled", "2 coupled"),
             ("kueue-as-gang", "2 coupled", "2 coupled bare"),
             ("operators-for-gangs", "2 coupled", "2 coupled python"),
-            ("native-gang", "2 coupled edge", "1 coupled edge"),
+            ("native-gang-api", "2 coupled edge", "1 coupled edge"),
             ("dra-or-device-plugin", "1 coupled", "services"),
             ("split-or-nest", "2 coupled bare services", "2 coupled services"),
             ("ray-in-a-hybrid", "2 coupled bare services python", "2 coupled bare python"),
@@ -230,9 +250,14 @@ fn a_sites_thresholds_are_used_and_shown() {
     let lax = ask(Threshold::MultiNode, 4, "3 coupled");
     assert_eq!(lax.label.addon, "GPU Operator");
     let shown = lax.rules.iter().find(|rule| rule.id == "site-threshold").unwrap();
-    assert!(shown.sentence.contains("multi-node to 4") && shown.sentence.contains("2 by default"), "{shown:?}");
+    assert!(
+        shown.sentence.contains("multi-node to 4") && shown.sentence.contains("2 by default"),
+        "{shown:?}"
+    );
     let small = ask(Threshold::K3sNodes, 3, "3 edge");
-    assert!(warnings(&small).contains("k3s-envelope") && !warnings(&asked("3 edge")).contains("k3s-envelope"));
+    assert!(
+        warnings(&small).contains("k3s-envelope") && !warnings(&asked("3 edge")).contains("k3s-envelope")
+    );
 }
 
 fn names(layers: &[Layer]) -> Vec<&'static str> {
@@ -259,16 +284,61 @@ const GANG_LAYER: &str = "gang scheduler (Volcano, KAI or the native gang API)";
 fn the_stack_is_that_of_the_guide() {
     let rows: [(&str, &str, &str, &[&str]); 12] = [
         ("guide, stack: torchrun on Slurm", "8 coupled bare", "torchrun or MPI, started by srun", &["Slurm"]),
-        ("guide, stack: torchrun behind a gang", "8 coupled", "torchrun or MPI", &[GANG_LAYER, "Kubernetes", "GPU Operator"]),
+        (
+            "guide, stack: torchrun behind a gang",
+            "8 coupled",
+            "torchrun or MPI",
+            &[GANG_LAYER, "Kubernetes", "GPU Operator"],
+        ),
         ("guide, stack: services", "services", "services and inference", &["Kubernetes", "GPU Operator"]),
-        ("guide, stack: Ray through KubeRay", "4 coupled python", "Ray Train", &["Ray", "KubeRay", GANG_LAYER, "Kubernetes", "GPU Operator"]),
-        ("guide, edge 3: KubeRay on k3s", "python edge", "Ray tasks and actors (Data, Tune, RLlib)", &["Ray", "KubeRay", "k3s", "GPU Operator"]),
-        ("overview, Ray on Slurm", "8 coupled bare python", "Ray Train", &["Ray", "one Slurm allocation that starts Ray's head and workers", "Slurm"]),
-        ("guide, matrix, row 6: services' pool", "8 coupled bare services", "services and inference", &["Kubernetes", "GPU Operator", "Kubernetes pool of nodes"]),
-        ("guide, matrix, row 6: training's pool", "8 coupled bare services", "torchrun or MPI, started by srun", &["Slurm", "Slurm pool of nodes"]),
-        ("guide, how to scale it: Ray in the other pool", "8 coupled bare services python", "Ray Serve", &["KubeRay", "Kubernetes", "GPU Operator", "Kubernetes pool of nodes"]),
-        ("Kentino: Kueue on top, Volcano underneath", "8 coupled tenants", "torchrun or MPI", &["Kueue (quota per team)", GANG_LAYER, "Kubernetes", "GPU Operator"]),
-        ("guide, how to scale it: Slurm's tenants", "8 coupled bare tenants", "torchrun or MPI, started by srun", &["slurmdbd (accounts, fair share, QOS)", "Slurm"]),
+        (
+            "guide, stack: Ray through KubeRay",
+            "4 coupled python",
+            "Ray Train",
+            &["Ray", "KubeRay", GANG_LAYER, "Kubernetes", "GPU Operator"],
+        ),
+        (
+            "guide, edge 3: KubeRay on k3s",
+            "python edge",
+            "Ray tasks and actors (Data, Tune, RLlib)",
+            &["Ray", "KubeRay", "k3s", "GPU Operator"],
+        ),
+        (
+            "overview, Ray on Slurm",
+            "8 coupled bare python",
+            "Ray Train",
+            &["Ray", "one Slurm allocation that starts Ray's head and workers", "Slurm"],
+        ),
+        (
+            "guide, matrix, row 6: services' pool",
+            "8 coupled bare services",
+            "services and inference",
+            &["Kubernetes", "GPU Operator", "Kubernetes pool of nodes"],
+        ),
+        (
+            "guide, matrix, row 6: training's pool",
+            "8 coupled bare services",
+            "torchrun or MPI, started by srun",
+            &["Slurm", "Slurm pool of nodes"],
+        ),
+        (
+            "guide, how to scale it: Ray in the other pool",
+            "8 coupled bare services python",
+            "Ray Serve",
+            &["KubeRay", "Kubernetes", "GPU Operator", "Kubernetes pool of nodes"],
+        ),
+        (
+            "Kentino: Kueue on top, Volcano underneath",
+            "8 coupled tenants",
+            "torchrun or MPI",
+            &["Kueue (quota per team)", GANG_LAYER, "Kubernetes", "GPU Operator"],
+        ),
+        (
+            "guide, how to scale it: Slurm's tenants",
+            "8 coupled bare tenants",
+            "torchrun or MPI, started by srun",
+            &["slurmdbd (accounts, fair share, QOS)", "Slurm"],
+        ),
         ("guide, matrix, row 3", "edge", "batch jobs in containers", &["k3s", "GPU Operator"]),
     ];
     for (source, words, top, below) in rows {
@@ -299,14 +369,20 @@ fn every_stack_holds_together() {
                 above.insert(layer.name);
                 for below in &layer.on {
                     assert!(names.contains(below), "{} rides on nothing: {facts:?}", layer.name);
-                    assert!(!above.contains(below), "{} is drawn above what it rides on: {facts:?}", layer.name);
+                    assert!(
+                        !above.contains(below),
+                        "{} is drawn above what it rides on: {facts:?}",
+                        layer.name
+                    );
                 }
                 assert_eq!(down(layers, layer.name).last(), Some(&NODE_STACK), "{facts:?}");
             }
             // The bottom carries all, and everything else but runtimes carries something.
             let carried: BTreeSet<&str> = layers.iter().flat_map(|layer| layer.on.clone()).collect();
             let has = |name: &str| names.contains(&name);
-            for plane in ["Slurm", "Kubernetes", "k3s", "Ray", "KubeRay", GANG_LAYER, "GPU Operator", NODE_STACK] {
+            for plane in
+                ["Slurm", "Kubernetes", "k3s", "Ray", "KubeRay", GANG_LAYER, "GPU Operator", NODE_STACK]
+            {
                 assert!(!has(plane) || carried.contains(plane), "{plane} carries nothing: {facts:?}");
             }
             let primary = match advice.label.primary {
@@ -319,7 +395,11 @@ fn every_stack_holds_together() {
             assert!(has(primary), "{facts:?}");
             assert_eq!(has(GANG_LAYER), advice.label.addon.contains("REQUIRED"), "{facts:?}");
             assert_eq!(has("Slurm pool of nodes"), advice.label.hybrid.is_some(), "{facts:?}");
-            assert_eq!(has("KubeRay") && has("k3s"), advice.label.addon.contains("KubeRay on k3s"), "{facts:?}");
+            assert_eq!(
+                has("KubeRay") && has("k3s"),
+                advice.label.addon.contains("KubeRay on k3s"),
+                "{facts:?}"
+            );
             assert_eq!(has("Ray"), facts.is(Fact::PythonNativePipeline), "{facts:?}");
         }
     }

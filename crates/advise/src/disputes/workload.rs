@@ -53,7 +53,7 @@ pub(crate) const WORKLOAD: &[Disagreement] = &[
         muster: "keeps the label ray and draws Kubernetes under it: both readings install the same stack, and differ in who owns it",
     },
     Disagreement {
-        id: "ray-as-primary",
+        id: "ray-as-label",
         kind: DisputeKind::Pages,
         when: RAY,
         question: "what owns the nodes and the quota while no Ray job runs?",
@@ -120,7 +120,7 @@ pub(crate) const WORKLOAD: &[Disagreement] = &[
         muster: "follows the labeller: it is the only one of the three with an answer, and the invariant makes it safe",
     },
     Disagreement {
-        id: "simple-batch",
+        id: "batch-in-containers",
         kind: DisputeKind::Pages,
         when: All(&[
             Chosen(&[Plane::Kubernetes]),
@@ -300,7 +300,7 @@ pub(crate) const WORKLOAD: &[Disagreement] = &[
         muster: "requires the gang scheduler whatever operator creates the pods",
     },
     Disagreement {
-        id: "native-gang",
+        id: "native-gang-api",
         kind: DisputeKind::Aged,
         when: All(&[COUPLED, ON_KUBERNETES_OR_K3S]),
         question: "which Kubernetes version runs there, with which feature gates?",

@@ -140,7 +140,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
         cure: "a headless service for the ranks, a policy that lets them talk on every port, and a first job that only does a barrier",
     },
     Hazard {
-        id: "fixed-allocation",
+        id: "slurm-cannot-grow",
         source: Source::new(Page::Hyperstack, "Slurm failure modes, 1"),
         when: ON_SLURM,
         sentence: "the job wants to change its size while it runs: Slurm's allocation stays what it was when it started, unless tools are built around it",
@@ -223,7 +223,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
         cure: "ask whether Slurm could run it; Kubernetes pays where services, tenants or GitOps come with it, and somebody operates it",
     },
     Hazard {
-        id: "ray-for-batch",
+        id: "ray-without-actors",
         source: Source::new(Page::Guide, "when not to switch"),
         when: All(&[Chosen(&[Plane::Ray]), Not(Fact::TightlyCoupled), Not(Fact::LongLivedServices)]),
         sentence: "Ray is adopted where plain batch jobs would do: one more runtime to operate for what a job on the existing platform does",

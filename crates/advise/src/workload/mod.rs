@@ -1,6 +1,7 @@
 //! Advice on one workload: the guide's labeller as rules, and all that stands behind its label.
 
 mod compose;
+mod known;
 mod rules;
 pub(crate) mod terms;
 
@@ -10,7 +11,8 @@ use muster_model::advice::{
     Advice, Changes, Fact, Facts, FiredRule, Label, Page, Ruleset, Source, Thresholds, Value, Warning,
 };
 
-use crate::case::{Case, Outcome};
+use self::known::{Known, READ};
+use crate::case::Case;
 use crate::decide::decide;
 use crate::flips::Search;
 use crate::{disputes, overrides, warnings};
@@ -39,18 +41,13 @@ pub fn advise(facts: &Facts, thresholds: &Thresholds, ruleset: Ruleset) -> Advic
     rules.extend(overrides::fired(RULES, thresholds));
 
     // 2. Ask again with other facts.
-    let ask = |facts: &Facts| -> Outcome {
-        let mut case = Case::new(facts, thresholds, ruleset);
-        decide(RULES, &mut case, |_| {});
-        case.outcome()
-    };
-    let (askable, read) = (overrides::facts_read(RULES, Fact::WORKLOAD), overrides::read(RULES));
-    let search = Search { askable: &askable, read: &read, together: askable.len() };
-    let flips = search.flips(facts, thresholds, ask);
+    let known = Known::new(thresholds, ruleset);
+    let search = Search { askable: &READ.facts, read: &READ.thresholds, together: READ.facts.len() };
+    let flips = search.flips(facts, thresholds, |facts| known.ask(facts));
 
     // 3. What this answer invites, and where it is disputed.
     let mut warnings = warnings::due(warnings::WORKLOAD, &case);
-    warnings.extend(silent_facts(&search, facts, thresholds, ask));
+    warnings.extend(silent_facts(&search, facts, thresholds, &known));
     Advice {
         label: case.label(),
         rules,
@@ -67,13 +64,17 @@ fn silent_facts(
     search: &Search<'_>,
     facts: &Facts,
     thresholds: &Thresholds,
-    ask: impl Fn(&Facts) -> Outcome,
+    known: &Known<'_>,
 ) -> Vec<Warning> {
     let given = facts.given().filter(|(fact, _)| Fact::WORKLOAD.contains(fact));
     given
         .filter_map(|(fact, value)| {
             let read = search.askable.contains(&fact);
-            let after = if read { search.matters_after(fact, facts, thresholds, &ask) } else { None };
+            let after = if read {
+                search.matters_after(fact, facts, thresholds, |facts| known.ask(facts))
+            } else {
+                None
+            };
             match after {
                 Some(Changes(changes)) if changes.is_empty() => None,
                 Some(changes) => Some(silent(fact, value, &would_matter(fact, &changes))),
@@ -107,20 +108,21 @@ fn never_matters(fact: Fact) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::advice::Threshold;
+    use muster_model::advice::{Kind, Threshold};
 
     use super::*;
 
-    /// A number that no threshold may take would make a rule unreachable without a trace.
+    /// The cases that are told apart in `known`: flags and thresholds are all that the rules look at.
     #[test]
     fn rules_read_what_their_documentation_says() {
-        assert_eq!(overrides::read(RULES), [Threshold::MultiNode]);
-        let silent =
-            Fact::WORKLOAD.iter().filter(|fact| !overrides::facts_read(RULES, Fact::WORKLOAD).contains(fact));
+        assert_eq!(READ.thresholds, [Threshold::MultiNode]);
+        let silent = Fact::WORKLOAD.iter().filter(|fact| !READ.facts.contains(fact));
         assert_eq!(
             silent.collect::<Vec<_>>(),
             [&Fact::MultiTenant],
             "the guide's labeller reads every other fact"
         );
+        let by_threshold = |fact: &Fact| READ.thresholds.iter().any(|threshold| threshold.fact() == *fact);
+        assert!(READ.facts.iter().all(|fact| fact.kind() == Kind::Flag || by_threshold(fact)));
     }
 }
