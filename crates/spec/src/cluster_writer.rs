@@ -111,7 +111,7 @@ fn map<K: AsRef<str>, V: AsRef<str>>(name: &str, pairs: impl IntoIterator<Item =
     format!("{name}: {{{}}}", pairs.join(", "))
 }
 
-/// A size in the largest unit that says it exactly; none for what is unknown.
+/// A size in the unit that says it exactly in the smallest number; none for what is unknown.
 fn size(name: &str, bytes: Bytes) -> Option<String> {
     const UNITS: [(u64, &str); 6] = [
         (1_000_000_000, "GB"),
@@ -121,7 +121,8 @@ fn size(name: &str, bytes: Bytes) -> Option<String> {
         (1 << 10, "KiB"),
         (1, "B"),
     ];
-    let (unit, word) = UNITS.into_iter().find(|(unit, _)| bytes.0.is_multiple_of(*unit))?;
+    let exact = UNITS.into_iter().filter(|(unit, _)| bytes.0.is_multiple_of(*unit));
+    let (unit, word) = exact.max_by_key(|(unit, _)| *unit)?;
     (bytes.0 > 0).then(|| format!("{name}: {}{word}", bytes.0 / unit))
 }
 

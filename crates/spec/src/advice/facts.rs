@@ -1,19 +1,23 @@
-//! Facts of one workload: a YAML file, or one line of JSON. Both are read by the same code, so that a line is refused
-//! for what a file is refused for. What the facts lead to is not known here.
+//! Facts of one workload: a YAML file, or one line of JSON. Both become the same tree, so that a line is refused for
+//! what a file is refused for. What the facts lead to is not known here.
 
 use std::sync::Arc;
 
+use muster_model::Bytes;
 use muster_model::advice::{Fact, Facts, Threshold, Thresholds};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::IgnoredAny;
 
-use crate::advice::names;
 use crate::advice::recognise::{Document, refuse_other};
 use crate::advice::written::{Rules, WorkloadFacts};
+use crate::advice::{json, names};
 use crate::diagnostic::{Diagnostics, Problems};
 use crate::field::{Field, ROOT, entries, object_schema};
 use crate::source::Sources;
 use crate::yaml::{self, Node};
+
+/// Longest line that is read: far beyond all facts and thresholds.
+const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// What a facts file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +62,11 @@ pub fn parse_facts(source: &str, file: Option<&str>) -> Result<FactsFile, Diagno
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn parse_facts_line(line: &str) -> Result<FactsFile, LineError> {
-    // 1. JSON is strict where YAML is not: what passes here, the reader of YAML reads alike.
+    // 1. Strict JSON, and an object.
+    if line.len() > MAX_LINE_BYTES {
+        let message = format!("the line is too long: at most {}", Bytes(MAX_LINE_BYTES as u64));
+        return Err(LineError { message, hint: None, column: 0 });
+    }
     if let Err(error) = serde_json::from_str::<IgnoredAny>(line) {
         return Err(not_json(line, &error));
     }
@@ -67,11 +75,20 @@ pub fn parse_facts_line(line: &str) -> Result<FactsFile, LineError> {
         let message = "this is JSON, but no object".to_owned();
         return Err(LineError { message, hint: example(), column: column(line, start) });
     }
-    // 2. Meaning.
-    parse_facts(line, None).map_err(|complaints| {
-        let first = complaints.iter().next().expect("a refusal holds a complaint");
-        LineError { message: first.one_line(), hint: first.hint.clone(), column: first.column }
-    })
+    // 2. The same meaning as in a file.
+    let mut problems = Problems::default();
+    let node = json::read(line, &mut problems);
+    let readable = problems.len() == 0;
+    match readable.then(|| FactsDocument::read(&node, ROOT, &mut problems)).flatten() {
+        Some(facts) => Ok(facts.into()),
+        None => Err(first(problems.into_diagnostics(&Arc::new(Sources::new(line, None))))),
+    }
+}
+
+/// The first complaint, on one line.
+fn first(complaints: Diagnostics) -> LineError {
+    let first = complaints.iter().next().expect("a refusal holds a complaint");
+    LineError { message: first.one_line(), hint: first.hint.clone(), column: first.column }
 }
 
 fn not_json(line: &str, error: &serde_json::Error) -> LineError {

@@ -3,10 +3,13 @@
 
 mod agree;
 mod facts;
+mod json;
 mod names;
 mod recognise;
 mod site;
+mod site_schema;
 mod value;
+mod word;
 mod written;
 
 pub use facts::{FactsFile, LineError, parse_facts, parse_facts_line};

@@ -5,53 +5,20 @@ use std::sync::Arc;
 
 use muster_model::GpuModel;
 use muster_model::advice::{Fact, MixEntry, SiteProfile};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::advice::facts::RULES;
 use crate::advice::recognise::{Document, refuse_other};
-use crate::advice::written::{Rules, Spot, WorkloadFacts, Written, describe};
-use crate::advice::{agree, names, value};
+use crate::advice::site_schema::known;
+use crate::advice::word::{FABRICS, HOSTINGS, word};
+use crate::advice::written::{Rules, Spot, WorkloadFacts, Written};
+use crate::advice::{agree, names};
 use crate::diagnostic::{Diagnostics, Problem, Problems};
-use crate::field::{
-    Field, Item, Located, Many, OneOrMany, ROOT, Whole, document, entries, object_schema, scalar,
-};
+use crate::field::{Field, Item, Located, Many, OneOrMany, ROOT, Whole, document, entries};
 use crate::job::fields::{JobName, Model, duplicates, used_twice};
 use crate::source::{Place, Sources};
-use crate::suggest::nearest;
 use crate::yaml::{self, Entry, Node, Value};
 
 /// Without these no boundary of the rules can be judged.
-const REQUIRED: [Fact; 3] = [Fact::FleetNodes, Fact::FleetGpus, Fact::Users];
-
-/// Fabrics between nodes, and whether they do RDMA.
-const FABRICS: [(&str, bool); 3] = [("ethernet", false), ("roce", true), ("infiniband", true)];
-
-/// Where a fleet runs, and whether that is bare metal.
-const HOSTINGS: [(&str, bool); 2] = [("bare-metal", true), ("cloud", false)];
-
-/// What people write for the words of these fields.
-const FOREIGN_WORDS: &[(&str, &str)] = &[
-    ("ib", "infiniband"),
-    ("ndr", "infiniband"),
-    ("hdr", "infiniband"),
-    ("rocev2", "roce"),
-    ("tcp", "ethernet"),
-    ("on-prem", "bare-metal"),
-    ("on-premises", "bare-metal"),
-    ("colocation", "bare-metal"),
-    ("vm", "cloud"),
-    ("vms", "cloud"),
-    ("aws", "cloud"),
-    ("gcp", "cloud"),
-    ("azure", "cloud"),
-    ("k8s", "kubernetes"),
-    ("openshift", "kubernetes"),
-    ("eks", "kubernetes"),
-    ("gke", "kubernetes"),
-    ("aks", "kubernetes"),
-    ("rke2", "kubernetes"),
-    ("kuberay", "ray"),
-];
+pub(super) const REQUIRED: [Fact; 3] = [Fact::FleetNodes, Fact::FleetGpus, Fact::Users];
 
 document! {
     /// One kind of work that runs there.
@@ -206,116 +173,6 @@ impl SiteDocument {
         let hint = "the smallest site is `fleet: {nodes: 1, gpus: 8}` and `people: {users: 2}`".to_owned();
         let problem = Problem::new(format!("{} {verb} missing", names.join(" and ")));
         problems.add(problem.at(place, format!("no boundary can be judged without {them}")).hint(hint));
-    }
-}
-
-/// One of a few words.
-fn word<'a>(node: &Node, name: &str, known: &[&'a str], problems: &mut Problems) -> Option<&'a str> {
-    let expected = match known {
-        [one, other] => format!("`{one}` or `{other}`"),
-        _ => known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
-    };
-    let text = scalar(node, name, &format!("one of {}", known.join(", ")), problems)?;
-    if let Some(word) = known.iter().find(|word| **word == text) {
-        return Some(word);
-    }
-    let plain = text.to_lowercase().replace('_', "-");
-    let foreign = FOREIGN_WORDS.iter().find(|(theirs, ours)| *theirs == plain && known.contains(ours));
-    let meant = foreign.map(|(_, ours)| *ours).or_else(|| nearest(text, known.iter().copied()));
-    let none = matches!(plain.as_str(), "none" | "nothing") && name == "people.operates";
-    let hint = match meant {
-        _ if none => Some("write `operates: []`".to_owned()),
-        Some(meant) => Some(format!("did you mean `{meant}`?")),
-        None => None,
-    };
-    let message = format!("`{name}` does not know {}", crate::diagnostic::show(text));
-    problems.add(Problem::new(message).at(node.place, format!("expected {expected}")).hint(hint));
-    None
-}
-
-/// Fields of a section, those that are no facts by themselves included.
-fn known(section: &str) -> Vec<&'static str> {
-    let mut known: Vec<&str> = Fact::SITE
-        .iter()
-        .filter_map(|fact| names::site_key(*fact))
-        .filter(|(of, _)| *of == section)
-        .map(|(_, key)| key)
-        .collect();
-    known.extend(special(section).iter().map(|(key, ..)| *key));
-    known
-}
-
-/// Fields that are no facts by themselves: key, description and schema.
-fn special(section: &str) -> Vec<(&'static str, &'static str, Schema)> {
-    let planes: Vec<&str> = Fact::SITE.iter().filter_map(|fact| names::operated(*fact)).collect();
-    match section {
-        "fleet" => vec![
-            (
-                "models",
-                "GPU models of the fleet, such as `h100`, one or a list. Whether they can be cut into MIG slices follows from them.",
-                schemars::json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" }, "minItems": 1 }] }),
-            ),
-            (
-                "fabric",
-                "What is between the nodes: `infiniband` and `roce` do RDMA, `ethernet` does not. `ethernet` by default.",
-                schemars::json_schema!({ "enum": FABRICS.map(|(word, _)| word), "default": "ethernet" }),
-            ),
-            (
-                "hosting",
-                "`bare-metal` machines, or those of a `cloud`. `cloud` by default.",
-                schemars::json_schema!({ "enum": HOSTINGS.map(|(word, _)| word), "default": "cloud" }),
-            ),
-        ],
-        "people" => vec![(
-            "operates",
-            "What you operate today, one or a list of `slurm`, `kubernetes`, `k3s` and `ray`. Nothing by default.",
-            schemars::json_schema!({ "anyOf": [{ "enum": planes }, { "type": "array", "items": { "enum": planes } }] }),
-        )],
-        _ => Vec::new(),
-    }
-}
-
-impl JsonSchema for SiteDocument {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "site".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let section = |section: &'static str| {
-            let keys = Fact::SITE.iter().filter_map(|fact| names::site_key(*fact).map(|key| (*fact, key)));
-            let facts = keys
-                .filter(move |(_, (of, _))| *of == section)
-                .map(|(fact, (_, key))| (key, describe(fact), value::schema(fact.kind())));
-            let special =
-                special(section).into_iter().map(|(key, text, schema)| (key, text.to_owned(), schema));
-            let required: Vec<&str> = REQUIRED
-                .iter()
-                .filter_map(|fact| names::site_key(*fact))
-                .filter(|(of, _)| *of == section)
-                .map(|(_, key)| key)
-                .collect();
-            object_schema(about(section), facts.chain(special), &required)
-        };
-        let mut fields: Vec<(&str, String, Schema)> =
-            names::sections().into_iter().map(|name| (name, about(name).to_owned(), section(name))).collect();
-        let mix = generator.subschema_for::<Many<MixDocument>>();
-        fields.push(("mix", "Kinds of work that run there, each advised on in place.".to_owned(), mix));
-        fields.push(("rules", RULES.to_owned(), Rules::schema(|_| true)));
-        object_schema(
-            "A site, for Muster's advice: what there is, who uses it, and what for.",
-            fields,
-            &["fleet", "people"],
-        )
-    }
-}
-
-/// Description of a section.
-fn about(section: &str) -> &'static str {
-    match section {
-        "fleet" => "The machines.",
-        "people" => "Who starts jobs, and who runs the platform.",
-        "needs" => "What the work is and what it demands.",
-        _ => "Facts of the site.",
     }
 }
 

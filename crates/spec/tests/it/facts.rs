@@ -357,6 +357,19 @@ fn lines_that_are_refused() {
 }
 
 #[test]
+fn a_line_has_a_length() {
+    let line = |length: usize| format!("{{\"nodes\": 2{}}}", " ".repeat(length - 12));
+    assert!(parse_facts_line(&line(64 << 10)).is_ok());
+    assert_eq!(
+        parse_facts_line(&line((64 << 10) + 1)).unwrap_err().message,
+        "the line is too long: at most 64KiB"
+    );
+    let deep = format!("{{\"nodes\": {}{}}}", "[".repeat(30_000), "]".repeat(30_000));
+    let error = parse_facts_line(&deep).unwrap_err();
+    assert_eq!((error.message.as_str(), error.column), ("the text nests too deep: more than 64 levels", 74));
+}
+
+#[test]
 fn a_line_offers_the_next_step() {
     let hint = |line: &str| parse_facts_line(line).unwrap_err().hint.unwrap_or_default();
     assert_eq!(

@@ -1,0 +1,97 @@
+//! The published schema of the site file, and its field names, made from the tables of facts. Nothing is read here.
+
+use muster_model::advice::Fact;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::advice::facts::RULES;
+use crate::advice::site::{MixDocument, REQUIRED, SiteDocument};
+use crate::advice::word::{FABRICS, HOSTINGS};
+use crate::advice::written::{Rules, describe};
+use crate::advice::{names, value};
+use crate::field::{Many, object_schema};
+
+/// Fields of a section, those that are no facts by themselves included.
+pub(super) fn known(section: &str) -> Vec<&'static str> {
+    let mut known: Vec<&str> = Fact::SITE
+        .iter()
+        .filter_map(|fact| names::site_key(*fact))
+        .filter(|(of, _)| *of == section)
+        .map(|(_, key)| key)
+        .collect();
+    known.extend(special(section).iter().map(|(key, ..)| *key));
+    known
+}
+
+/// Fields that are no facts by themselves: key, description and schema.
+fn special(section: &str) -> Vec<(&'static str, &'static str, Schema)> {
+    let planes: Vec<&str> = Fact::SITE.iter().filter_map(|fact| names::operated(*fact)).collect();
+    match section {
+        "fleet" => vec![
+            (
+                "models",
+                "GPU models of the fleet, such as `h100`, one or a list. Whether they can be cut into MIG slices follows from them.",
+                schemars::json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" }, "minItems": 1 }] }),
+            ),
+            (
+                "fabric",
+                "What is between the nodes: `infiniband` and `roce` do RDMA, `ethernet` does not. `ethernet` by default.",
+                schemars::json_schema!({ "enum": FABRICS.map(|(word, _)| word), "default": "ethernet" }),
+            ),
+            (
+                "hosting",
+                "`bare-metal` machines, or those of a `cloud`. `cloud` by default.",
+                schemars::json_schema!({ "enum": HOSTINGS.map(|(word, _)| word), "default": "cloud" }),
+            ),
+        ],
+        "people" => vec![(
+            "operates",
+            "What you operate today, one or a list of `slurm`, `kubernetes`, `k3s` and `ray`. Nothing by default.",
+            schemars::json_schema!({ "anyOf": [{ "enum": planes }, { "type": "array", "items": { "enum": planes } }] }),
+        )],
+        _ => Vec::new(),
+    }
+}
+
+impl JsonSchema for SiteDocument {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "site".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let section = |section: &'static str| {
+            let keys = Fact::SITE.iter().filter_map(|fact| names::site_key(*fact).map(|key| (*fact, key)));
+            let facts = keys
+                .filter(move |(_, (of, _))| *of == section)
+                .map(|(fact, (_, key))| (key, describe(fact), value::schema(fact.kind())));
+            let special =
+                special(section).into_iter().map(|(key, text, schema)| (key, text.to_owned(), schema));
+            let required: Vec<&str> = REQUIRED
+                .iter()
+                .filter_map(|fact| names::site_key(*fact))
+                .filter(|(of, _)| *of == section)
+                .map(|(_, key)| key)
+                .collect();
+            object_schema(about(section), facts.chain(special), &required)
+        };
+        let mut fields: Vec<(&str, String, Schema)> =
+            names::sections().into_iter().map(|name| (name, about(name).to_owned(), section(name))).collect();
+        let mix = generator.subschema_for::<Many<MixDocument>>();
+        fields.push(("mix", "Kinds of work that run there, each advised on in place.".to_owned(), mix));
+        fields.push(("rules", RULES.to_owned(), Rules::schema(|_| true)));
+        object_schema(
+            "A site, for Muster's advice: what there is, who uses it, and what for.",
+            fields,
+            &["fleet", "people"],
+        )
+    }
+}
+
+/// Description of a section.
+fn about(section: &str) -> &'static str {
+    match section {
+        "fleet" => "The machines.",
+        "people" => "Who starts jobs, and who runs the platform.",
+        "needs" => "What the work is and what it demands.",
+        _ => "Facts of the site.",
+    }
+}

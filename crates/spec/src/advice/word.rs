@@ -1,0 +1,66 @@
+//! Words of a site file that stand for facts: fabrics, hostings, control planes, and what people write instead. Which
+//! field takes which is the reader's.
+
+use crate::diagnostic::{Problem, Problems, show};
+use crate::field::scalar;
+use crate::suggest::nearest;
+use crate::yaml::Node;
+
+/// Fabrics between nodes, and whether they do RDMA.
+pub(super) const FABRICS: [(&str, bool); 3] = [("ethernet", false), ("roce", true), ("infiniband", true)];
+
+/// Where a fleet runs, and whether that is bare metal.
+pub(super) const HOSTINGS: [(&str, bool); 2] = [("bare-metal", true), ("cloud", false)];
+
+/// What people write for the words of these fields.
+const FOREIGN_WORDS: &[(&str, &str)] = &[
+    ("ib", "infiniband"),
+    ("ndr", "infiniband"),
+    ("hdr", "infiniband"),
+    ("rocev2", "roce"),
+    ("tcp", "ethernet"),
+    ("on-prem", "bare-metal"),
+    ("on-premises", "bare-metal"),
+    ("colocation", "bare-metal"),
+    ("vm", "cloud"),
+    ("vms", "cloud"),
+    ("aws", "cloud"),
+    ("gcp", "cloud"),
+    ("azure", "cloud"),
+    ("k8s", "kubernetes"),
+    ("openshift", "kubernetes"),
+    ("eks", "kubernetes"),
+    ("gke", "kubernetes"),
+    ("aks", "kubernetes"),
+    ("rke2", "kubernetes"),
+    ("kuberay", "ray"),
+];
+
+/// One of a few words.
+pub(super) fn word<'a>(
+    node: &Node,
+    name: &str,
+    known: &[&'a str],
+    problems: &mut Problems,
+) -> Option<&'a str> {
+    let expected = match known {
+        [one, other] => format!("`{one}` or `{other}`"),
+        _ => known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+    };
+    let text = scalar(node, name, &format!("one of {}", known.join(", ")), problems)?;
+    if let Some(word) = known.iter().find(|word| **word == text) {
+        return Some(word);
+    }
+    let plain = text.to_lowercase().replace('_', "-");
+    let foreign = FOREIGN_WORDS.iter().find(|(theirs, ours)| *theirs == plain && known.contains(ours));
+    let meant = foreign.map(|(_, ours)| *ours).or_else(|| nearest(text, known.iter().copied()));
+    let none = matches!(plain.as_str(), "none" | "nothing") && name == "people.operates";
+    let hint = match meant {
+        _ if none => Some("write `operates: []`".to_owned()),
+        Some(meant) => Some(format!("did you mean `{meant}`?")),
+        None => None,
+    };
+    let message = format!("`{name}` does not know {}", show(text));
+    problems.add(Problem::new(message).at(node.place, format!("expected {expected}")).hint(hint));
+    None
+}
