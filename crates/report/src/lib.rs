@@ -8,6 +8,7 @@
 pub mod advise;
 pub mod amount;
 pub mod clock;
+pub mod compare;
 pub mod explain;
 pub mod nodes;
 pub mod prove;

@@ -1,0 +1,415 @@
+//! Two control planes side by side: `muster compare`. What matters for the facts is written out, the rest is one line each;
+//! without facts everything is written out.
+
+use muster_model::advice::{
+    Cell, Changes, Compared, Comparison, Facts, Fare, Plane, Role, Standing, Verdict,
+};
+
+use crate::style::{Ink, Style, wrap};
+use crate::table::{Align, Cell as Field, Table};
+
+/// Columns where there is no terminal, and at most: wider columns are no easier to read.
+const WIDTH: usize = 100;
+/// Below this nothing lines up any more.
+const MIN_WIDTH: usize = 60;
+/// Blanks before every line, and between columns.
+const GAP: usize = 2;
+
+/// How much is written out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// With facts, only what matters for them.
+    Matters,
+    /// Everything.
+    All,
+}
+
+/// The comparison as text.
+#[must_use]
+pub fn compare(comparison: &Comparison, detail: Detail, style: &Style) -> String {
+    let columns = Columns::of(style);
+    let [left, right] = comparison.planes;
+    let mut text = heading(&format!("{left} and {right}{}", for_facts(comparison.facts.as_ref())), style);
+
+    // 1. In full: what matters, or everything.
+    let weighed = comparison.facts.is_some();
+    let (matter, rest): (Vec<&Compared>, Vec<&Compared>) =
+        comparison.dimensions.iter().partition(|row| weighed && !row.matters_for.is_empty());
+    let full_rest = !weighed || detail == Detail::All;
+    if weighed {
+        text.push_str(&section(matters_title(matter.len()), &matter, comparison.planes, &columns, style));
+    }
+
+    // 2. The rest.
+    if full_rest {
+        let title = if weighed { "does not matter for these facts" } else { "" };
+        text.push_str(&section(title, &rest, comparison.planes, &columns, style));
+    } else if !rest.is_empty() {
+        text.push_str(&heading("the rest (--all writes it out)", style));
+        text.push_str(&short(&rest, comparison.planes, style));
+        text.push('\n');
+    }
+
+    // 3. What it comes to.
+    match &comparison.verdict {
+        Some(verdict) => text.push_str(&fares(verdict, matter.len(), style)),
+        None => text.push_str(&tally(comparison, style)),
+    }
+    text
+}
+
+fn matters_title(count: usize) -> &'static str {
+    match count {
+        0 => "nothing here depends on these facts",
+        _ => "what matters for these facts",
+    }
+}
+
+fn for_facts(facts: Option<&Facts>) -> String {
+    let Some(facts) = facts else { return String::new() };
+    let given: Vec<String> = facts.given().map(|(fact, value)| format!("{fact} {value}")).collect();
+    match given.is_empty() {
+        true => " for one node and nothing else".to_owned(),
+        false => format!(" for {}", given.join(", ")),
+    }
+}
+
+fn heading(title: &str, style: &Style) -> String {
+    let lines = wrap(title, style.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH));
+    let painted: Vec<String> = lines.iter().map(|line| style.paint(Ink::Strong, line)).collect();
+    format!("{}\n\n", painted.join("\n"))
+}
+
+/// Widths of the three columns.
+struct Columns {
+    title: usize,
+    cell: usize,
+}
+
+impl Columns {
+    fn of(style: &Style) -> Self {
+        let width = style.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH);
+        let title = width / 4 - GAP;
+        Self { title, cell: (width - GAP - title - 2 * GAP) / 2 }
+    }
+}
+
+/// A line with how wide it looks.
+struct Line {
+    text: String,
+    width: usize,
+}
+
+impl Line {
+    fn new(text: &str, ink: Ink, style: &Style) -> Self {
+        Self { text: style.paint(ink, text), width: text.chars().count() }
+    }
+}
+
+fn section(title: &str, rows: &[&Compared], planes: [Plane; 2], columns: &Columns, style: &Style) -> String {
+    let names = planes.map(|plane| vec![Line::new(plane.name(), Ink::Strong, style)]);
+    let mut text = String::new();
+    if !title.is_empty() {
+        text.push_str(&heading(title, style));
+    }
+    if rows.is_empty() {
+        return text;
+    }
+    text.push_str(&beside(&[], &names, columns));
+    for row in rows {
+        let cells = row.cells.each_ref().map(|cell| cell_lines(cell, columns.cell, style));
+        text.push_str(&beside(&title_lines(row, columns.title, style), &cells, columns));
+        text.push('\n');
+    }
+    text
+}
+
+/// What is compared, who is ahead, and which facts make it matter.
+fn title_lines(row: &Compared, width: usize, style: &Style) -> Vec<Line> {
+    let mut lines: Vec<Line> =
+        wrap(row.title, width).iter().map(|line| Line::new(line, Ink::Plain, style)).collect();
+    lines.push(match row.ahead {
+        Some(plane) => Line::new(&format!("{plane} ahead"), Ink::Good, style),
+        None => Line::new("level", Ink::Faint, style),
+    });
+    if !row.matters_for.is_empty() {
+        let facts: Vec<&str> = row.matters_for.iter().map(|name| name.0.name()).collect();
+        let because = wrap(&format!("for {}", facts.join(", ")), width);
+        lines.extend(because.iter().map(|line| Line::new(line, Ink::Faint, style)));
+    }
+    lines
+}
+
+/// How a plane stands, why, what has become true since, and where that is from.
+fn cell_lines(cell: &Cell, width: usize, style: &Style) -> Vec<Line> {
+    let mut lines = led(cell.standing.name(), cell.standing, cell.text, width, style);
+    let mut sources = vec![cell.source.page.name()];
+    if let Some(today) = cell.today {
+        let word = match today.standing == cell.standing {
+            true => "today".to_owned(),
+            false => format!("today {}", today.standing.name()),
+        };
+        lines.extend(led(&word, today.standing, today.text, width, style));
+        sources.push(today.source.page.name());
+    }
+    let cited = wrap(&format!("[{}]", sources.join(", ")), width);
+    lines.extend(cited.iter().map(|line| Line::new(line, Ink::Faint, style)));
+    lines
+}
+
+/// Text after a word in the ink of a standing.
+fn led(word: &str, standing: Standing, text: &str, width: usize, style: &Style) -> Vec<Line> {
+    let lead = format!("{word}:");
+    let wrapped = wrap(&format!("{lead} {text}"), width);
+    let painted = |line: &String| match line.strip_prefix(lead.as_str()) {
+        Some(rest) => Line { text: style.paint(ink(standing), &lead) + rest, width: line.chars().count() },
+        None => Line::new(line, Ink::Plain, style),
+    };
+    wrapped.iter().map(painted).collect()
+}
+
+fn ink(standing: Standing) -> Ink {
+    match standing {
+        Standing::Native => Ink::Good,
+        Standing::AddOn => Ink::Active,
+        Standing::Weak => Ink::Waiting,
+        Standing::None => Ink::Bad,
+    }
+}
+
+fn beside(title: &[Line], cells: &[Vec<Line>; 2], columns: &Columns) -> String {
+    let height = title.len().max(cells[0].len()).max(cells[1].len());
+    let parts: [(&[Line], usize); 3] =
+        [(title, columns.title), (&cells[0], columns.cell), (&cells[1], columns.cell)];
+    let mut text = String::new();
+    for place in 0..height {
+        let mut line = String::new();
+        let mut blanks = GAP;
+        for (lines, width) in parts {
+            match lines.get(place) {
+                Some(part) => {
+                    line.push_str(&" ".repeat(blanks));
+                    line.push_str(&part.text);
+                    blanks = width.saturating_sub(part.width) + GAP;
+                }
+                None => blanks += width + GAP,
+            }
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+/// One line per dimension.
+fn short(rows: &[&Compared], planes: [Plane; 2], style: &Style) -> String {
+    let mut table = Table::new(&[
+        ("DIMENSION", Align::Left),
+        (capitals(planes[0]), Align::Left),
+        (capitals(planes[1]), Align::Left),
+        ("AHEAD", Align::Left),
+    ])
+    .indented(GAP);
+    for row in rows {
+        let standing = |cell: &Cell| Field::inked(cell.standing_today().name(), ink(cell.standing_today()));
+        table.row(vec![
+            Field::from(row.title),
+            standing(&row.cells[0]),
+            standing(&row.cells[1]),
+            Field::from(row.ahead.map_or("", Plane::name)),
+        ]);
+    }
+    table.render(style)
+}
+
+const fn capitals(plane: Plane) -> &'static str {
+    match plane {
+        Plane::None => "NONE",
+        Plane::Slurm => "SLURM",
+        Plane::Kubernetes => "KUBERNETES",
+        Plane::K3s => "K3S",
+        Plane::Ray => "RAY",
+    }
+}
+
+/// Without facts: how often each is ahead. Not a result, since nothing says what matters.
+fn tally(comparison: &Comparison, style: &Style) -> String {
+    let ahead = |plane| comparison.dimensions.iter().filter(|row| row.ahead == Some(plane)).count();
+    let [left, right] = comparison.planes;
+    let level = comparison.dimensions.len() - ahead(left) - ahead(right);
+    let text = format!(
+        "{left} ahead in {}, {right} in {}, level in {level} of {} dimensions; which of them matter depends on the \
+         workload: give its facts (--nodes, --tightly-coupled, ...) or --facts FILE",
+        ahead(left),
+        ahead(right),
+        comparison.dimensions.len()
+    );
+    paragraph(&[("", text)], style)
+}
+
+fn fares(verdict: &Verdict, matter: usize, style: &Style) -> String {
+    let mut answer = verdict.advice.primary.to_string();
+    if !verdict.advice.addon.is_empty() {
+        answer.push_str(&format!("; {}", verdict.advice.addon));
+    }
+    if let Some(hybrid) = &verdict.advice.hybrid {
+        answer.push_str(&format!("; {hybrid}"));
+    }
+    let mut lines = vec![("advice", answer)];
+    lines.extend(verdict.fares.iter().map(|fare| (fare.plane.name(), fares_how(fare, matter))));
+    paragraph(&lines, style)
+}
+
+fn fares_how(fare: &Fare, matter: usize) -> String {
+    let role = match fare.role {
+        Role::Chosen => "chosen",
+        Role::Host => "the host under it",
+        Role::OtherPool => "gets the other pool of nodes",
+        Role::NotChosen => "not chosen",
+    };
+    let ahead = match matter {
+        0 => String::new(),
+        _ => format!("; ahead in {} of the {matter} that matter", fare.ahead_in),
+    };
+    let otherwise = match (fare.role, fare.plane) {
+        (Role::Chosen, _) => String::new(),
+        (_, Plane::None) => "; one workload never leads to it, a site may: muster advise --site".to_owned(),
+        _ if fare.chosen_if.0.is_empty() => String::new(),
+        _ => format!("; chosen if {}", changes(&fare.chosen_if)),
+    };
+    format!("{role}{ahead}{otherwise}")
+}
+
+fn changes(changes: &Changes) -> String {
+    let each: Vec<String> = changes.0.iter().map(|(fact, value)| format!("{fact} is {value}")).collect();
+    each.join(" and ")
+}
+
+/// Labels, and beside each its text, wrapped.
+fn paragraph(lines: &[(&str, String)], style: &Style) -> String {
+    let width = style.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH);
+    let labels = lines.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
+    let indent = if labels == 0 { GAP } else { GAP + labels + GAP };
+    let mut text = String::new();
+    for (label, body) in lines {
+        for (place, line) in wrap(body, width - indent).iter().enumerate() {
+            let label = if place == 0 { *label } else { "" };
+            let pad = " ".repeat(indent - GAP - label.len());
+            text.push_str(&" ".repeat(GAP));
+            text.push_str(&style.paint(Ink::Strong, label));
+            text.push_str(&pad);
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::advice::{Fact, FactName, Label, Page, Source, Today};
+
+    use super::*;
+
+    fn cell(plane: Plane, standing: Standing, today: Option<Standing>) -> Cell {
+        let source = Source::new(Page::Comparison, "table: gang");
+        let today = today.map(|standing| Today {
+            standing,
+            text: "it has one of its own now, as a beta that has to be there",
+            source: Source::new(Page::Upstream, "release notes"),
+        });
+        Cell {
+            plane,
+            standing,
+            text: "a reason that is long enough to be wrapped twice or so",
+            source,
+            today,
+        }
+    }
+
+    fn sample(facts: bool) -> Comparison {
+        let planes = [Plane::Slurm, Plane::Kubernetes];
+        let row = |id, title, matters_for: Vec<FactName>, ahead| Compared {
+            id,
+            title,
+            matters_for,
+            ahead,
+            cells: [
+                cell(Plane::Slurm, Standing::Native, None),
+                cell(Plane::Kubernetes, Standing::Weak, Some(Standing::AddOn)),
+            ],
+        };
+        let given = if facts { vec![FactName(Fact::Nodes)] } else { Vec::new() };
+        let verdict = facts.then(|| Verdict {
+            advice: Label { primary: Plane::Slurm, addon: "topology.conf".to_owned(), hybrid: None },
+            fares: [
+                Fare { plane: Plane::Slurm, ahead_in: 1, role: Role::Chosen, chosen_if: Changes::default() },
+                Fare {
+                    plane: Plane::Kubernetes,
+                    ahead_in: 0,
+                    role: Role::NotChosen,
+                    chosen_if: Changes(vec![(Fact::BareMetal, Fact::BareMetal.value(0))]),
+                },
+            ],
+        });
+        Comparison {
+            planes,
+            facts: facts.then(|| Facts::default().with(Fact::Nodes, 4)),
+            dimensions: vec![
+                row("gang", "all ranks at once, or none of them", given, Some(Plane::Slurm)),
+                row("serving", "endpoints that stay up", Vec::new(), None),
+            ],
+            verdict,
+        }
+    }
+
+    #[test]
+    fn what_matters_is_written_out_and_the_rest_is_a_line_each() {
+        insta::assert_snapshot!(compare(&sample(true), Detail::Matters, &Style::plain()), @r"
+        slurm and kubernetes for nodes 4
+
+        what matters for these facts
+
+                                   slurm                                kubernetes
+          all ranks at once, or    native: a reason that is long        weak: a reason that is long enough
+          none of them             enough to be wrapped twice or so     to be wrapped twice or so
+          slurm ahead              [comparison]                         today add-on: it has one of its own
+          for nodes                                                     now, as a beta that has to be there
+                                                                        [comparison, upstream]
+
+        the rest (--all writes it out)
+
+          DIMENSION               SLURM   KUBERNETES
+          endpoints that stay up  native  add-on
+
+          advice      slurm; topology.conf
+          slurm       chosen; ahead in 1 of the 1 that matter
+          kubernetes  not chosen; ahead in 0 of the 1 that matter; chosen if bare_metal is false
+        ");
+    }
+
+    #[test]
+    fn it_fits_its_width() {
+        for width in [60, 80, 100, 200] {
+            for (facts, detail) in [(true, Detail::Matters), (true, Detail::All), (false, Detail::Matters)] {
+                let text = compare(&sample(facts), detail, &Style::plain().with_width(width));
+                let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+                assert!(widest <= width.min(WIDTH), "{widest} columns of {width}:\n{text}");
+                assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn colour_changes_no_column() {
+        let plain = compare(&sample(true), Detail::All, &Style::plain());
+        let style = Style { colour: true, ..Style::plain() };
+        let mut painted = compare(&sample(true), Detail::All, &style);
+        assert!(painted.contains("\x1b[32mnative:"), "{painted}");
+        while let Some(start) = painted.find('\x1b') {
+            let end = painted[start..].find('m').unwrap() + start;
+            painted.replace_range(start..=end, "");
+        }
+        assert_eq!(painted, plain);
+    }
+}
