@@ -187,9 +187,13 @@ fn why(proof: &GangProof) -> String {
                 0..=NAMED_HOLDERS => missing.join(", "),
                 many => format!("{many} gangs lack some"),
             };
+            let refused = proof.gang.steps.iter().any(|step| matches!(step.decided, Decided::Refused { .. }));
+            let whole = match refused {
+                true => "gang admission refuses at once what can never fit, and what waits holds nothing",
+                false => "a gang that is placed whole or not at all holds nothing while it waits",
+            };
             format!(
-                "a pod keeps its GPU while the rest of its gang waits for one ({missing}), so nothing ever runs; \
-                 a gang that is placed whole or not at all holds nothing while it waits"
+                "a pod keeps its GPU while the rest of its gang waits for one ({missing}), so nothing ever runs; {whole}"
             )
         }
         Verdict::Waste => {

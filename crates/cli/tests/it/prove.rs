@@ -60,6 +60,7 @@ fn a_gang_larger_than_the_pool_is_an_answer() {
     assert!(matches!(proof.gang.steps[0].decided, Decided::Refused { .. }));
     let text = home.words("prove gang --gpus 4 --need 5,2 --order aaaab").ok().stdout;
     assert!(text.contains("refused: needs 5 GPUs together, the pool has 4"), "{text}");
+    assert!(text.contains("gang admission refuses at once what can never fit"), "{text}");
 }
 
 #[test]
