@@ -1,0 +1,201 @@
+//! Disagreements about which plane one workload gets. Data only.
+
+use muster_model::advice::{DisputeKind, Fact, Page, Plane, Threshold};
+
+use super::{RAY, says};
+use crate::condition::Condition::{All, Any, Chosen, Is, Never, Not, Reaches};
+use crate::rule::Disagreement;
+use crate::workload::terms::{COUPLED, ON_K3S, ON_KUBERNETES_OR_K3S, ON_SLURM};
+
+/// Those that would change the label.
+pub(super) const CHOICE: &[Disagreement] = &[
+    Disagreement {
+        id: "tenancy-before-python",
+        kind: DisputeKind::Itself,
+        when: All(&[RAY, Is(Fact::MultiTenant)]),
+        question: "do your users write actors, or do they submit containers?",
+        positions: &[
+            says(
+                Page::Guide,
+                "labeller, rule 2",
+                "asks for a Python pipeline first, and never for tenancy: ray",
+            ),
+            says(Page::Guide, "decision flow", "asks for tenancy and services before Python: kubernetes"),
+        ],
+        muster: "follows the labeller, which is the guide's checked part; Ray through KubeRay keeps the platform's quota either way",
+    },
+    Disagreement {
+        id: "services-before-python",
+        kind: DisputeKind::Pages,
+        when: All(&[RAY, Is(Fact::LongLivedServices)]),
+        question: "do the services belong to the pipeline, or would they be there without it?",
+        positions: &[
+            says(Page::Guide, "labeller, rule 2", "a Python pipeline is ray, also beside services"),
+            says(
+                Page::Guide,
+                "decision flow; matrix, row 5",
+                "services come first: kubernetes, with Ray Serve or KServe on it",
+            ),
+            says(
+                Page::Kentino,
+                "decision tree, steps 2 and 5",
+                "services make kubernetes the base; Ray is added to it afterwards",
+            ),
+        ],
+        muster: "keeps the label ray and draws Kubernetes under it: both readings install the same stack, and differ in who owns it",
+    },
+    Disagreement {
+        id: "ray-as-label",
+        kind: DisputeKind::Pages,
+        when: RAY,
+        question: "what owns the nodes and the quota while no Ray job runs?",
+        positions: &[
+            says(Page::Guide, "labeller, rule 2", "ray is the primary, its host an addon"),
+            says(
+                Page::Guide,
+                "composition stack",
+                "Ray is a runtime, and needs a resource manager underneath",
+            ),
+            says(
+                Page::Kentino,
+                "Ray and KubeRay",
+                "not a cluster scheduler: never at the top, always inside a Slurm job or a namespace",
+            ),
+        ],
+        muster: "gives the label that programs compare, and shows the host as the control plane in the stack",
+    },
+    Disagreement {
+        id: "coupled-rl-on-bare-metal",
+        kind: DisputeKind::Itself,
+        when: All(&[ON_SLURM, Is(Fact::PythonNativePipeline)]),
+        question: "is it the trainer that fills the nodes, or the rollouts?",
+        positions: &[
+            says(
+                Page::Guide,
+                "labeller, rule 1",
+                "coupling on bare metal comes first: slurm, and Ray leaves the label",
+            ),
+            says(Page::Guide, "matrix, row 4", "a Python pipeline is ray, on Kubernetes or on Slurm"),
+            says(Page::Kentino, "Ray and KubeRay", "actors map onto Ray cleanly, and onto batch jobs poorly"),
+        ],
+        muster: "keeps slurm, which places the coupled part whole, and puts Ray on it in the stack: nothing is lost but the word",
+    },
+    Disagreement {
+        id: "slurm-at-the-edge",
+        kind: DisputeKind::Itself,
+        when: All(&[ON_SLURM, Is(Fact::EdgeOrDev)]),
+        question: "is this the small cluster's only work, or a large job that somebody develops?",
+        positions: &[
+            says(Page::Guide, "labeller, rule 1", "asks for coupling on bare metal first: slurm"),
+            says(Page::Guide, "matrix, row 3", "edge, small, CI or development: k3s"),
+        ],
+        muster: "follows the labeller's order; its own edge case of a contradiction covers one node only, where k3s wins",
+    },
+    Disagreement {
+        id: "coupled-without-bare-metal",
+        kind: DisputeKind::Itself,
+        when: All(&[COUPLED, Not(Fact::BareMetal)]),
+        question: "must this run in containers, or does it merely do so today?",
+        positions: &[
+            says(
+                Page::Guide,
+                "decision flow",
+                "only the arrow for bare metal leaves the question about coupling: no answer",
+            ),
+            says(
+                Page::Guide,
+                "labeller, rules 2 to 4",
+                "goes on with the other questions, and adds a gang scheduler",
+            ),
+            says(Page::Guide, "matrix, row 1", "names coupled training on bare metal only"),
+        ],
+        muster: "follows the labeller: it is the only one of the three with an answer, and the invariant makes it safe",
+    },
+    Disagreement {
+        id: "batch-in-containers",
+        kind: DisputeKind::Pages,
+        when: All(&[
+            Chosen(&[Plane::Kubernetes]),
+            Not(Fact::LongLivedServices),
+            Not(Fact::MultiTenant),
+            Never(&COUPLED),
+        ]),
+        question: "does anything else on this fleet need Kubernetes, and who operates it?",
+        positions: &[
+            says(Page::Guide, "labeller, rule 4; decision flow", "simple batch, in containers: kubernetes"),
+            says(
+                Page::Comparison,
+                "rule of thumb",
+                "what ends and is known in size: slurm; what stays and is elastic: kubernetes",
+            ),
+            says(Page::Kentino, "decision tree, steps 2 and 3", "no services, or no platform team: slurm"),
+            says(
+                Page::Hyperstack,
+                "workload profiles, 2; scheduling model",
+                "HPC-style batch: slurm; batch of varying shapes: kubernetes has the finer control",
+            ),
+        ],
+        muster: "gives the guide's label; when nothing else here needs Kubernetes, Slurm is less to operate, and muster advise with a site file says so",
+    },
+    Disagreement {
+        id: "hybrid-without-slurm",
+        kind: DisputeKind::Pages,
+        when: All(&[ON_KUBERNETES_OR_K3S, Is(Fact::TightlyCoupled), Is(Fact::LongLivedServices)]),
+        question: "does training crowd out the services, or the other way round, often enough to fence them off?",
+        positions: &[
+            says(Page::Guide, "matrix, row 6", "batch training and services on one fleet: split it"),
+            says(Page::Guide, "labeller, last rule; edge 4", "splits only where slurm is the primary"),
+            says(
+                Page::Kentino,
+                "summary table, rows 4 and 8",
+                "one Kubernetes for a mixed cluster; two planes from 200 GPUs",
+            ),
+            says(
+                Page::Hyperstack,
+                "workload profiles, 3 and 4",
+                "training and serving on a shared cluster: kubernetes",
+            ),
+        ],
+        muster: "does not split: behind a gang scheduler, with quota, one Kubernetes carries both until one starves the other",
+    },
+    Disagreement {
+        id: "python-on-bare-metal",
+        kind: DisputeKind::Pages,
+        when: All(&[RAY, Is(Fact::BareMetal)]),
+        question: "which of the two do you operate already?",
+        positions: &[
+            says(Page::Guide, "labeller, rule 2", "always through KubeRay"),
+            says(Page::Guide, "matrix, row 4", "on Kubernetes through KubeRay, or on Slurm"),
+            says(
+                Page::Kentino,
+                "decision tree, step 5; Ray standalone",
+                "KubeRay, or Ray inside an salloc; alone where one person owns the cluster",
+            ),
+        ],
+        muster: "gives the labeller's host; where Slurm runs already, start Ray inside an allocation instead of installing Kubernetes for it",
+    },
+    Disagreement {
+        id: "k3s-for-tenants",
+        kind: DisputeKind::Itself,
+        when: All(&[Chosen(&[Plane::K3s]), Any(&[Is(Fact::MultiTenant), Is(Fact::LongLivedServices)])]),
+        question: "would an hour without this cluster hurt anybody but its owners?",
+        positions: &[
+            says(Page::Guide, "labeller, rule 3", "small comes before services and tenants: k3s"),
+            says(Page::Guide, "matrix, row 2", "a platform of many tenants with online services: kubernetes"),
+            says(Page::Guide, "decision flow", "services or tenants: either of the two"),
+        ],
+        muster: "follows the labeller: it is the same API, so that manifests move when the cluster grows",
+    },
+    Disagreement {
+        id: "k3s-size",
+        kind: DisputeKind::Pages,
+        when: All(&[ON_K3S, Reaches(Threshold::MultiNode)]),
+        question: "how many nodes does the cluster have, whatever one job spans?",
+        positions: &[
+            says(Page::Guide, "labeller, its facts", "this fact means small, CI or a single node"),
+            says(Page::Overview, "Kubernetes and k3s", "edge nodes, small clusters, CI and development"),
+            says(Page::Guide, "failure modes, 6", "not a large datacentre; no number is given"),
+        ],
+        muster: "warns from a number of nodes of its own, which a site can set (k3s-nodes)",
+    },
+];

@@ -1,0 +1,188 @@
+//! Disagreements about what stands on Kubernetes or k3s for one workload. Data only.
+
+use muster_model::advice::{DisputeKind, Fact, Page, Plane};
+
+use super::{RAY, says};
+use crate::condition::Condition::{All, Chosen, Is, Not};
+use crate::rule::Disagreement;
+use crate::workload::terms::{COUPLED, COUPLED_INSIDE, ON_KUBERNETES_OR_K3S};
+
+/// Those about what is added, first what the invariant rests on.
+pub(super) const KUBERNETES: &[Disagreement] = &[
+    Disagreement {
+        id: "ray-on-k3s-gang",
+        kind: DisputeKind::Itself,
+        when: All(&[RAY, COUPLED, Is(Fact::EdgeOrDev)]),
+        question: "can two such jobs want the cluster at the same time?",
+        positions: &[
+            says(
+                Page::Guide,
+                "labeller, its comment; the load-bearing invariant",
+                "Ray on k3s is under kube-scheduler too: a gang scheduler is required",
+            ),
+            says(
+                Page::Guide,
+                "labeller, its code; edge 7",
+                "leaves out Ray at the edge, and so does the oracle that checks it",
+            ),
+        ],
+        muster: "requires it, because the guide calls the invariant load-bearing; --ruleset guide gives the label of the code",
+    },
+    Disagreement {
+        id: "pods-or-nodes",
+        kind: DisputeKind::Pages,
+        when: All(&[COUPLED_INSIDE, ON_KUBERNETES_OR_K3S]),
+        question: "is the job on its one node one pod, or several?",
+        positions: &[
+            says(
+                Page::Guide,
+                "labeller; edge 2",
+                "on one node there is nothing to place together: no gang scheduler",
+            ),
+            says(
+                Page::Guide,
+                "failure modes, 1; the proof, where a pod is a GPU",
+                "a gang scheduler for every job of several pods",
+            ),
+            says(
+                Page::Kentino,
+                "batch against services, table",
+                "already an 8-hour training run needs Kueue or Volcano",
+            ),
+        ],
+        muster: "counts nodes, as the labeller does, and warns of several pods on one node",
+    },
+    Disagreement {
+        id: "kueue-as-gang",
+        kind: DisputeKind::Pages,
+        when: All(&[COUPLED, ON_KUBERNETES_OR_K3S]),
+        question: "what places the pods once the quota is granted?",
+        positions: &[
+            says(Page::Guide, "labeller", "Volcano, Kueue or KAI: any of them satisfies the requirement"),
+            says(
+                Page::Comparison,
+                "how it is set up",
+                "Volcano or KAI place gangs; Kueue admits by quota, all or nothing",
+            ),
+            says(
+                Page::Kentino,
+                "why naive Kubernetes is wrong",
+                "Kueue admits jobs, Volcano places pods: both, one above the other",
+            ),
+            says(
+                Page::Upstream,
+                "Kueue: all-or-nothing with ready pods, kubernetes-sigs/kueue issue 2796",
+                "admission reserves quota, not nodes; wholeness takes waitForPodsReady or topology-aware scheduling",
+            ),
+        ],
+        muster: "keeps the label, which names all three, and in the stack puts Kueue above a scheduler that places gangs, never in its place",
+    },
+    Disagreement {
+        id: "operators-for-gangs",
+        kind: DisputeKind::Pages,
+        when: All(&[COUPLED, ON_KUBERNETES_OR_K3S, Not(Fact::PythonNativePipeline)]),
+        question: "does your training operator create a PodGroup, and does its scheduler read it?",
+        positions: &[
+            says(
+                Page::Hyperstack,
+                "multi-node coordination",
+                "no native equivalent: operators for MPI or training coordinate the pods",
+            ),
+            says(
+                Page::Guide,
+                "how to integrate",
+                "only a gang scheduler makes the set whole; operators ride on it",
+            ),
+            says(
+                Page::Upstream,
+                "kubeflow/trainer, shipped torch runtime, August 2026",
+                "the operator's default runtime asks for no pod group",
+            ),
+        ],
+        muster: "requires the gang scheduler whatever operator creates the pods",
+    },
+    Disagreement {
+        id: "native-gang-api",
+        kind: DisputeKind::Aged,
+        when: All(&[COUPLED, ON_KUBERNETES_OR_K3S]),
+        question: "which Kubernetes version runs there, with which feature gates?",
+        positions: &[
+            says(
+                Page::Guide,
+                "why use it; note 1",
+                "the stock scheduler has no gang scheduling: an add-on is required",
+            ),
+            says(
+                Page::Kentino,
+                "why naive Kubernetes is wrong",
+                "first in, first out, with no gang semantics",
+            ),
+            says(
+                Page::Upstream,
+                "KEP-4671; alpha in Kubernetes 1.35 and 1.36, off by default; beta in 1.37 of August 2026",
+                "kube-scheduler places a PodGroup whole where the GenericWorkload feature is on; it has neither queues nor quota",
+            ),
+        ],
+        muster: "still requires that something places gangs: the native API counts once it is switched on and the pods name a PodGroup",
+    },
+    Disagreement {
+        id: "dra-or-device-plugin",
+        kind: DisputeKind::Aged,
+        when: All(&[Is(Fact::TightlyCoupled), ON_KUBERNETES_OR_K3S]),
+        question: "does the job need certain GPUs of a node, or any of them?",
+        positions: &[
+            says(
+                Page::Hyperstack,
+                "what separates them: scheduling",
+                "topology comes from device plugins and affinity rules, written by hand",
+            ),
+            says(
+                Page::Kentino,
+                "MIG and GPU sharing",
+                "the device plugin gives whole GPUs, and knows no more of them",
+            ),
+            says(
+                Page::Comparison,
+                "how it is set up",
+                "jobs describe devices, the scheduler picks them: DRA, stable since Kubernetes 1.34",
+            ),
+        ],
+        muster: "names the GPU Operator, which brings either; prefer DRA on 1.34 and later where the driver supports the model",
+    },
+    Disagreement {
+        id: "inference-at-scale",
+        kind: DisputeKind::Pages,
+        when: All(&[Chosen(&[Plane::Kubernetes]), Is(Fact::LongLivedServices), Not(Fact::TightlyCoupled)]),
+        question: "how many models and replicas, and does one replica span nodes?",
+        positions: &[
+            says(Page::Guide, "labeller, rule 4", "kubernetes with the GPU Operator, and no serving layer"),
+            says(Page::Guide, "matrix, row 5", "Kubernetes with Ray Serve or KServe"),
+            says(Page::Overview, "decision matrix", "Ray Serve, KServe or Dynamo on Kubernetes"),
+            says(
+                Page::Kentino,
+                "summary table, row 3",
+                "Kubernetes and the GPU Operator; no batch scheduler",
+            ),
+        ],
+        muster: "gives the label without a serving layer: plain deployments carry a few models, a serving layer is worth its components from there",
+    },
+    Disagreement {
+        id: "launchers-per-pod",
+        kind: DisputeKind::Pages,
+        when: All(&[COUPLED, ON_KUBERNETES_OR_K3S, Not(Fact::PythonNativePipeline)]),
+        question: "does each pod ask for as many GPUs as it starts processes?",
+        positions: &[
+            says(
+                Page::Comparison,
+                "Volcano manifest",
+                "16 pods of one GPU, each of which starts eight processes and knows of no other pod",
+            ),
+            says(
+                Page::Kentino,
+                "Volcano manifest",
+                "16 pods of one GPU, one process each, 16 nodes to torchrun",
+            ),
+        ],
+        muster: "one pod per node with all its GPUs, or one process per pod: what a pod starts and what it asks for must agree",
+    },
+];
