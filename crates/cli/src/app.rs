@@ -35,6 +35,7 @@ impl App {
             Command::StopDaemon(args) => cmd::stop_daemon::run(self, args).await,
             Command::Advise(args) => cmd::advise::run(self, &args),
             Command::Prove(args) => cmd::prove::run(self, &args),
+            Command::Compare(args) => cmd::compare::run(self, &args),
             Command::Schema(args) => cmd::schema::run(self, &args),
             Command::Completions(args) => cmd::completions::run(self, &args),
             Command::Man(args) => cmd::man::run(self, &args),

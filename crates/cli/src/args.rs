@@ -85,6 +85,7 @@ pub enum Command {
     Usage(cmd::usage::Args),
     Nodes(cmd::nodes::Args),
     Advise(Box<cmd::advise::Args>),
+    Compare(Box<cmd::compare::Args>),
     Serve(cmd::serve::Args),
     StopDaemon(cmd::stop_daemon::Args),
     Prove(cmd::prove::Args),

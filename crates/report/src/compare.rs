@@ -67,7 +67,13 @@ fn matters_title(count: usize) -> &'static str {
 
 fn for_facts(facts: Option<&Facts>) -> String {
     let Some(facts) = facts else { return String::new() };
-    let given: Vec<String> = facts.given().map(|(fact, value)| format!("{fact} {value}")).collect();
+    let given: Vec<String> = facts
+        .given()
+        .map(|(fact, value)| match value {
+            Value::Flag(true) => fact.to_string(),
+            _ => format!("{fact} {value}"),
+        })
+        .collect();
     match given.is_empty() {
         true => " for one node and nothing else".to_owned(),
         false => format!(" for {}", given.join(", ")),

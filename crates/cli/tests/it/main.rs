@@ -4,6 +4,7 @@
 
 mod actions;
 mod codes;
+mod compare;
 mod contention;
 mod crash;
 mod daemon;
