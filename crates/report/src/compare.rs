@@ -2,7 +2,7 @@
 //! without facts everything is written out.
 
 use muster_model::advice::{
-    Cell, Changes, Compared, Comparison, Facts, Fare, Plane, Role, Standing, Verdict,
+    Cell, Changes, Compared, Comparison, Facts, Fare, Plane, Role, Standing, Value, Verdict,
 };
 
 use crate::style::{Ink, Style, wrap};
