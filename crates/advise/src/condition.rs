@@ -150,3 +150,55 @@ fn joined<T: fmt::Display>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reads(condition: Condition, words: &str) {
+        assert_eq!(condition.to_string(), words);
+    }
+
+    #[test]
+    fn conditions_in_words() {
+        const BIG: Condition = Condition::Reaches(Threshold::MultiNode);
+        const TENANTS: Condition = Condition::Is(Fact::MultiTenant);
+        const SMALL: Condition = Condition::Below(Threshold::PlatformFte);
+        reads(Condition::Always, "always");
+        reads(BIG, "nodes at least 2 (multi-node)");
+        reads(SMALL, "people.platform-fte below 0.25 (platform-fte)");
+        reads(
+            Condition::All(&[TENANTS, Condition::Any(&[BIG, SMALL])]),
+            &format!("multi_tenant and ({BIG} or {SMALL})"),
+        );
+        reads(
+            Condition::All(&[Condition::All(&[TENANTS, BIG]), SMALL]),
+            &format!("multi_tenant and {BIG} and {SMALL}"),
+        );
+        reads(
+            Condition::Any(&[Condition::All(&[TENANTS, BIG]), SMALL]),
+            &format!("(multi_tenant and {BIG}) or {SMALL}"),
+        );
+        reads(Condition::Never(&Condition::Any(&[TENANTS, BIG])), &format!("neither multi_tenant nor {BIG}"));
+        reads(Condition::Never(&Condition::All(&[TENANTS, BIG])), &format!("not (multi_tenant and {BIG})"));
+        reads(Condition::Chosen(&[Plane::Slurm]), "the choice is slurm");
+        reads(
+            Condition::Chosen(&[Plane::Kubernetes, Plane::K3s, Plane::Ray]),
+            "the choice is kubernetes, k3s or ray",
+        );
+    }
+
+    /// What is read decides what is searched for flips: a fact that is overlooked would be one that never flips.
+    #[test]
+    fn facts_are_found_at_any_depth() {
+        const DEEP: Condition = Condition::Any(&[
+            Condition::Never(&Condition::All(&[Condition::Not(Fact::BareMetal), Condition::Always])),
+            Condition::Below(Threshold::K3sNodes),
+        ]);
+        let read: Vec<&Fact> = Fact::WORKLOAD.iter().filter(|fact| DEEP.reads(**fact)).collect();
+        assert_eq!(read, [&Fact::Nodes, &Fact::BareMetal]);
+        let mut thresholds = Vec::new();
+        DEEP.thresholds(&mut |threshold| thresholds.push(threshold));
+        assert_eq!(thresholds, [Threshold::K3sNodes]);
+    }
+}

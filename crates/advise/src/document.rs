@@ -248,9 +248,13 @@ fn line(body: &mut String, name: &str, value: impl Display) {
     put(body, format_args!("- *{name}*: {value}\n"));
 }
 
+/// As a sentence begins; k3s is written small everywhere.
 fn capital(sentence: &str) -> String {
     let mut chars = sentence.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+    match chars.next() {
+        Some(first) if !sentence.starts_with("k3s") => first.to_uppercase().chain(chars).collect(),
+        _ => sentence.to_owned(),
+    }
 }
 
 fn put(text: &mut String, piece: std::fmt::Arguments<'_>) {

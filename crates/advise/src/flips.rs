@@ -186,3 +186,85 @@ fn nearer<A: Answer>(change: &Change, answer: &A, found: &[Found<A>]) -> bool {
     };
     found.iter().filter(same_facts).any(|found| found.answer == *answer)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(primary: Plane, addon: &str) -> Label {
+        Label { primary, addon: addon.to_owned(), hybrid: None }
+    }
+
+    /// Nobody below 16 GPUs, Slurm below 33, Kubernetes from there; whoever talks is told so.
+    fn by_size(facts: &Facts) -> Label {
+        let talk = if facts.is(Fact::Talk) { "talk" } else { "" };
+        match facts.get(Fact::FleetGpus) {
+            ..16 => answer(Plane::None, talk),
+            16..33 => answer(Plane::Slurm, talk),
+            _ => answer(Plane::Kubernetes, talk),
+        }
+    }
+
+    fn check(gpus: u32, expected: &[(&[(Fact, u32)], Plane, &str)]) {
+        let read = [Threshold::SchedulerGpus, Threshold::ConventionGpus];
+        let search = Search { askable: &[Fact::FleetGpus, Fact::Talk], read: &read, together: 2 };
+        let facts = Facts::default().with(Fact::FleetGpus, gpus);
+        let flips = search.flips(&facts, &Thresholds::default(), by_size);
+        let expected: Vec<Flip> = expected
+            .iter()
+            .map(|(change, primary, addon)| Flip { change: written(change), label: answer(*primary, addon) })
+            .collect();
+        assert_eq!(flips, expected, "{gpus}");
+    }
+
+    #[test]
+    fn a_number_flips_at_the_nearest_value_of_each_stretch() {
+        check(
+            4,
+            &[
+                (&[(Fact::FleetGpus, 16)], Plane::Slurm, ""),
+                (&[(Fact::FleetGpus, 33)], Plane::Kubernetes, ""),
+                (&[(Fact::Talk, 1)], Plane::None, "talk"),
+            ],
+        );
+        check(
+            20,
+            &[
+                (&[(Fact::FleetGpus, 15)], Plane::None, ""),
+                (&[(Fact::FleetGpus, 33)], Plane::Kubernetes, ""),
+                (&[(Fact::Talk, 1)], Plane::Slurm, "talk"),
+            ],
+        );
+        check(
+            99,
+            &[
+                (&[(Fact::FleetGpus, 32)], Plane::Slurm, ""),
+                (&[(Fact::FleetGpus, 15)], Plane::None, ""),
+                (&[(Fact::Talk, 1)], Plane::Kubernetes, "talk"),
+            ],
+        );
+    }
+
+    /// Two stretches with one answer are one flip, to the nearer; what contradicts itself is no flip.
+    #[test]
+    fn neither_farther_values_nor_contradictions_are_offered() {
+        let read = [Threshold::SchedulerGpus, Threshold::ConventionGpus];
+        let search = Search { askable: &[Fact::FleetGpus], read: &read, together: 1 };
+        let small_or_not = |facts: &Facts| match facts.get(Fact::FleetGpus) {
+            ..16 => answer(Plane::None, ""),
+            _ => answer(Plane::Slurm, ""),
+        };
+        let flips = search.flips(&Facts::default(), &Thresholds::default(), small_or_not);
+        assert_eq!(flips.len(), 1, "{flips:?}");
+        assert_eq!(flips[0].change, written(&[(Fact::FleetGpus, 16)]));
+
+        let search = Search { askable: &[Fact::Teams], read: &[Threshold::CommercialTeams], together: 1 };
+        let by_teams =
+            |facts: &Facts| answer(Plane::Slurm, if facts.get(Fact::Teams) < 10 { "" } else { "many" });
+        let ask = |users| {
+            let facts = Facts::default().with(Fact::Users, users);
+            search.flips(&facts, &Thresholds::default(), by_teams).len()
+        };
+        assert_eq!((ask(10), ask(9)), (1, 0), "nine users cannot be in ten teams");
+    }
+}

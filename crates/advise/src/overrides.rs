@@ -15,11 +15,6 @@ impl From<&'static Rule> for FiredRule {
     }
 }
 
-/// One entry per overridden threshold that some rule of the list reads.
-pub(crate) fn fired(rules: &'static [Rule], thresholds: &Thresholds) -> Vec<FiredRule> {
-    of(&read(rules), thresholds)
-}
-
 /// One entry per overridden threshold among those read.
 pub(crate) fn of(read: &[Threshold], thresholds: &Thresholds) -> Vec<FiredRule> {
     let entry = |threshold: Threshold| FiredRule {

@@ -239,7 +239,7 @@ fn the_first_warnings_are_the_dangerous_ones() {
     assert_eq!(first("16 edge"), ["k3s-envelope", "unpinned-versions", "silent-fact"]);
 }
 
-/// A site's own thresholds move what they are about, and are shown where a rule of this list reads them.
+/// A site's own thresholds move what they are about, and are shown where an answer can depend on them.
 #[test]
 fn a_sites_thresholds_are_used_and_shown() {
     let ask = |threshold, stored, words| {
@@ -258,6 +258,10 @@ fn a_sites_thresholds_are_used_and_shown() {
     assert!(
         warnings(&small).contains("k3s-envelope") && !warnings(&asked("3 edge")).contains("k3s-envelope")
     );
+    // Also a number that decides no label, and none that is only about sites.
+    assert!(small.rules.iter().any(|rule| rule.id == "site-threshold"), "{:?}", small.rules);
+    let site = ask(Threshold::FederatedGpus, 100, "3 edge");
+    assert!(!site.rules.iter().any(|rule| rule.id == "site-threshold"), "{:?}", site.rules);
 }
 
 fn names(layers: &[Layer]) -> Vec<&'static str> {

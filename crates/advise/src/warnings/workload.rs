@@ -33,7 +33,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
         id: "nccl-on-tcp",
         source: Source::new(Page::Guide, "failure modes, 5"),
         when: COUPLED,
-        sentence: "collectives fall back from RDMA to TCP: the job runs, several times slower",
+        sentence: "collectives fall back from RDMA to TCP: the job runs, and every all-reduce takes longer",
         tell: "NCCL_DEBUG=INFO reports NET/Socket rather than NET/IB with GDRDMA; model FLOPS utilisation drops",
         cure: "run nccl-tests under this scheduler before the first real job, and after every change of driver, image or fabric",
     },

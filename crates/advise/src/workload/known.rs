@@ -9,13 +9,15 @@ use muster_model::advice::{Fact, Facts, Kind, Ruleset, Threshold, Thresholds};
 use super::RULES;
 use crate::case::{Case, Outcome};
 use crate::decide::decide;
-use crate::overrides;
+use crate::{disputes, overrides, warnings};
 
 /// What the rules read: the flags of a workload, and the thresholds of its numbers.
 pub(super) struct Read {
     /// In the order of facts, numbers among them.
     pub(super) facts: Vec<Fact>,
     pub(super) thresholds: Vec<Threshold>,
+    /// Those that only warnings and disputes read among them: a site's own number is shown wherever it counts.
+    pub(super) shown: Vec<Threshold>,
     flags: Vec<Fact>,
 }
 
@@ -23,7 +25,16 @@ pub(super) struct Read {
 pub(super) static READ: LazyLock<Read> = LazyLock::new(|| {
     let facts = overrides::facts_read(RULES, Fact::WORKLOAD);
     let flags = facts.iter().copied().filter(|fact| fact.kind() == Kind::Flag).collect();
-    Read { facts, thresholds: overrides::read(RULES), flags }
+    let thresholds = overrides::read(RULES);
+    let warnings = warnings::WORKLOAD.iter().map(|hazard| hazard.when);
+    let disputes = disputes::WORKLOAD.iter().map(|disagreement| disagreement.when);
+    let mut shown = thresholds.clone();
+    for condition in warnings.chain(disputes) {
+        condition.thresholds(&mut |threshold| shown.push(threshold));
+    }
+    shown.sort_unstable();
+    shown.dedup();
+    Read { facts, thresholds, shown, flags }
 });
 
 /// Answers under one set of numbers and rules.

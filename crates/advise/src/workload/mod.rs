@@ -38,7 +38,7 @@ pub fn advise(facts: &Facts, thresholds: &Thresholds, ruleset: Ruleset) -> Advic
     let mut case = Case::new(facts, thresholds, ruleset);
     let mut rules: Vec<FiredRule> = Vec::new();
     decide(RULES, &mut case, |rule| rules.push(FiredRule::from(rule)));
-    rules.extend(overrides::fired(RULES, thresholds));
+    rules.extend(overrides::of(&READ.shown, thresholds));
 
     // 2. Ask again with other facts.
     let known = Known::new(thresholds, ruleset);

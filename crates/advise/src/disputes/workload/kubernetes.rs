@@ -72,7 +72,7 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
             says(
                 Page::Upstream,
                 "Kueue: all-or-nothing with ready pods, kubernetes-sigs/kueue issue 2796",
-                "admission reserves quota, not nodes; wholeness takes waitForPodsReady or topology-aware scheduling",
+                "admission reserves quota, not nodes: a job was admitted with room for a part of it; topology-aware scheduling looks at nodes, waitForPodsReady gives up late",
             ),
         ],
         muster: "keeps the label, which names all three, and in the stack puts Kueue above a scheduler that places gangs, never in its place",

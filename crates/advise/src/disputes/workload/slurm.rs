@@ -117,7 +117,7 @@ pub(super) const SLURM: &[Disagreement] = &[
                 "eight tasks per node, each of which starts eight processes",
             ),
         ],
-        muster: "starts one launcher per node: torchrun starts a process per GPU itself, so eight launchers make 64 processes for 8 GPUs",
+        muster: "starts one launcher per node: torchrun starts a process per GPU itself, so eight launchers would be 64 processes for 8 GPUs",
     },
     Disagreement {
         id: "gang-word",
