@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use muster_model::advice::{Fact, Facts, MixEntry, Plane, Ruleset, SiteProfile, Threshold, WorkloadOnSite};
 
 use crate::case::Case;
-use crate::condition::Condition::{self, All, Always, Gang, Is};
+use crate::condition::Condition::{self, Always, Is};
 use crate::gpus;
 use crate::site::terms::{NOTHING, ON_KUBERNETES, POOL, RUNAI, SLURM};
 use crate::workload;
@@ -107,7 +107,7 @@ const WAYS: &[Way] = &[
     way(Aspect::Coupled, RUNAI, Plane::Kubernetes, "one distributed workload of Run:ai, placed whole"),
     way(
         Aspect::Coupled,
-        All(&[K3S, Gang]),
+        K3S,
         Plane::K3s,
         "one group of pods behind the gang scheduler; never past it, or it is placed partly and holds GPUs",
     ),
@@ -188,18 +188,16 @@ pub(super) fn workloads(site: &SiteProfile, case: &Case<'_>) -> Vec<WorkloadOnSi
 }
 
 fn workload_on(entry: &MixEntry, site: &SiteProfile, case: &Case<'_>) -> WorkloadOnSite {
-    let ways: Vec<&Way> =
-        aspects(entry, site).into_iter().filter_map(|aspect| chosen(aspect, case)).collect();
-    let plane = ways.first().map(|way| way.plane);
-    let mut how: Vec<Cow<'static, str>> = ways.iter().map(|way| Cow::Borrowed(way.how)).collect();
-    how.extend(too_large(entry, case).map(Cow::Owned));
+    let aspects = aspects(entry, site);
+    let ways: Vec<&Way> = aspects.into_iter().filter_map(|aspect| chosen(aspect, case)).collect();
+    let how = || ways.iter().map(|way| way.how).collect::<Vec<_>>().join("; ");
     WorkloadOnSite {
         name: entry.name.clone(),
         share_percent: entry.share_percent,
         facts: entry.facts,
         alone: workload::label(&entry.facts, &site.thresholds, Ruleset::Corrected),
-        runs_on: plane.or(case.primary).expect("a decided case has a plane"),
-        how: Cow::Owned(how.join("; ")),
+        runs_on: ways.first().map(|way| way.plane).or(case.primary).expect("a decided case has a plane"),
+        how: Cow::Owned(too_large(entry, case).unwrap_or_else(how)),
     }
 }
 

@@ -33,14 +33,8 @@ pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
     decide(RULES, &mut case, |rule| rules.push(FiredRule::from(rule)));
     rules.extend(overrides::of(&thresholds_read(), &site.thresholds));
 
-    // 2. What would change it: each fact alone, with the mix as it is. What the mix implies no fact can take back.
-    let label = |facts: &Facts| -> Label {
-        let facts = mix::folded(facts, site);
-        let mut case = Case::new(&facts, &site.thresholds, ruleset);
-        decide(RULES, &mut case, |_| {});
-        case.label()
-    };
-    // Whether GPUs can be cut follows from their models: nobody can answer it otherwise.
+    // 2. What would change it: each fact of the file alone, with the mix as it is. What the mix implies no fact can take
+    //    back. Whether GPUs can be cut follows from their models: nobody can answer it otherwise.
     let askable: Vec<Fact> = Fact::SITE.iter().copied().filter(|fact| *fact != Fact::FleetMig).collect();
     let read = overrides::read(RULES);
     let search = Search { askable: &askable, read: &read, together: 1 };
@@ -51,7 +45,7 @@ pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
         rules,
         warnings: warnings::due(warnings::SITE, &case),
         composition: stack(compose::LAYERS, &case),
-        flips: search.flips(&facts, &site.thresholds, label),
+        flips: search.flips(&site.facts, &site.thresholds, |facts| label(facts, site, ruleset)),
         disputes: disputes::touched(disputes::SITE, &case),
     };
     let operations = operations::of(&case);
@@ -59,6 +53,20 @@ pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
     let notebooks = notebooks::of(&case);
     let workloads = mix::workloads(site, &case);
     SiteAdvice { advice, workloads, sharing, notebooks, operations }
+}
+
+/// The label alone.
+#[must_use]
+pub fn label_site(site: &SiteProfile, ruleset: Ruleset) -> Label {
+    label(&site.facts, site, ruleset)
+}
+
+/// The label of a site with other facts than its own.
+fn label(facts: &Facts, site: &SiteProfile, ruleset: Ruleset) -> Label {
+    let facts = mix::folded(facts, site);
+    let mut case = Case::new(&facts, &site.thresholds, ruleset);
+    decide(RULES, &mut case, |_| {});
+    case.label()
 }
 
 /// Thresholds that anything about a site reads.
