@@ -1,4 +1,4 @@
-//! Prints a document that a room makes from its types: `documents openapi|job|queues|cluster`. An example and not
+//! Prints a document that a room makes from its types: `documents openapi|job|queues|cluster|facts|site`. An example and not
 //! part of xtask, so that xtask itself links no room and compiles in seconds.
 
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         None => {
-            eprintln!("error: no document is named `{name}`\nhint: openapi, job, queues or cluster");
+            eprintln!("error: no document is named `{name}`\nhint: openapi, job, queues, cluster, facts or site");
             ExitCode::FAILURE
         }
     }
@@ -25,6 +25,8 @@ fn document(name: &str) -> Option<Value> {
         "job" => Some(muster_spec::schema()),
         "queues" => Some(muster_spec::queues_schema()),
         "cluster" => Some(muster_spec::cluster_schema()),
+        "facts" => Some(muster_spec::facts_schema()),
+        "site" => Some(muster_spec::site_schema()),
         _ => None,
     }
 }

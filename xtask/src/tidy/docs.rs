@@ -13,8 +13,12 @@ const PLACES: [(&str, &str); 5] =
     [("..", "/shared"), ("/", "work/"), ("/", "Users/"), ("/tmp/", "t-"), ("/tmp/", "brief")];
 
 /// Schemas of files that people write, and the page that must describe their fields.
-const DESCRIBED: [(&str, &str); 2] =
-    [("docs/schema/job.schema.json", "docs/jobs.md"), ("docs/schema/queues.schema.json", "docs/queues.md")];
+const DESCRIBED: [(&str, &str); 4] = [
+    ("docs/schema/job.schema.json", "docs/jobs.md"),
+    ("docs/schema/queues.schema.json", "docs/queues.md"),
+    ("docs/schema/facts.schema.json", "docs/site.md"),
+    ("docs/schema/site.schema.json", "docs/site.md"),
+];
 
 /// No path of a machine, in any file.
 pub fn places(tree: &Tree) -> Vec<Violation> {
@@ -232,14 +236,17 @@ mod tests {
     fn a_field_that_no_page_describes_is_seen() {
         let schema = r##"{"properties": {"gpus": {}, "groups": {"items": {"$ref": "#/$defs/g"}}},
                           "$defs": {"g": {"properties": {"tasks": {}}}}}"##;
-        let files = |page| [(DESCRIBED[0].0, schema), (DESCRIBED[0].1, page), (DESCRIBED[1].0, "{}")];
+        let files = |page| {
+            let empty = DESCRIBED[1..].iter().map(|(schema, _)| (*schema, "{}"));
+            [(DESCRIBED[0].0, schema), (DESCRIBED[0].1, page)].into_iter().chain(empty).collect::<Vec<_>>()
+        };
         check(fields, &files("`gpus`, `groups`, `tasks`"), &[]);
         check(fields, &files("`gpus`, groups, `tasks`"), &["docs/jobs.md: does not describe `groups`"]);
         check(fields, &files("`gpus`, `groups`"), &["docs/jobs.md: does not describe `tasks`"]);
         check(
             fields,
-            &files("`gpus`, `groups`, `tasks`")[..2],
-            &["docs/schema/queues.schema.json: is not there"],
+            &files("`gpus`, `groups`, `tasks`")[..4],
+            &["docs/schema/site.schema.json: is not there"],
         );
     }
 

@@ -61,6 +61,7 @@ pub(super) fn refuse_other(entries: &[Entry], reading: Document, problems: &mut 
     let label = format!("`{}` is a field of {}", entry.key, other.name());
     let hint = match (reading, other) {
         (Document::Facts, Document::Site) => "`muster advise --site` takes it".to_owned(),
+        (Document::Facts, Document::Job) => "`muster advise --job` takes it".to_owned(),
         (Document::Site, Document::Facts) => "`muster advise --facts` takes it".to_owned(),
         (Document::Site, _) => "`muster advise --site` takes `fleet`, `people`, `needs` and `mix`".to_owned(),
         _ => format!(

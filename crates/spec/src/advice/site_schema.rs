@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use crate::advice::facts::RULES;
 use crate::advice::site::{MixDocument, REQUIRED, SiteDocument};
 use crate::advice::word::{FABRICS, HOSTINGS};
-use crate::advice::written::{Rules, describe};
+use crate::advice::written::{Rules, describe, question};
 use crate::advice::{names, value};
 use crate::field::{Many, object_schema};
 
@@ -58,21 +58,6 @@ impl JsonSchema for SiteDocument {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let section = |section: &'static str| {
-            let keys = Fact::SITE.iter().filter_map(|fact| names::site_key(*fact).map(|key| (*fact, key)));
-            let facts = keys
-                .filter(move |(_, (of, _))| *of == section)
-                .map(|(fact, (_, key))| (key, describe(fact), value::schema(fact.kind())));
-            let special =
-                special(section).into_iter().map(|(key, text, schema)| (key, text.to_owned(), schema));
-            let required: Vec<&str> = REQUIRED
-                .iter()
-                .filter_map(|fact| names::site_key(*fact))
-                .filter(|(of, _)| *of == section)
-                .map(|(_, key)| key)
-                .collect();
-            object_schema(about(section), facts.chain(special), &required)
-        };
         let mut fields: Vec<(&str, String, Schema)> =
             names::sections().into_iter().map(|name| (name, about(name).to_owned(), section(name))).collect();
         let mix = generator.subschema_for::<Many<MixDocument>>();
@@ -84,6 +69,25 @@ impl JsonSchema for SiteDocument {
             &["fleet", "people"],
         )
     }
+}
+
+/// Schema of a section: its facts, then what is no fact by itself.
+fn section(section: &str) -> Schema {
+    let (mut fields, mut required) = (Vec::new(), Vec::new());
+    for fact in Fact::SITE {
+        let Some((_, key)) = names::site_key(*fact).filter(|(of, _)| *of == section) else { continue };
+        let mut schema = value::schema(fact.kind());
+        let described = if REQUIRED.contains(fact) {
+            required.push(key);
+            schema.remove("default");
+            format!("{} Required.", question(*fact))
+        } else {
+            describe(*fact)
+        };
+        fields.push((key, described, schema));
+    }
+    fields.extend(special(section).into_iter().map(|(key, text, schema)| (key, text.to_owned(), schema)));
+    object_schema(about(section), fields, &required)
 }
 
 /// Description of a section.

@@ -162,10 +162,15 @@ impl schemars::JsonSchema for WorkloadFacts {
     }
 }
 
-/// Description of a fact: its question, and what is allowed.
+/// Description of a fact: its question, what is allowed, and its default.
 pub(super) fn describe(fact: Fact) -> String {
-    let (allowed, default) = (value::expected(fact.kind()), fact.value(fact.default()));
-    format!("{} {}; {default} by default.", sentence(fact.question()), sentence(&allowed))
+    let (question, default) = (question(fact), fact.value(fact.default()));
+    format!("{}; {default} by default.", question.trim_end_matches('.'))
+}
+
+/// The question of a fact, and what is allowed.
+pub(super) fn question(fact: Fact) -> String {
+    format!("{} {}.", sentence(fact.question()), sentence(&value::expected(fact.kind())))
 }
 
 fn sentence(fragment: &str) -> String {

@@ -54,6 +54,21 @@ fn nothing_given_is_every_default() {
 }
 
 #[test]
+fn the_examples_are_read() {
+    let read = |text: &str| parse_facts(text, None).unwrap();
+    let files = [
+        read(include_str!("../../../../examples/facts-pretraining.yaml")),
+        read(include_str!("../../../../examples/facts-endpoint.yaml")),
+        read(include_str!("../../../../examples/facts-grpo.yaml")),
+        read(include_str!("../../../../examples/facts-edge.yaml")),
+    ];
+    let lines = include_str!("../../../../examples/facts.jsonl").lines();
+    let lines: Vec<Facts> = lines.map(|line| parse_facts_line(line).unwrap().facts).collect();
+    assert_eq!(lines, files.iter().map(|file| file.facts).collect::<Vec<_>>());
+    assert_eq!(files[3].thresholds.get(Threshold::K3sNodes), 12);
+}
+
+#[test]
 fn numbers_that_are_none() {
     refused(&[
         ("nodes: 0", "1:8 `nodes` is not a whole number from 1 to 10000000 | the smallest is 1"),
@@ -229,11 +244,11 @@ fn names_rules_and_other_files() {
         ),
         (
             "run: a\nnodes: 2\ngpus: 8",
-            "1:1 this looks like a job file, not like a facts file | `run` is a field of a job file | facts are nodes, tightly_coupled, bare_metal, long_lived_services, multi_tenant, python_native_pipeline, edge_or_dev",
+            "1:1 this looks like a job file, not like a facts file | `run` is a field of a job file | `muster advise --job` takes it",
         ),
         (
             "name: x\ngroups: []",
-            "2:1 this looks like a job file, not like a facts file | `groups` is a field of a job file | facts are nodes, tightly_coupled, bare_metal, long_lived_services, multi_tenant, python_native_pipeline, edge_or_dev",
+            "2:1 this looks like a job file, not like a facts file | `groups` is a field of a job file | `muster advise --job` takes it",
         ),
         ("- nodes: 1", "1:1 the document is not a mapping (`field: value`) | this is a list"),
         ("4", "1:1 the document is not a mapping (`field: value`) | this is `4`"),

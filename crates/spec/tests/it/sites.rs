@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use muster_model::advice::{Fact, Facts, Kind, Threshold};
-use muster_spec::{Colour, parse_site};
+use muster_spec::{Colour, parse_facts, parse_site};
 use proptest::prelude::*;
 
 use crate::support::summary;
@@ -64,6 +64,26 @@ rules: {scheduler-gpus: 24, platform-fte: 0.5}
     assert_eq!(profile.thresholds.get(Threshold::PlatformFte), 50);
     assert_eq!(profile.thresholds.overridden().count(), 2);
     assert_snapshot!(format!("{:?}", profile.facts), @r#"{"fleet.nodes": "4", "fleet.gpus": "32", "fleet.rdma": "true", "fleet.bare-metal": "true", "fleet.single-tenant": "true", "people.users": "6", "people.teams": "2", "people.talk": "true", "people.platform-fte": "0.25", "people.operates-slurm": "true", "people.operates-k3s": "true", "people.works": "true", "needs.training": "true", "needs.coupled-training": "true", "needs.mainly-coupled": "true", "needs.batch": "true", "needs.strict-quotas": "true"}"#);
+}
+
+#[test]
+fn the_examples_and_the_page_are_read() {
+    for (text, gpus, work) in [
+        (include_str!("../../../../examples/site-two-people.yaml"), 8, 2),
+        (include_str!("../../../../examples/site-research-lab.yaml"), 128, 4),
+        (include_str!("../../../../examples/site-inference.yaml"), 40, 3),
+        (include_str!("../../../../examples/site-mixed-platform.yaml"), 96, 4),
+        (include_str!("../../../../examples/site-federated.yaml"), 400, 3),
+        (include_str!("../../../../examples/site-edge.yaml"), 5, 1),
+    ] {
+        let profile = parse_site(text, None).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((profile.facts.get(Fact::FleetGpus), profile.mix.len()), (gpus, work));
+    }
+    let page = include_str!("../../../../docs/site.md");
+    let blocks: Vec<&str> =
+        page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(blocks.len(), 2);
+    assert!(parse_facts(blocks[0], None).is_ok() && parse_site(blocks[1], None).is_ok());
 }
 
 #[test]
