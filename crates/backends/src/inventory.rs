@@ -88,8 +88,8 @@ impl InventoryError {
             Self::Empty | Self::NotJson(_) | Self::Unrecognised(_) => Some(
                 "`sinfo -N --json`, `scontrol show nodes --json` and `kubectl get nodes -o json` print what is read here",
             ),
-            Self::NoNodes { .. } => Some("ask as somebody who may see the nodes"),
-            Self::Row { .. } => None,
+            Self::NoNodes { why, .. } if why.is_empty() => Some("ask as somebody who may see the nodes"),
+            Self::NoNodes { .. } | Self::Row { .. } => None,
             Self::Levels(_) => Some("name levels from the widest: --level block=LABEL --level leaf=LABEL"),
         }
     }
@@ -118,6 +118,28 @@ pub fn read(text: &str, options: &Options) -> Result<Inventory, InventoryError> 
         Some(pair) => Err(row(format!("node `{}`", pair[0].node.name), "it is listed twice".to_owned())),
         None => Ok(inventory),
     }
+}
+
+/// Level names as a cluster file takes them.
+pub(crate) fn check_levels(levels: &[(Arc<str>, String)]) -> Result<(), InventoryError> {
+    /// As many as a cluster file can say.
+    const MOST: usize = 8;
+    let wrong = |what: String| Err(InventoryError::Levels(what));
+    if levels.len() > MOST {
+        return wrong(format!("{} levels; at most {MOST}", levels.len()));
+    }
+    for (index, (level, _)) in levels.iter().enumerate() {
+        if !is_word(level, MAX_WORD) {
+            return wrong(format!("{level:?} is not the name of a level: letters, digits, `.`, `_` and `-`"));
+        }
+        if **level == *"node" {
+            return wrong("`node` is always the last level; leave it out".to_owned());
+        }
+        if levels[..index].iter().any(|(before, _)| before == level) {
+            return wrong(format!("two levels are named `{level}`"));
+        }
+    }
+    Ok(())
 }
 
 /// A node with found devices as a cluster file can hold it: of one kind of device, whole ones before slices, else the most

@@ -167,6 +167,11 @@ fn levels_that_are_no_tree_are_refused_with_both_nodes() {
         refused(&value.to_string(), &[spine, leaf]),
         "item 1 (`gpu-1`): no label `network.topology.nvidia.com/leaf`, though it has others of the levels"
     );
+    assert_eq!(refused(KUBECTL, &[("node", leaf.1)]), "`node` is always the last level; leave it out");
+    assert_eq!(refused(KUBECTL, &[spine, spine]), "two levels are named `spine`");
+    assert_eq!(refused(KUBECTL, &[spine; 9]), "9 levels; at most 8");
+    let bad = "\"a/b\" is not the name of a level: letters, digits, `.`, `_` and `-`";
+    assert_eq!(refused(KUBECTL, &[("a/b", leaf.1)]), bad);
     assert!(refused(SINFO, &[leaf]).starts_with("Slurm's list of nodes says nothing of topology"));
 }
 
@@ -199,7 +204,7 @@ fn what_is_no_list_of_nodes_is_told_what_it_is() {
             json!({ "sinfo": [], "errors": [{ "description": "Unable to contact slurm controller" }] }),
             "sinfo --json lists no nodes: Unable to contact slurm controller",
         ),
-        (json!({ "meta": {}, "nodes": [] }), "Slurm's nodes lists no nodes"),
+        (json!({ "meta": {}, "nodes": [] }), "Slurm's JSON lists no nodes"),
     ] {
         assert_eq!(complaint(&value), expected);
     }

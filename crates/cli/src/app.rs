@@ -36,6 +36,8 @@ impl App {
             Command::Advise(args) => cmd::advise::run(self, &args),
             Command::Prove(args) => cmd::prove::run(self, &args),
             Command::Compare(args) => cmd::compare::run(self, &args),
+            Command::Inventory(args) => cmd::inventory::run(self, &args),
+            Command::Init(args) => cmd::init::run(self, &args),
             Command::Schema(args) => cmd::schema::run(self, &args),
             Command::Completions(args) => cmd::completions::run(self, &args),
             Command::Man(args) => cmd::man::run(self, &args),

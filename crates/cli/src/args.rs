@@ -86,6 +86,8 @@ pub enum Command {
     Nodes(cmd::nodes::Args),
     Advise(Box<cmd::advise::Args>),
     Compare(Box<cmd::compare::Args>),
+    Inventory(cmd::inventory::Args),
+    Init(cmd::init::Args),
     Serve(cmd::serve::Args),
     StopDaemon(cmd::stop_daemon::Args),
     Prove(cmd::prove::Args),

@@ -11,6 +11,7 @@ mod exit;
 mod facts;
 mod follow;
 mod jobref;
+mod output_files;
 mod source;
 mod terminal;
 mod track;

@@ -62,6 +62,7 @@ pub fn recognises(value: &Value) -> bool {
 
 /// Nodes of a value that [`recognises`] knows.
 pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, InventoryError> {
+    inventory::check_levels(&options.levels)?;
     // 1. Items.
     let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
     let items: Vec<&Value> = match (kind, value.get("items").and_then(Value::as_array)) {

@@ -62,8 +62,8 @@ pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, Invent
     let (rows, source) = match value.get("sinfo").and_then(Value::as_array) {
         Some(rows) => (rows, "sinfo --json"),
         None => (
-            value.get("nodes").and_then(Value::as_array).ok_or_else(|| none(value, "Slurm"))?,
-            "Slurm's nodes",
+            value.get("nodes").and_then(Value::as_array).ok_or_else(|| none(value, "Slurm's JSON"))?,
+            "Slurm's JSON",
         ),
     };
     let is_sinfo = source == "sinfo --json";

@@ -9,6 +9,8 @@ pub mod docs;
 pub mod explain;
 pub mod hold;
 pub mod info;
+pub mod init;
+pub mod inventory;
 pub mod logs;
 pub mod man;
 pub mod nodes;

@@ -51,6 +51,8 @@ fn every_verb_has_help_in_both_lengths() {
         "queues",
         "usage",
         "nodes",
+        "inventory",
+        "init",
         "serve",
         "stop-daemon",
         "prove",

@@ -11,6 +11,8 @@ mod daemon;
 mod docs;
 mod first_minute;
 mod home;
+mod init_hybrid;
+mod inventory;
 mod jobs;
 mod mistakes;
 mod prove;

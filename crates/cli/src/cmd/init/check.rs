@@ -1,0 +1,111 @@
+//! Whether the files of a boundary agree: no node in both pools, none in neither, none moved by half. Texts in, findings out;
+//! what people changed by hand is read as they may write it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::Result;
+use muster_backends::{kube, slurm};
+use muster_spec::parse_cluster;
+
+use super::boundary::{ALL, BATCH, KUBERNETES, SERVICES, SLURM_GRES, SLURM_NODES};
+use super::hybrid::expand;
+use crate::exit::Failure;
+use crate::source;
+
+/// Texts by the name of their file.
+pub type Texts = BTreeMap<&'static str, String>;
+
+/// Files that are looked at.
+pub const FILES: [&str; 6] = [ALL, BATCH, SERVICES, SLURM_NODES, SLURM_GRES, KUBERNETES];
+/// Files that name a node of the batch pool.
+const OF_BATCH: [&str; 2] = [BATCH, SLURM_NODES];
+/// Files that name a node of the services pool.
+const OF_SERVICES: [&str; 2] = [SERVICES, KUBERNETES];
+
+/// Reads the files of a directory.
+pub fn read(dir: &Path) -> Result<Texts> {
+    let mut texts = Texts::new();
+    for name in FILES {
+        let path = dir.join(name);
+        if path.symlink_metadata().is_err() {
+            return Err(Failure::new(format!("{} is not there", path.display()))
+                .hint("`muster init hybrid --cluster cluster.yaml --services N -o DIR` writes the files of a boundary")
+                .into());
+        }
+        // A script is what it should be here, so that what refuses scripts is not asked.
+        let text = match name {
+            KUBERNETES => std::fs::read_to_string(&path)
+                .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?,
+            _ => source::read(&path)?.source,
+        };
+        texts.insert(name, text);
+    }
+    Ok(texts)
+}
+
+/// What is wrong, a line per node, by name.
+pub fn findings(texts: &Texts) -> Result<Vec<String>> {
+    // 1. Which file names which node.
+    let mut findings = Vec::new();
+    let mut named: BTreeMap<String, BTreeSet<&'static str>> = BTreeMap::new();
+    for (file, text) in texts {
+        let mut once = BTreeSet::new();
+        for node in nodes_of(file, text)? {
+            if !once.insert(node.clone()) && *file != SLURM_GRES {
+                findings.push(format!("{node} is named twice in {file}"));
+            }
+            named.entry(node).or_default().insert(file);
+        }
+    }
+
+    // 2. Each node by itself.
+    for (node, files) in &named {
+        let of = |pool: &[&'static str]| -> Vec<&'static str> {
+            pool.iter().copied().filter(|file| files.contains(file)).collect()
+        };
+        let (batch, services) = (of(&OF_BATCH), of(&OF_SERVICES));
+        let all_of = |found: &[&str], pool: &[&str]| -> Option<String> {
+            let missing: Vec<&str> = pool.iter().copied().filter(|file| !found.contains(file)).collect();
+            (!missing.is_empty()).then(|| {
+                format!("{node} moved by half: in {}, missing in {}", found.join(", "), missing.join(", "))
+            })
+        };
+        match (batch.is_empty(), services.is_empty()) {
+            (false, false) => findings.push(format!(
+                "{node} is in both pools: batch in {}, services in {}",
+                batch.join(", "),
+                services.join(", ")
+            )),
+            (true, true) if files.contains(ALL) => findings.push(format!("{node} is in neither pool")),
+            (true, true) => {}
+            (false, true) => findings.extend(all_of(&batch, &OF_BATCH)),
+            (true, false) => findings.extend(all_of(&services, &OF_SERVICES)),
+        }
+        if batch.is_empty() && files.contains(SLURM_GRES) {
+            findings.push(format!("{node} has GPUs in {SLURM_GRES} and is not of the batch pool"));
+        }
+        if !files.contains(ALL) {
+            let files: Vec<&str> = files.iter().copied().collect();
+            findings.push(format!("{node} is in {} and not in {ALL}", files.join(", ")));
+        }
+    }
+    Ok(findings)
+}
+
+/// The nodes that a file names, in order.
+fn nodes_of(file: &'static str, text: &str) -> Result<Vec<String>> {
+    let lists = match file {
+        SLURM_NODES | SLURM_GRES => slurm::conf::node_lists(text),
+        KUBERNETES => return Ok(kube::pool::labelled(text)),
+        _ => {
+            let cluster = parse_cluster(text, Some(file)).map_err(Failure::from)?;
+            return Ok(cluster.nodes.iter().map(|node| node.name.to_string()).collect());
+        }
+    };
+    let mut nodes = Vec::new();
+    for list in lists {
+        nodes.extend(expand(&list).map_err(|why| Failure::new(format!("{file}: {why}")))?);
+    }
+    Ok(nodes)
+}

@@ -1,0 +1,201 @@
+//! `muster init hybrid`: one cluster in two pools, a Slurm one for batch and a Kubernetes one for services, and the files that
+//! tell each of its own nodes only.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use muster_backends::{kube, slurm};
+use muster_model::NodeSpec;
+use muster_spec::{
+    Choice, Cluster, ClusterNotes, Partition, PartitionError, expand_names, fold_names, parse_cluster,
+    partition, write_cluster,
+};
+
+use super::{boundary, check};
+use crate::app::App;
+use crate::cmd::inventory::{summary, unwritable};
+use crate::exit::{FAILURE, Failure, USAGE};
+use crate::output_files;
+use crate::source;
+
+const EXAMPLES: &str = "\
+Examples:
+  muster init hybrid --cluster cluster.yaml --services 2
+  muster init hybrid --cluster cluster.yaml --services-nodes 'node[07-08]' -o site
+  muster init hybrid --cluster cluster.yaml --label pool=services --dry-run
+  muster init hybrid --check site";
+
+/// Divide a cluster into a Slurm pool for batch and a Kubernetes pool for services
+///
+/// No node is ever in both: each is moved from one list into the other. With --services the nodes are chosen so that as few
+/// topology domains as possible have nodes in both pools; whole domains go first. The files are for you to read and put in
+/// place; BOUNDARY.md says where, and how a node moves later.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// The cluster file; `muster inventory` writes one. With --check: what there is, in place of cluster-all.yaml
+    #[arg(long, value_name = "FILE", required_unless_present = "check")]
+    cluster: Option<PathBuf>,
+    /// So many nodes for services
+    #[arg(long, value_name = "N", group = "choice")]
+    services: Option<usize>,
+    /// These nodes for services, such as 'node[01-02],node07'
+    #[arg(long, value_name = "LIST", group = "choice")]
+    services_nodes: Option<String>,
+    /// Nodes with this label for services
+    #[arg(long, value_name = "NAME=VALUE", group = "choice", value_parser = label)]
+    label: Option<(String, String)>,
+    /// Where the files go
+    #[arg(short = 'o', long, value_name = "DIR", default_value = "hybrid", conflicts_with = "check")]
+    output: PathBuf,
+    /// Write over files that are there
+    #[arg(long, conflicts_with = "check")]
+    force: bool,
+    /// Print the files and write none
+    #[arg(long, conflicts_with = "check")]
+    dry_run: bool,
+    /// Only look at the files in this directory: exit code 1 when a node is in both pools, in neither, or moved by half
+    #[arg(long, value_name = "DIR", conflicts_with = "choice")]
+    check: Option<PathBuf>,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| "expected a label and its value, such as pool=services".to_owned())
+}
+
+/// Runs the verb.
+pub fn run(app: &App, args: &Args) -> Result<u8> {
+    let given = args.cluster.as_ref().map(|path| source::read(path)).transpose()?;
+    if let Some(dir) = &args.check {
+        let mut texts = check::read(dir)?;
+        if let Some(given) = given {
+            texts.insert(boundary::ALL, given.source);
+        }
+        return report(app, &dir.display().to_string(), &texts);
+    }
+
+    // 1. Two pools.
+    let given = given.context("--cluster is required without --check")?;
+    let cluster = parse_cluster(&given.source, given.file.as_deref()).map_err(Failure::from)?;
+    let whole = cluster_text(&cluster, "every node of the site")?;
+    let parts = partition(cluster, &choice(args)?).map_err(refused)?;
+
+    // 2. Their files, looked at as --check will.
+    let files = files(&parts, whole)?;
+    let texts = files.iter().filter(|(name, _)| check::FILES.contains(name));
+    let texts = texts.map(|(name, text)| (*name, text.clone())).collect();
+    let findings = check::findings(&texts)?;
+    if let Some(finding) = findings.first() {
+        return Err(Failure::new(format!("a defect of muster: its own files do not agree: {finding}")).into());
+    }
+
+    // 3. Out.
+    if args.dry_run {
+        for (name, text) in &files {
+            app.ui.data(&format!("==> {name} <==\n{text}\n"))?;
+        }
+    } else {
+        output_files::write_all(&args.output, &files, args.force)?;
+    }
+    tell(app, &parts);
+    if !args.dry_run {
+        let dir = args.output.display();
+        app.ui.status(&format!("wrote {} files to {dir}; nothing was run", files.len()));
+        app.ui.hint(&format!(
+            "read {dir}/{}; it says what goes where, and how a node moves",
+            boundary::DOCUMENT
+        ));
+    }
+    Ok(0)
+}
+
+fn choice(args: &Args) -> Result<Choice> {
+    match (args.services, &args.services_nodes, &args.label) {
+        (Some(count), ..) => Ok(Choice::Count(count)),
+        (_, Some(list), _) => Ok(Choice::Names(list.clone())),
+        (_, _, Some((name, value))) => Ok(Choice::Label { name: name.clone(), value: value.clone() }),
+        _ => Err(Failure::usage("which nodes are for services is not said")
+            .hint("--services 2, --services-nodes 'node[01-02]', or --label pool=services")
+            .into()),
+    }
+}
+
+fn refused(error: PartitionError) -> Failure {
+    let failure = Failure { code: USAGE, ..Failure::new(error.to_string()) };
+    match error {
+        PartitionError::NoBatch { .. } => failure.hint("services alone need no Slurm pool, and no boundary"),
+        PartitionError::NoServices { .. } => {
+            failure.hint("batch alone needs no Kubernetes pool, and no boundary")
+        }
+        PartitionError::Names { why, .. } => why.hint.into_iter().fold(failure, Failure::hint),
+        PartitionError::UnknownNode { .. } | PartitionError::UnknownLabel { .. } => failure,
+    }
+}
+
+/// Every file with its name, in the order in which a person reads them.
+fn files(parts: &Partition, whole: String) -> Result<Vec<(&'static str, String)>> {
+    let (batch, services) = (&parts.batch.nodes, &parts.services.nodes);
+    let fold: slurm::conf::Fold<'_> = &|names: &[&str]| fold_names(names.iter().copied()).join(",");
+    Ok(vec![
+        (boundary::DOCUMENT, boundary::document(parts)),
+        (boundary::SLURM_NODES, slurm::conf::nodes(batch, fold)),
+        (boundary::SLURM_GRES, slurm::conf::gres(batch, fold)),
+        (boundary::KUBERNETES, kube::pool::script(services, batch)),
+        (boundary::BATCH, cluster_text(&parts.batch, "the batch pool: nodes of Slurm")?),
+        (boundary::SERVICES, cluster_text(&parts.services, "the services pool: nodes of Kubernetes")?),
+        (boundary::ALL, whole),
+    ])
+}
+
+fn cluster_text(cluster: &Cluster, what: &str) -> Result<String> {
+    let heading = vec![format!("{what}; {}", summary(&cluster.nodes))];
+    let notes = ClusterNotes { heading, ..ClusterNotes::default() };
+    Ok(write_cluster(cluster, &notes).map_err(unwritable)?)
+}
+
+fn tell(app: &App, parts: &Partition) {
+    for (pool, nodes) in [("batch", &parts.batch.nodes), ("services", &parts.services.nodes)] {
+        app.ui.status(&format!("{pool:9} {}: {}", summary(nodes), names(nodes)));
+    }
+    let broken = boundary::broken(parts);
+    match broken.is_empty() {
+        true => {}
+        false => app.ui.warning(&format!("topology domains with nodes in both pools: {broken}")),
+    }
+}
+
+fn names(nodes: &[NodeSpec]) -> String {
+    fold_names(nodes.iter().map(|node| node.name.as_str())).join(",")
+}
+
+fn report(app: &App, dir: &str, texts: &check::Texts) -> Result<u8> {
+    let findings = check::findings(texts)?;
+    for finding in &findings {
+        app.ui.data(&format!("{finding}\n"))?;
+    }
+    match findings.len() {
+        0 => {
+            let count = |name| {
+                parse_cluster(texts.get(name).map_or("", String::as_str), None).map_or(0, |it| it.nodes.len())
+            };
+            let (batch, services) = (count(boundary::BATCH), count(boundary::SERVICES));
+            app.ui.status(&format!(
+                "{dir}: {} nodes, {batch} batch and {services} services; none in both, none in neither",
+                batch + services
+            ));
+            Ok(0)
+        }
+        count => {
+            app.ui.error(&format!("{dir}: {count} finding{}", if count == 1 { "" } else { "s" }));
+            app.ui.hint(&format!("{} says how a node moves", boundary::DOCUMENT));
+            Ok(FAILURE)
+        }
+    }
+}
+
+/// Names of a list as Slurm writes them.
+pub(super) fn expand(list: &str) -> Result<Vec<String>, String> {
+    expand_names(list).map_err(|error| format!("`{list}`: {error}"))
+}
