@@ -13,7 +13,9 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         None => {
-            eprintln!("error: no document is named `{name}`\nhint: openapi, job, queues, cluster, facts or site");
+            eprintln!(
+                "error: no document is named `{name}`\nhint: openapi, job, queues, cluster, facts or site"
+            );
             ExitCode::FAILURE
         }
     }
