@@ -43,6 +43,7 @@ const WARNINGS: &[Row] = &[
     ("container-network-between", &[CoupledTraining, Services, FleetRdma], RUN, (Services, 0)),
     ("ray-workers-without-rdma", &[Rl, FleetRdma], LAB, (Rl, 0)),
     ("scattered-ranks", &[CoupledTraining], LAB, (CoupledTraining, 0)),
+    ("traffic-before-tests", &[Services], RUN, (Services, 0)),
     ("free-but-apart", &[Services, Training], RUN, (Training, 0)),
     ("nothing-but-agreement", &[Talk, Training], FEW, (Users, 1)),
     ("nothing-restarts", &[Talk, Services], FEW, (Services, 0)),
@@ -85,6 +86,12 @@ const WARNINGS: &[Row] = &[
 const DISPUTES: &[Row] = &[
     ("no-scheduler-boundary", &[Talk, Training], &[(FleetNodes, 4), (FleetGpus, 32), (Users, 6)], (Users, 7)),
     ("how-many-users", &[Talk, Training], &[(FleetNodes, 2), (FleetGpus, 15), (Users, 7)], (Users, 6)),
+    (
+        "second-team",
+        &[Talk, Training],
+        &[(FleetNodes, 2), (FleetGpus, 8), (Users, 4), (Teams, 2)],
+        (Teams, 1),
+    ),
     ("working-scheduler-on-few-gpus", &[Talk, OperatesSlurm, Works, Training], FEW, (FleetGpus, 16)),
     ("edge-or-nothing", &[FleetEdge, Talk], FEW, (FleetGpus, 16)),
     ("endpoint-on-few-gpus", &[Talk, Services], FEW, (FleetGpus, 16)),
@@ -100,6 +107,7 @@ const DISPUTES: &[Row] = &[
     ("mix-or-staff", &[Services, Training], LAB, (PlatformFte, 25)),
     ("where-the-tree-ends", &[Services, Training, StrictQuotas], RUN, (StrictQuotas, 0)),
     ("mixed-fleet", &[Services, Training], RUN, (Services, 0)),
+    ("coupled-on-bare-metal", &[Services, CoupledTraining, FleetBareMetal], RUN, (MainlyCoupled, 1)),
     ("simple-batch", &[Batch], LAB, (CoupledTraining, 1)),
     ("teams-on-slurm", &[Training], TEAMS, (Teams, 1)),
     ("declared-or-staffed", &[Batch, Gitops], LAB, (PlatformFte, 25)),
@@ -112,6 +120,7 @@ const DISPUTES: &[Row] = &[
     ("regulated-on-slurm", &[Training, Regulated], LAB, (Regulated, 0)),
     ("volcano-without-gangs", &[Services, Training], RUN, (CoupledTraining, 1)),
     ("is-kueue-a-gang-scheduler", &[Services, CoupledTraining], RUN, (CoupledTraining, 0)),
+    ("who-makes-ray-whole", &[Services, Rl], RUN, (Rl, 0)),
     ("array-or-tune", &[Sweeps], LAB, (Sweeps, 0)),
     ("ray-or-a-batch-job", &[OperatesRay, Batch], LAB, (OperatesRay, 0)),
     ("who-keeps-devices-apart", &[Training], TEAMS, (Teams, 1)),
@@ -177,6 +186,7 @@ fn every_rule_fires_somewhere() {
         site(&[FleetDev, Batch], &[(FleetNodes, 3), (FleetGpus, 12), (Users, 20), (Teams, 3)]),
         site(&[Services, FleetElastic], RUN),
         site(&[Training, StrictQuotas], LAB),
+        site(&[Services, Training, Reproducible], RUN),
     ];
     let said: BTreeSet<&str> = rows.chain(others).chain(more).flat_map(|site| said(&ask(&site))).collect();
     let silent: Vec<String> =

@@ -94,6 +94,11 @@ pub(super) const AGED: &[Disagreement] = &[
                 "Slurm is a poor match for dynamic scaling; the other side is left unsaid",
             ),
             says(
+                Kentino,
+                "Ray and KubeRay",
+                "KubeRay grows a group of workers between two bounds, by what is pending",
+            ),
+            says(
                 Upstream,
                 "Kueue issues 9891 and 16052, August 2026",
                 "partial admission starts smaller, nothing grows by itself",

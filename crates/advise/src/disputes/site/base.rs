@@ -185,9 +185,45 @@ pub(super) const BASE: &[Disagreement] = &[
                 "batch jobs and services table, row 4",
                 "Slurm: painful; Kubernetes: native, with Kueue",
             ),
+            says(
+                Guide,
+                "footnote 2",
+                "common practice: Kubernetes for inference, Slurm, often on Kubernetes, for training, pools partitioned",
+            ),
         ],
         "Kubernetes with a queue and a gang scheduler; a partition where coupled training on bare metal is the main work or Slurm is \
          at home; Slurm inside Kubernetes where that works already",
+    ),
+    dispute(
+        "coupled-on-bare-metal",
+        Pages,
+        All(&[
+            KUBERNETES,
+            COUPLED,
+            Is(Fact::FleetBareMetal),
+            Never(&All(&[Is(Fact::OperatesKubernetes), Is(Fact::Works)])),
+        ]),
+        "how large is the part of the GPU-hours that runs coupled?",
+        &[
+            says(
+                Guide,
+                "labeller, rule 1; constraint table, row 1",
+                "coupled across nodes on bare metal: Slurm, before anything else is asked",
+            ),
+            says(
+                Guide,
+                "constraint table, row 2",
+                "several tenants, services, GitOps: Kubernetes with a gang scheduler for batch",
+            ),
+            says(
+                Hyperstack,
+                "performance-sensitive single-tenant deployments",
+                "fast fabric, fixed pool: Slurm maps more directly",
+            ),
+            says(Kentino, "summary table, row 4", "mixed: Kubernetes, Kueue, Volcano, Kubeflow"),
+        ],
+        "Kubernetes while coupled training is not the main work (needs.mainly-coupled) and Slurm is nobody's home; the labeller asks \
+         about one workload, this answer about all of them",
     ),
     dispute(
         "simple-batch",

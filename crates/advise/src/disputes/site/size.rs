@@ -52,6 +52,25 @@ pub(super) const SIZE: &[Disagreement] = &[
         "takes the tree's number, 8: it is the one that is meant as a boundary, the others describe a usual team",
     ),
     dispute(
+        "second-team",
+        Itself,
+        All(&[NOTHING, Reaches(Threshold::SeveralTeams)]),
+        "do the teams talk to each other, or each among themselves?",
+        &[
+            says(
+                Kentino,
+                "decision tree, step 1",
+                "few GPUs and few users who talk: no scheduler, whatever their teams",
+            ),
+            says(
+                Kentino,
+                "what a scheduler actually does",
+                "beyond a single team: quotas, fair share, preemption and accounting",
+            ),
+        ],
+        "no scheduler while everybody talks to everybody; a share that one team claims is the sign that it is time",
+    ),
+    dispute(
         "working-scheduler-on-few-gpus",
         Pages,
         All(&[

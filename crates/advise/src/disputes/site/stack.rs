@@ -56,6 +56,22 @@ pub(super) const STACK: &[Disagreement] = &[
         "asks for one that places (Volcano, KAI, native) and lets Kueue queue above it",
     ),
     dispute(
+        "who-makes-ray-whole",
+        Pages,
+        All(&[ON_KUBERNETES, Gang, PYTHON]),
+        "what happens to two Ray clusters that start on GPUs for one and a half?",
+        &[
+            says(Kentino, "KubeRay", "RayJob with Kueue gang scheduling is documented and works"),
+            says(Guide, "the load-bearing invariant", "KubeRay integrates Volcano for exactly this"),
+            says(
+                Upstream,
+                "KubeRay pull request 3592 and issue 4723",
+                "no gang by default: workers can starve the head; nothing holds several worker groups together",
+            ),
+        ],
+        "a batch scheduler configured in KubeRay and a queue above it; neither alone, and not the default",
+    ),
+    dispute(
         "array-or-tune",
         Itself,
         All(&[Is(Fact::Sweeps), SLURM]),

@@ -55,17 +55,17 @@ pub(super) const BASE: &[Rule] = &[
     },
     Rule {
         id: "working-kubernetes-stays",
-        source: Source::new(
-            Page::Guide,
-            "when not to switch, applied to Kubernetes; comparison: why it's needed",
-        ),
+        source: Source::new(Page::Muster, "the guide's \"when not to switch\", applied to Kubernetes"),
         when: All(&[Is(Fact::OperatesKubernetes), Is(Fact::Works)]),
         effect: KUBERNETES,
         sentence: "Kubernetes is there and works: batch is added to it, rather than a second orchestrator beside it",
     },
     Rule {
         id: "working-k3s-stays",
-        source: Source::new(Page::Guide, "when not to switch, applied to k3s; failure modes, 6"),
+        source: Source::new(
+            Page::Muster,
+            "the guide's \"when not to switch\", applied to k3s within its envelope",
+        ),
         when: All(&[Is(Fact::OperatesK3s), Is(Fact::Works), Below(Threshold::K3sFleetNodes)]),
         effect: K3S,
         sentence: "k3s is there, works, and the fleet is within what it was sized for",

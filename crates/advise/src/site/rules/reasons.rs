@@ -73,6 +73,12 @@ pub(super) const REASONS: &[Rule] = &[
         "on shared machines with diverse work, flexibility outweighs the simpler scheduler",
     ),
     because(
+        "images-are-structural",
+        Source::new(Page::Hyperstack, "environment and dependency control"),
+        All(&[KUBERNETES, Is(Fact::Reproducible)]),
+        "images pinned by digest make the same environment everywhere, by structure and not by discipline",
+    ),
+    because(
         "queue-above-gang",
         Source::new(Page::Kentino, "why naive Kubernetes is wrong for AI"),
         All(&[KUBERNETES, Condition::Gang, Never(&RUNAI)]),

@@ -69,7 +69,8 @@ pub(super) const STACK: &[Rule] = &[
         source: Source::new(Page::Guide, "constraint table, row 5"),
         when: All(&[ON_KUBERNETES, Is(Fact::Services), Is(Fact::Autoscaling)]),
         effect: Effect::Add("KServe or Ray Serve"),
-        sentence: "endpoints that follow their load need a serving layer that scales them on queue depth",
+        sentence: "endpoints that follow their load need a serving layer that scales them on queue depth; for language models \
+                   Dynamo is a third",
     },
     Rule {
         id: "kuberay",

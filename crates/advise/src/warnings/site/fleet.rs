@@ -152,6 +152,14 @@ pub(super) const FLEET: &[Hazard] = &[
         cure: "topology.conf on Slurm; a topology-aware scheduler and Topology Manager on Kubernetes",
     },
     Hazard {
+        id: "traffic-before-tests",
+        source: Source::new(Page::Guide, "how to run it in production: smoke tests, health gating"),
+        when: All(&[Never(&NOTHING), Any(&[Is(Fact::Services), COUPLED])]),
+        sentence: "nodes take work that nobody tested: one GPU that is slow or failing takes a whole run or an endpoint with it",
+        tell: "the first incident of a node is found by its user",
+        cure: "smoke tests before traffic, a health check that takes a node out before its next job, utilisation and queue time watched",
+    },
+    Hazard {
         id: "free-but-apart",
         source: Source::new(Page::Hyperstack, "Kubernetes failure modes, first; things that break, 1"),
         when: All(&[
