@@ -54,8 +54,11 @@ impl Serialize for Value {
         match self {
             Value::Flag(flag) => serializer.serialize_bool(*flag),
             Value::Count(count) => serializer.serialize_u32(*count),
-            // Exact for two digits: nothing is computed with it.
-            Value::Hundredths(value) => serializer.serialize_f64(f64::from(*value) / 100.0),
+            Value::Hundredths(_) => {
+                let number: serde_json::Number =
+                    self.to_string().parse().expect("digits, a point, two digits");
+                number.serialize(serializer)
+            }
         }
     }
 }
