@@ -193,6 +193,10 @@ pub(crate) fn check(node: &NodeSpec) -> Result<(), String> {
     if node.devices.len() > DeviceSet::MAX_DEVICES {
         return Err(format!("{} GPUs; a node has at most {}", node.devices.len(), DeviceSet::MAX_DEVICES));
     }
+    let labels = node.labels.iter().flat_map(|(name, value)| [name, value]);
+    if let Some(text) = labels.chain(node.extras.keys()).find(|text| text.contains('\0')) {
+        return Err(format!("{text:?} holds a NUL character"));
+    }
     match node.devices.iter().find(|device| !is_word(device.model.as_str(), MAX_WORD)) {
         Some(device) => Err(format!("{:?} is not a GPU model", device.model.as_str())),
         None => Ok(()),

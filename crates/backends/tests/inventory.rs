@@ -250,6 +250,7 @@ fn a_bad_row_is_named() {
             with(NODES, "/nodes/1/name", json!(7)),
             "row 2: no `name` in an object with \"active_features\", \"address\", \"architecture\", \"boards\", \"comment\", \"cores\", ..",
         ),
+        (with(NODES, "/nodes/1/features", json!("a\0")), "row 2 (`node01`): \"a\\0\" holds a NUL character"),
         (
             with(NODES, "/nodes/1/cpus", json!(2_000_000)),
             "row 2 (`node01`): 2000000 CPUs are more than 1000000",
