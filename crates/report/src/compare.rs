@@ -55,6 +55,10 @@ pub fn compare(comparison: &Comparison, detail: Detail, style: &Style) -> String
         Some(verdict) => text.push_str(&fares(verdict, matter.len(), style)),
         None => text.push_str(&tally(comparison, style)),
     }
+    if comparison.planes.contains(&Plane::Ray) {
+        let note = "ray stands here by itself; nodes, quota and topology come from its host: compare the host, too";
+        text.push_str(&paragraph(&[("", note.to_owned())], style));
+    }
     text
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 
 mod actions;
+mod choosing;
 mod codes;
 mod compare;
 mod contention;
@@ -12,6 +13,7 @@ mod docs;
 mod first_minute;
 mod home;
 mod init_hybrid;
+mod init_none;
 mod inventory;
 mod jobs;
 mod mistakes;
