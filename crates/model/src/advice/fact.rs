@@ -337,12 +337,23 @@ impl Facts {
                 Fact::FleetNodes,
                 "training cannot span nodes of a fleet of one",
             ))
-            .or(pair(
-                self.is(Fact::MainlyCoupled) && !self.is(Fact::CoupledTraining),
-                Fact::MainlyCoupled,
-                Fact::CoupledTraining,
-                "training that does not span nodes cannot be the main part",
-            ))
+            .or(self.unmet())
+    }
+}
+
+/// A fact of a site that is only said where another holds too, and why. What the second implies stands in later entries.
+const IMPLIES: [(Fact, Fact, &str); 4] = [
+    (Fact::MainlyCoupled, Fact::CoupledTraining, "training that does not span nodes cannot be the main part"),
+    (Fact::CoupledTraining, Fact::Training, "what spans nodes here is training"),
+    (Fact::Autoscaling, Fact::Services, "what scales with its load is a service"),
+    (Fact::IsolatedSlices, Fact::SharedGpus, "a slice is a part of a shared GPU"),
+];
+
+impl Facts {
+    /// The first fact that holds without the one that it implies.
+    fn unmet(&self) -> Option<Contradiction> {
+        let unmet = IMPLIES.iter().find(|(one, other, _)| self.is(*one) && !self.is(*other));
+        unmet.map(|(one, other, why)| Contradiction { one: *one, other: *other, why })
     }
 }
 
