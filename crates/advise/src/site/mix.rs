@@ -25,35 +25,44 @@ pub(super) fn folded(facts: &Facts, site: &SiteProfile) -> Facts {
         for need in needs_of(entry, facts, site) {
             folded.set(need, 1);
         }
-        let shared = entry.facts.is(Fact::MultiTenant) && folded.get(Fact::Users) > 1;
+        // Customers who are kept apart may be served by one team.
+        let shared = entry.facts.is(Fact::MultiTenant)
+            && !facts.is(Fact::HostileTenants)
+            && folded.get(Fact::Users) > 1;
         if shared && folded.get(Fact::Teams) < 2 {
             folded.set(Fact::Teams, 2);
         }
     }
     let coupled = site.mix.iter().filter(|entry| spans_nodes(entry, facts, site));
     let percent: u32 = coupled.filter_map(|entry| entry.share_percent).sum();
-    if percent > MOST_PERCENT {
+    if percent > MOST_PERCENT && folded.is(Fact::CoupledTraining) {
         folded.set(Fact::MainlyCoupled, 1);
     }
     folded
 }
 
-/// What a site needs because it has this work.
+/// What a site needs because it has this work: in each case one of several needs, and the first where it names none of
+/// them.
 fn needs_of(entry: &MixEntry, facts: &Facts, site: &SiteProfile) -> Vec<Fact> {
+    let is = |fact: Fact| entry.facts.is(fact);
+    let any_of = |needs: &[Fact]| needs.iter().any(|need| facts.is(*need));
     let mut needs = Vec::new();
-    if entry.facts.is(Fact::TightlyCoupled) {
+    if spans_nodes(entry, facts, site) && !any_of(&[Fact::CoupledTraining, Fact::Mpi]) {
+        needs.extend([Fact::Training, Fact::CoupledTraining]);
+    }
+    if is(Fact::TightlyCoupled) && !any_of(&[Fact::Training, Fact::Mpi]) {
         needs.push(Fact::Training);
     }
-    if spans_nodes(entry, facts, site) {
-        needs.push(Fact::CoupledTraining);
-    }
-    if entry.facts.is(Fact::PythonNativePipeline) {
+    if is(Fact::PythonNativePipeline) && !any_of(&[Fact::DistributedPython, Fact::Rl, Fact::Sweeps]) {
         needs.push(Fact::DistributedPython);
     }
-    if entry.facts.is(Fact::LongLivedServices) {
+    if is(Fact::LongLivedServices) {
         needs.push(Fact::Services);
     }
-    if needs.is_empty() {
+    let plain = !is(Fact::TightlyCoupled) && !is(Fact::PythonNativePipeline) && !is(Fact::LongLivedServices);
+    if plain
+        && !any_of(&[Fact::Batch, Fact::Training, Fact::Sweeps, Fact::Rl, Fact::DistributedPython, Fact::Mpi])
+    {
         needs.push(Fact::Batch);
     }
     needs

@@ -108,7 +108,7 @@ const DISPUTES: &[Row] = &[
     ("where-the-tree-ends", &[Services, Training, StrictQuotas], RUN, (StrictQuotas, 0)),
     ("mixed-fleet", &[Services, Training], RUN, (Services, 0)),
     ("coupled-on-bare-metal", &[Services, CoupledTraining, FleetBareMetal], RUN, (MainlyCoupled, 1)),
-    ("simple-batch", &[Batch], LAB, (CoupledTraining, 1)),
+    ("simple-batch", &[Training], LAB, (CoupledTraining, 1)),
     ("teams-on-slurm", &[Training], TEAMS, (Teams, 1)),
     ("declared-or-staffed", &[Batch, Gitops], LAB, (PlatformFte, 25)),
     ("many-clusters", &[Batch, MultiCluster], RUN, (MultiCluster, 0)),

@@ -47,6 +47,18 @@ fn a_mix_implies_needs() {
     );
 }
 
+/// What the site says already is not said again in another word.
+#[test]
+fn a_need_that_is_named_is_enough() {
+    let check = |need: Fact, entry: MixEntry| {
+        let (with, without) = (ask(&lab(&[need], vec![entry])), ask(&lab(&[need], Vec::new())));
+        assert_eq!(with.advice, without.advice, "{need}");
+    };
+    check(Mpi, entry("cfd", None, &[TightlyCoupled], 4));
+    check(Sweeps, entry("tuning", None, &[PythonNativePipeline], 1));
+    check(Training, entry("small", None, &[], 1));
+}
+
 #[test]
 fn teams_follow_from_a_shared_kind_of_work() {
     let shared = ask(&lab(&[], vec![entry("nightly", None, &[MultiTenant], 1)]));

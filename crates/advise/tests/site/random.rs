@@ -18,7 +18,7 @@ const NUMBERS: [u32; 14] = [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 16, 32, 33, 200];
 fn stored(fact: Fact) -> BoxedStrategy<u32> {
     match fact.kind() {
         // Sparse: a site with every need at once is rare, and hides the rules below the first.
-        Kind::Flag => prop_oneof![4 => Just(0), 1 => Just(1)].boxed(),
+        Kind::Flag => prop_oneof![2 => Just(0), 1 => Just(1)].boxed(),
         Kind::Count { .. } => prop::sample::select(NUMBERS.to_vec()).boxed(),
         Kind::Hundredths { .. } => prop::sample::select(vec![0, 24, 25, 49, 50, 100]).boxed(),
     }
@@ -43,8 +43,15 @@ fn agreed(mut facts: Facts) -> Facts {
     if facts.get(Fact::FleetNodes) == 1 && !facts.is(Fact::FleetElastic) {
         facts.set(Fact::CoupledTraining, 0);
     }
-    if !facts.is(Fact::CoupledTraining) {
-        facts.set(Fact::MainlyCoupled, 0);
+    for (one, other) in [
+        (Fact::CoupledTraining, Fact::Training),
+        (Fact::MainlyCoupled, Fact::CoupledTraining),
+        (Fact::Autoscaling, Fact::Services),
+        (Fact::IsolatedSlices, Fact::SharedGpus),
+    ] {
+        if !facts.is(other) {
+            facts.set(one, 0);
+        }
     }
     if facts.get(Fact::Users) == 1 {
         facts.set(Fact::CoordinationFailing, 0);

@@ -28,11 +28,24 @@ impl Row {
     }
 }
 
+const IMPLIES: [(Fact, Fact); 4] = [
+    (Fact::MainlyCoupled, Fact::CoupledTraining),
+    (Fact::CoupledTraining, Fact::Training),
+    (Fact::Autoscaling, Fact::Services),
+    (Fact::IsolatedSlices, Fact::SharedGpus),
+];
+
 /// A site with these facts. Whether GPUs can be cut is said by their model.
 pub fn site(flags: &[Fact], numbers: &[(Fact, u32)]) -> SiteProfile {
     let mut facts = Facts::default();
     for fact in flags {
         facts.set(*fact, 1);
+        // As a site file says it: what a fact implies is not said again.
+        for (one, other) in IMPLIES {
+            if facts.is(one) {
+                facts.set(other, 1);
+            }
+        }
     }
     for (fact, number) in numbers {
         facts.set(*fact, *number);

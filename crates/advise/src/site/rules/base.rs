@@ -178,9 +178,9 @@ pub(super) const BASE: &[Rule] = &[
             Page::Guide,
             "constraint table, row 2; kentino: Kubernetes is the right choice when",
         ),
-        when: All(&[Any(&[Is(Fact::Gitops), Is(Fact::Autoscaling), Is(Fact::MultiCluster)]), STAFFED]),
+        when: All(&[Any(&[Is(Fact::Gitops), Is(Fact::MultiCluster)]), STAFFED]),
         effect: KUBERNETES,
-        sentence: "declared state, scaling or several clusters, with somebody to run it: native on Kubernetes, foreign to Slurm",
+        sentence: "declared state or several clusters, with somebody to run it: native on Kubernetes, foreign to Slurm",
     },
     Rule {
         id: "slurm-base",
