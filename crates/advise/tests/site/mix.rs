@@ -52,7 +52,9 @@ fn a_mix_implies_needs() {
 fn a_need_that_is_named_is_enough() {
     let check = |need: Fact, entry: MixEntry| {
         let (with, without) = (ask(&lab(&[need], vec![entry])), ask(&lab(&[need], Vec::new())));
-        assert_eq!(with.advice, without.advice, "{need}");
+        assert_eq!(with.advice.label, without.advice.label, "{need}");
+        assert_eq!(with.advice.warnings, without.advice.warnings, "{need}");
+        assert_eq!(with.advice.disputes, without.advice.disputes, "{need}");
     };
     check(Mpi, entry("cfd", None, &[TightlyCoupled], 4));
     check(Sweeps, entry("tuning", None, &[PythonNativePipeline], 1));
