@@ -53,7 +53,7 @@ impl Gpu {
 
 /// Where the MIG numbers of the table are from.
 pub const MIG_SOURCE: Source =
-    Source::new(Page::Upstream, "NVIDIA MIG User Guide, release 620, October 2026: supported GPUs");
+    Source::new(Page::Upstream, "NVIDIA MIG User Guide, releases 610 to 620, 2026: supported GPUs");
 /// Where the statements about MPS are from.
 pub const MPS_SOURCE: Source =
     Source::new(Page::Upstream, "NVIDIA Multi-Process Service, release 615, 9 September 2026");

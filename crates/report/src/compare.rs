@@ -56,7 +56,8 @@ pub fn compare(comparison: &Comparison, detail: Detail, style: &Style) -> String
         None => text.push_str(&tally(comparison, style)),
     }
     if comparison.planes.contains(&Plane::Ray) {
-        let note = "ray stands here by itself; nodes, quota and topology come from its host: compare the host, too";
+        let note =
+            "ray stands here by itself; nodes, quota and topology come from its host: compare the host, too";
         text.push_str(&paragraph(&[("", note.to_owned())], style));
     }
     text

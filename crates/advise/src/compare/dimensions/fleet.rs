@@ -99,8 +99,8 @@ pub(crate) const FLEET: &[Dimension] = &[
             upstream("Slurm FAQ: job size; 26.05 release notes"),
         ),
         kubernetes: addon(
-            "more granular where resources vary; elastic training through its operators",
-            hyperstack("scheduling model; Slurm failure modes"),
+            "through operators of elastic frameworks; Pods are added and removed one by one anyway",
+            muster("what Hyperstack's Slurm failure modes leave open; KubeRay scales worker groups"),
         ),
         k3s: None,
         ray: native("actors come and go while the program runs", overview("Ray")),

@@ -3,7 +3,7 @@
 use muster_model::advice::{Fact, Standing};
 
 use super::super::dimension::{
-    Dimension, SMALL_TEAM, absent, addon, comparison, kentino, native, upstream, weak,
+    Dimension, SMALL_TEAM, absent, addon, comparison, guide, kentino, native, upstream, weak,
 };
 use crate::condition::Condition::Is;
 
@@ -66,7 +66,10 @@ pub(crate) const PEOPLE: &[Dimension] = &[
             comparison("table: quota / queue fairness"),
         ),
         k3s: None,
-        ray: absent("no quota: beside another plane it loses the other's", comparison("failure modes; guide, failure mode 3")),
+        ray: absent(
+            "no quota: beside another plane it loses the other's",
+            guide("failure modes, 3; overview, failure modes, 1"),
+        ),
     },
     Dimension {
         id: "accounting",
