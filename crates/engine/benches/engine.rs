@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mix::{Bench, MIXES, all_mixes, single, single_gpu_mixes};
 use muster_model::job::GpuRequest;
-use muster_model::{Event, JobSpec, Observation, Span};
+use muster_model::{CpuMilli, Event, JobSpec, Observation, Span};
 
 /// Events of one instant in the placement benches.
 const BATCH: usize = 256;
@@ -149,6 +149,36 @@ fn verdict(criterion: &mut Criterion) {
     }
 }
 
+/// The same for a gang of two groups: more GPUs than are free, which sums tell; and enough of everything but no way, so
+/// that both orders and the search are tried in vain.
+fn verdict_of_two_groups(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("cannot run now, two groups");
+    for (name, cpus) in [("GPUs", 0), ("CPUs", 128_000)] {
+        group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
+            let mut bench = Bench::new(5_000);
+            let mut held = single("held");
+            held.time_limit = None;
+            let events: Vec<Event> = (0..BATCH).map(|_| bench.submission(&Arc::new(held.clone()))).collect();
+            assert_eq!(bench.step(&events).decisions.len(), BATCH);
+            let mut spec = (*gang_of(4_980)).clone();
+            let mut second = spec.groups[0].clone();
+            second.name = "second".into();
+            (second.min_tasks, second.max_tasks, second.tasks_per_node) = (16, 16, None);
+            if cpus > 0 {
+                // Enough GPUs; the CPUs of the nodes that the first group leaves are not.
+                (spec.groups[0].min_tasks, spec.groups[0].max_tasks) = (4_960, 4_960);
+                (second.task.gpu, second.task.cpus) = (GpuRequest::whole(1), CpuMilli(cpus));
+                (second.min_tasks, second.max_tasks) = (41, 41);
+            }
+            spec.groups.push(second);
+            let event = bench.submission(&Arc::new(spec));
+            assert!(bench.step(&[event]).is_empty());
+            bencher.iter(|| bench.engine.plan(bench.now));
+        });
+    }
+    group.finish();
+}
+
 /// A pass over so many pending jobs of all shapes on a cluster that is full for hours.
 fn backfill(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("backfill pass");
@@ -222,6 +252,6 @@ fn short() -> Criterion {
 criterion_group! {
     name = benches;
     config = short();
-    targets = placements, sustained, gangs, verdict, backfill, limited
+    targets = placements, sustained, gangs, verdict, verdict_of_two_groups, backfill, limited
 }
 criterion_main!(benches);

@@ -41,6 +41,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) window: Window,
     /// Set for a future start.
     pub(crate) freed: Option<&'a Freed>,
+    /// Steps of search for a gang of several groups, where going through them in order finds no way.
+    pub(crate) effort: u32,
 }
 
 impl Ask<'_> {

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::ask::{Ask, Pick};
 use super::hope::Memo;
 use super::reserve::{self, Wish};
+use super::search::EFFORT;
 use super::terms::{self, Admitted};
 use super::{Planned, Planner, Verdict, gang};
 use crate::state::attempt::{attempt_id, gpus_by_model};
@@ -140,7 +141,7 @@ impl Planner<'_> {
         let until = duration.map_or(Time::NEVER, |span| self.now + span);
         let window = Window { now: self.now, from: self.now, until };
         let (pick, caps, avoid) = (one.pick, &one.caps, seat.avoid);
-        let ask = Ask { shape, pick, caps, eligible, avoid, window, freed: None };
+        let ask = Ask { shape, pick, caps, eligible, avoid, window, freed: None, effort: EFFORT };
         let end = duration.map_or(End::Never, End::After);
         gang::place(&mut self.state.pool, ask, seat.element, end, shape).map(|(_, placement)| placement)
     }

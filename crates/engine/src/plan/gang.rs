@@ -2,8 +2,7 @@
 //!
 //! A single group is placed whenever it can be placed on the models of the try (whole devices, shares or none): every
 //! node is offered and takes as many tasks as it can. Across groups it is greedy, tried in two orders (the hardest first,
-//! and the other way round): a gang of several groups that compete for different resources of the same nodes may be
-//! missed although it would fit.
+//! and the other way round); a gang of several groups that is missed so is searched for (`search.rs`).
 
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use muster_policy::ModelId;
 use smallvec::SmallVec;
 
 use super::ask::{Ask, Caps};
+use super::search::{self, Found};
 use super::{plain, share, whole};
 use crate::state::ends::End;
 use crate::state::pool::{Checkpoint, HoldKey, Pool};
@@ -34,6 +34,16 @@ pub(crate) struct Mark {
     spent: Caps,
 }
 
+/// What became of placing a gang.
+pub(crate) enum Placing {
+    /// The pool holds it under the key; the placement is by rank.
+    Placed(HoldKey, Arc<[TaskPlacement]>),
+    /// There is no way on the models of the try.
+    Impossible,
+    /// No way was found; there may be one.
+    GaveUp,
+}
+
 /// Places a gang. On success the pool holds it under the key and the placement is by rank; otherwise nothing changed.
 pub(crate) fn place(
     pool: &mut Pool,
@@ -42,11 +52,50 @@ pub(crate) fn place(
     end: End,
     shape: &Arc<Shape>,
 ) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
+    match try_place(pool, ask, element, end, shape) {
+        Placing::Placed(key, placement) => Some((key, placement)),
+        Placing::Impossible | Placing::GaveUp => None,
+    }
+}
+
+/// As [`place`], and says what is known when it does not succeed.
+pub(crate) fn try_place(
+    pool: &mut Pool,
+    ask: Ask<'_>,
+    element: ElementId,
+    end: End,
+    shape: &Arc<Shape>,
+) -> Placing {
     let order = &shape.order;
-    place_in_order(pool, ask, element, end, shape, order.iter()).or_else(|| {
-        let reversed = order.iter().rev();
-        (order.len() > 1).then(|| place_in_order(pool, ask, element, end, shape, reversed)).flatten()
-    })
+    if order.len() > 1 && search::is_hopeless(pool, &ask) {
+        return Placing::Impossible;
+    }
+    if let Some((key, placement)) = place_in_order(pool, ask, element, end, shape, order.iter()) {
+        return Placing::Placed(key, placement);
+    }
+    if order.len() < 2 {
+        return Placing::Impossible;
+    }
+    if let Some((key, placement)) = place_in_order(pool, ask, element, end, shape, order.iter().rev()) {
+        return Placing::Placed(key, placement);
+    }
+    if ask.effort == 0 {
+        return Placing::GaveUp;
+    }
+    let checkpoint = pool.checkpoint();
+    let key = pool.open(element, end, Arc::clone(shape));
+    let mut gang = Gang { pool, ask, key, tasks: Vec::new(), spent: Caps::new() };
+    match search::place(&mut gang, ask.effort) {
+        Found::Placed => {
+            let placement = gang.by_rank();
+            pool.close(key, Arc::clone(&placement));
+            Placing::Placed(key, placement)
+        }
+        found => {
+            pool.rollback(checkpoint);
+            if found == Found::Impossible { Placing::Impossible } else { Placing::GaveUp }
+        }
+    }
 }
 
 fn place_in_order<'s>(
@@ -125,10 +174,20 @@ impl Gang<'_> {
     }
 
     /// Undoes all grants since the mark.
-    pub(crate) fn reset(&mut self, mark: Mark) {
+    pub(crate) fn reset(&mut self, mark: &Mark) {
         self.pool.rollback(mark.checkpoint);
         self.tasks.truncate(mark.tasks);
-        self.spent = mark.spent;
+        self.spent.clone_from(&mark.spent);
+    }
+
+    /// Held of models that have a cap.
+    pub(crate) fn spent(&self) -> &Caps {
+        &self.spent
+    }
+
+    /// True when the tasks placed last are on a node and one of them is of a group.
+    pub(crate) fn has_on(&self, group: u16, node: NodeId) -> bool {
+        self.tasks.iter().rev().take_while(|task| task.node == node).any(|task| task.group == group)
     }
 
     /// How many tasks of a group the quantities of a node allow.

@@ -1,42 +1,65 @@
-//! Could a shape ever be placed, were nothing held? What this refuses is refused at submission.
+//! Could a shape ever be placed, were nothing held? What certainly cannot is refused at submission.
 
 use std::sync::Arc;
 
 use muster_model::{ElementId, JobId, NodeId, Time};
 
 use super::ask::{Ask, picks};
-use super::gang;
+use super::gang::{self, Placing};
 use crate::state::ends::End;
 use crate::state::node::{Node, Window};
 use crate::state::pool::Pool;
 use crate::state::scalars::Scalars;
 use crate::state::shape::{GroupNeed, Shape};
 
-/// On all nodes that are known, lost and drained ones included, as if nobody used anything.
+/// Steps of search for a gang of several groups at its submission: some ten milliseconds, once per class and change of
+/// the cluster.
+const EFFORT: u32 = 16 * super::search::EFFORT;
+
+/// Whether there is a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    Yes,
+    No,
+    /// None was found, and not everything was tried.
+    Unknown,
+}
+
+/// On all nodes that are known, lost and drained ones included, as if nobody used anything. False only when it is
+/// certain that there is no way.
 pub(crate) fn fits_idle(pool: &Pool, shape: &Shape, avoid: &[NodeId]) -> bool {
-    fits(pool, shape, avoid, false)
+    fit(pool, shape, avoid, false) != Fit::No
 }
 
-/// On the nodes that take work now.
+/// On the nodes that take work now. True only when there is a way.
 pub(crate) fn fits_working(pool: &Pool, shape: &Shape, avoid: &[NodeId]) -> bool {
-    fits(pool, shape, avoid, true)
+    fit(pool, shape, avoid, true) == Fit::Yes
 }
 
-fn fits(pool: &Pool, shape: &Shape, avoid: &[NodeId], working: bool) -> bool {
+fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], working: bool) -> Fit {
     if let [group] = &shape.groups[..] {
-        return tasks_when_idle(pool, shape, group, avoid, working) >= u64::from(group.tasks);
+        let fits = tasks_when_idle(pool, shape, group, avoid, working) >= u64::from(group.tasks);
+        return if fits { Fit::Yes } else { Fit::No };
     }
-    // Several groups compete: only placing them tells.
+    // Several groups compete: only placing them tells. The last try, each task on whichever model it accepts, covers
+    // all others; the others only find a way sooner.
     let mut idle = pool.clone();
     idle.make_idle(working);
     let pool = &mut idle;
     let eligible = shape.eligible(pool);
     let window = Window { now: Time(0), from: Time(0), until: Time::NEVER };
     let shape = Arc::new(shape.clone());
-    picks(pool, &shape).iter().any(|pick| {
-        let ask = Ask { shape: &shape, pick, caps: &[], eligible: &eligible, avoid, window, freed: None };
-        gang::place(pool, ask, ElementId::single(JobId(0)), End::Never, &shape).is_some()
-    })
+    let mut found = Fit::No;
+    for pick in &picks(pool, &shape) {
+        let (eligible, effort) = (&eligible, EFFORT);
+        let ask = Ask { shape: &shape, pick, caps: &[], eligible, avoid, window, freed: None, effort };
+        match gang::try_place(pool, ask, ElementId::single(JobId(0)), End::Never, &shape) {
+            Placing::Placed(..) => return Fit::Yes,
+            Placing::Impossible => {}
+            Placing::GaveUp => found = Fit::Unknown,
+        }
+    }
+    found
 }
 
 /// How many tasks of one group all nodes together could host, were nothing held (whole blocks where it has blocks).

@@ -13,6 +13,7 @@ pub(crate) mod idle;
 mod limited;
 mod plain;
 pub(crate) mod reserve;
+mod search;
 mod share;
 mod terms;
 #[cfg(test)]

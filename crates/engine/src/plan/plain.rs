@@ -43,14 +43,16 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
     left == 0
 }
 
-fn room(gang: &Gang<'_>, need: &GroupNeed, node: NodeId) -> u32 {
+/// How many tasks a node takes.
+pub(super) fn room(gang: &Gang<'_>, need: &GroupNeed, node: NodeId) -> u32 {
     match gang.admits(node) {
         true => gang.scalar_room(node, need),
         false => 0,
     }
 }
 
-fn grant(gang: &mut Gang<'_>, group: u16, node: NodeId, tasks: u32) {
+/// Gives a node so many tasks.
+pub(super) fn grant(gang: &mut Gang<'_>, group: u16, node: NodeId, tasks: u32) {
     for _ in 0..tasks {
         gang.grant(group, node, DeviceSet::EMPTY, 0);
     }

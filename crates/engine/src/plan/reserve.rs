@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::ask::{Ask, Freed};
 use super::gang;
+use super::search::EFFORT;
 use super::terms::Admitted;
 use crate::state::ends::{End, EndCursor};
 use crate::state::node::{Node, Window};
@@ -49,12 +50,14 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
     let mut booking_ends = booking_ends.into_iter().filter(|end| *end > now && *end < Time::NEVER).peekable();
     let mut freed = Freed::default();
     let mut cursor = EndCursor::default();
+    let mut last = None;
     loop {
         // 1. The next instant at which something comes back.
         let held = pool.next_end(now, cursor).map(|(time, _, _)| time);
         let booked = booking_ends.peek().copied();
         let from = match (held, booked) {
-            (None, None) => return None,
+            // Everything is back: the one instant at which it is worth a search.
+            (None, None) => return last.and_then(|from| wish.start_at(pool, now, from, &freed, EFFORT)),
             (held, booked) => held.unwrap_or(Time::NEVER).min(booked.unwrap_or(Time::NEVER)),
         };
         // 2. Give back everything that ends then.
@@ -69,14 +72,9 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
         if !is_news || !gauge.is_enough(wish) {
             continue;
         }
-        let until = wish.duration.map_or(Time::NEVER, |span| from + span);
-        let window = Window { now, from, until };
-        for Admitted { pick, caps } in wish.tries {
-            let (eligible, avoid) = (wish.eligible, wish.avoid);
-            let ask = Ask { shape: wish.shape, pick, caps, eligible, avoid, window, freed: Some(&freed) };
-            if let Some((_, placement)) = gang::place(pool, ask, wish.element, End::Never, wish.shape) {
-                return Some((from, until, placement));
-            }
+        last = Some(from);
+        if let Some(found) = wish.start_at(pool, now, from, &freed, 0) {
+            return Some(found);
         }
     }
 }
@@ -109,6 +107,19 @@ fn give_back(pool: &mut Pool, key: HoldKey, freed: &mut Freed, gauge: &mut Gauge
 }
 
 impl Wish<'_> {
+    /// A start at this instant, with what has come back by then.
+    fn start_at(&self, pool: &mut Pool, now: Time, from: Time, freed: &Freed, effort: u32) -> Option<Slot> {
+        let until = self.duration.map_or(Time::NEVER, |span| from + span);
+        let window = Window { now, from, until };
+        let (shape, eligible, avoid) = (&**self.shape, self.eligible, self.avoid);
+        self.tries.iter().find_map(|Admitted { pick, caps }| {
+            let freed = Some(freed);
+            let ask = Ask { shape, pick, caps, eligible, avoid, window, freed, effort };
+            let (_, placement) = gang::place(pool, ask, self.element, End::Never, self.shape)?;
+            Some((from, until, placement))
+        })
+    }
+
     fn admits(&self, pool: &Pool, id: NodeId) -> bool {
         pool.node(id).hosts()
             && self.eligible.as_ref().is_none_or(|eligible| eligible[id.0 as usize])

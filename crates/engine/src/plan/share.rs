@@ -69,11 +69,39 @@ fn place_blocks(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, models: &[Mod
                 used.insert(node);
                 left -= block.min(left);
             } else {
-                gang.reset(checkpoint);
+                gang.reset(&checkpoint);
             }
         }
     }
     left == 0
+}
+
+/// How many tasks, up to `most`, a node takes with one model.
+pub(super) fn room(gang: &Gang<'_>, need: &GroupNeed, model: ModelId, node: NodeId, most: u32) -> u32 {
+    if !gang.admits(node) {
+        return 0;
+    }
+    let known = gang.pool.node(node);
+    let devices = known.usable.and(known.of_model(model)).iter();
+    let rooms = devices.map(|device| u32::from(known.share_during(device, gang.ask.window) / need.share));
+    let room = rooms.fold(0, u32::saturating_add).min(most);
+    room.min(gang.cap_room(model, need)).min(gang.scalar_room(node, need))
+}
+
+/// Gives a node so many tasks, for which it has [`room`].
+pub(super) fn fill(
+    gang: &mut Gang<'_>,
+    group: u16,
+    need: &GroupNeed,
+    model: ModelId,
+    node: NodeId,
+    tasks: u32,
+) {
+    for _ in 0..tasks {
+        if let Some(device) = best_device(gang, need, node, model) {
+            gang.grant_gpu(group, model, node, DeviceSet::one(device), need.share);
+        }
+    }
 }
 
 fn admits_one(gang: &Gang<'_>, need: &GroupNeed, node: NodeId) -> bool {

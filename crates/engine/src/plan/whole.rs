@@ -8,12 +8,13 @@ use rustc_hash::FxHashSet;
 use super::gang::Gang;
 use super::walk::{List, Walk};
 use crate::state::node::WHOLE;
+use crate::state::pool::Pool;
 use crate::state::shape::GroupNeed;
 
 /// Places all tasks of a group.
 pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
     let models = gang.ask.pick.models[usize::from(group)].clone();
-    if !could_fit(gang, need, &models) {
+    if !could_fit(gang.pool, need, &models) {
         return false;
     }
     let mut left = need.tasks;
@@ -49,11 +50,11 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
 }
 
 /// A bound from the sizes of the buckets alone: refuses in microseconds what has no chance.
-fn could_fit(gang: &Gang<'_>, need: &GroupNeed, models: &[ModelId]) -> bool {
+pub(super) fn could_fit(pool: &Pool, need: &GroupNeed, models: &[ModelId]) -> bool {
     let block = need.per_node.unwrap_or(1);
     let wanted = u64::from(need.tasks.div_ceil(block));
     let per_block = u64::from(block) * u64::from(need.devices);
-    let indexes = models.iter().filter_map(|model| gang.pool.index.model(*model));
+    let indexes = models.iter().filter_map(|model| pool.index.model(*model));
     let mut room = 0;
     for (free, nodes) in indexes.flat_map(|index| index.clear.sizes().chain(index.booked.sizes())) {
         let blocks = if need.per_node.is_some() { (free / per_block).min(1) } else { free / per_block };
@@ -108,7 +109,7 @@ fn tightest(gang: &Gang<'_>, need: &GroupNeed, model: ModelId, tasks: u32) -> Op
 }
 
 /// How many tasks, up to `most`, a node takes with one model.
-fn room(gang: &Gang<'_>, need: &GroupNeed, model: ModelId, node: NodeId, most: u32) -> u32 {
+pub(super) fn room(gang: &Gang<'_>, need: &GroupNeed, model: ModelId, node: NodeId, most: u32) -> u32 {
     if !gang.admits(node) {
         return 0;
     }
@@ -125,7 +126,14 @@ fn free(gang: &Gang<'_>, model: ModelId, node: NodeId) -> DeviceSet {
 }
 
 /// Gives a node as many tasks as it takes, up to `most`.
-fn fill(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, model: ModelId, node: NodeId, most: u32) -> u32 {
+pub(super) fn fill(
+    gang: &mut Gang<'_>,
+    group: u16,
+    need: &GroupNeed,
+    model: ModelId,
+    node: NodeId,
+    most: u32,
+) -> u32 {
     let tasks = room(gang, need, model, node, most);
     for _ in 0..tasks {
         let devices = choose(gang, free(gang, model, node), node, need.devices);
