@@ -1,6 +1,7 @@
 //! A simulated world around the production engine: what is decided here is decided by the code that runs jobs.
 //!
 //! * `world.rs`: nodes, submissions and tasks that do as they are told, around one engine
+//! * `scenario/`: scripts that are documentation and test, around the whole runtime
 //! * `prove/`: what placing gangs pod by pod comes to, and what gang admission comes to
 //!
 //! It must not hold scheduling logic of its own, and no clock, file, thread or random number: the same question gets the
@@ -9,6 +10,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there"))]
 
 pub mod prove;
+pub mod scenario;
 pub mod world;
 
 pub use world::{World, WorldError};

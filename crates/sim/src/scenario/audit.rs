@@ -1,0 +1,50 @@
+//! What must hold after every line, whatever a scenario is about: the invariants of the state, a plan that planning again
+//! does not change, and a journal and a snapshot that give back the same state. It must not know what a line did.
+
+use muster_model::{QueueTree, Time};
+use muster_runtime::engine::Engine;
+use muster_runtime::{MemStore, Runtime, SavedState, Store};
+
+use super::journal::Journal;
+
+/// The first thing that does not hold.
+pub(crate) fn audit(runtime: &Runtime<Journal>, tree: &QueueTree, now: Time) -> Result<(), String> {
+    let engine = runtime.engine().ok_or("the engine cannot be read")?;
+    // 1. The state.
+    if let Some(violation) = engine.sanity_check().first() {
+        return Err(format!("the state breaks an invariant: {violation}"));
+    }
+    // 2. Nothing is left to decide, now as a second time.
+    let mut live = engine.clone();
+    let plan = live.plan(now);
+    if let Some(decision) = plan.decisions.first() {
+        return Err(format!("planning again decides something: {decision:?}"));
+    }
+    if live.plan(now) != plan {
+        return Err("planning twice gives two plans".to_owned());
+    }
+    // 3. The journal gives the same state, and a snapshot of it plans the same.
+    let mut copy = runtime.store().copy();
+    let replayed = open(copy.clone(), tree)?;
+    if replayed.engine().map(form) != Some(form(engine)) {
+        return Err("replaying the journal gives another state".to_owned());
+    }
+    let (at, next_job) = (runtime.last(), runtime.next_job());
+    let queues = runtime.queues().ok_or("the queues cannot be read")?.clone();
+    copy.save(&SavedState { at, next_job, queues, engine: engine.snapshot() })
+        .map_err(|error| error.to_string())?;
+    let mut restored = open(copy, tree)?;
+    match restored.engine_mut().map(|engine| engine.plan(now)) == Some(plan) {
+        true => Ok(()),
+        false => Err("an engine restored from a snapshot plans otherwise".to_owned()),
+    }
+}
+
+fn open(store: MemStore, tree: &QueueTree) -> Result<Runtime<MemStore>, String> {
+    Runtime::open(store, tree.clone()).map_err(|error| error.to_string())
+}
+
+/// Equal states have equal forms.
+fn form(engine: &Engine) -> String {
+    format!("{:?}", engine.snapshot())
+}

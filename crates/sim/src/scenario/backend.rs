@@ -1,0 +1,247 @@
+//! The ideal backend: tasks become ready and run as soon as they are told (or as their node is arranged), end as the
+//! script says or at their time limit, and are reported truthfully. It outlives the daemon, as supervisors do. It judges
+//! its orders without asking the engine: no device twice, no process before every rank is ready. It must not schedule.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::{
+    AttemptId, Effect, ElementId, JobSpec, NodeId, Observation, Rank, Span, TaskExit, TaskPlacement,
+    TaskReport, Time,
+};
+
+use super::command::{Conduct, Starts};
+
+/// All tasks that somebody was asked to prepare and nobody to forget.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Backend {
+    attempts: BTreeMap<AttemptId, Attempt>,
+}
+
+/// What a backend knows of a job when it is ordered.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) conduct: Conduct,
+    pub(crate) limit: Option<Span>,
+    pub(crate) grace: Span,
+}
+
+impl Terms {
+    /// Of a job.
+    pub(crate) fn of(spec: &JobSpec, conduct: Conduct) -> Self {
+        Self { conduct, limit: spec.time_limit, grace: spec.grace }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Attempt {
+    placement: Arc<[TaskPlacement]>,
+    terms: Terms,
+    tasks: Vec<Task>,
+}
+
+#[derive(Clone, Debug)]
+struct Task {
+    /// What was seen of it last.
+    seen: Option<Observation>,
+    /// What will be seen of it next, and when.
+    next: Option<(Time, Observation)>,
+}
+
+impl Task {
+    fn is_over(&self) -> bool {
+        matches!(
+            self.seen,
+            Some(Observation::Exited(_) | Observation::Refused { .. } | Observation::Lost { .. })
+        )
+    }
+
+    fn is_running(&self) -> bool {
+        self.seen == Some(Observation::Started)
+    }
+}
+
+impl Backend {
+    /// Tasks get ready, each as its node does.
+    ///
+    /// # Errors
+    /// An order that no correct engine gives.
+    pub(crate) fn prepare(
+        &mut self,
+        now: Time,
+        id: AttemptId,
+        placement: &Arc<[TaskPlacement]>,
+        terms: Terms,
+        starts: impl Fn(NodeId) -> Starts,
+    ) -> Result<(), String> {
+        if self.attempts.contains_key(&id) {
+            return Ok(());
+        }
+        let get_ready = |task: &TaskPlacement| {
+            let next = match starts(task.node) {
+                Starts::Works => (now, Observation::Prepared),
+                Starts::Takes(span) => (now + span, Observation::Prepared),
+                Starts::Fails(reason) => (now, Observation::Refused { reason }),
+            };
+            Task { seen: None, next: Some(next) }
+        };
+        let tasks = placement.iter().map(get_ready).collect();
+        self.attempts.insert(id, Attempt { placement: Arc::clone(placement), terms, tasks });
+        self.audit_devices()
+    }
+
+    /// Carries out any other order; repeating one changes nothing.
+    ///
+    /// # Errors
+    /// An order that no correct engine gives.
+    pub(crate) fn carry_out(&mut self, now: Time, effect: &Effect) -> Result<(), String> {
+        let id = effect.id();
+        let Some(attempt) = self.attempts.get_mut(&id) else { return Ok(()) };
+        match effect {
+            Effect::Prepare { .. } => Ok(()),
+            Effect::Go { .. } => {
+                attempt.go(now).map_err(|rank| format!("{id} is let go before its rank {rank} is ready"))
+            }
+            Effect::Stop { .. } => {
+                attempt.stop(now);
+                Ok(())
+            }
+            Effect::Forget { .. } => {
+                let is_over = attempt.tasks.iter().all(Task::is_over);
+                self.attempts.remove(&id);
+                if is_over { Ok(()) } else { Err(format!("{id} is forgotten while tasks of it run")) }
+            }
+        }
+    }
+
+    /// When something is seen next.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        let tasks = self.attempts.values().flat_map(|attempt| &attempt.tasks);
+        tasks.filter_map(|task| task.next.as_ref().map(|(at, _)| *at)).min()
+    }
+
+    /// Everything that is seen up to now, in order of attempt and rank.
+    pub(crate) fn take_due(&mut self, now: Time) -> Vec<TaskReport> {
+        let mut reports = Vec::new();
+        for (id, attempt) in &mut self.attempts {
+            for (rank, task) in (0..).map(Rank).zip(&mut attempt.tasks) {
+                let Some((_, what)) = task.next.take_if(|(at, _)| *at <= now) else { continue };
+                task.seen = Some(what.clone());
+                if what == Observation::Started {
+                    task.next = attempt.terms.end(now);
+                }
+                reports.push(TaskReport { id: *id, rank, what });
+            }
+        }
+        reports
+    }
+
+    /// What is known of every task: told to a daemon that comes back.
+    pub(crate) fn recall(&self) -> Vec<TaskReport> {
+        let mut reports = Vec::new();
+        for (id, attempt) in &self.attempts {
+            for (rank, task) in (0..).map(Rank).zip(&attempt.tasks) {
+                let what = task.seen.clone();
+                reports.extend(what.map(|what| TaskReport { id: *id, rank, what }));
+            }
+        }
+        reports
+    }
+
+    /// Elements of a job with a task that runs.
+    pub(crate) fn running(&self, job: muster_model::JobId) -> Vec<ElementId> {
+        let runs = |attempt: &Attempt| attempt.tasks.iter().any(Task::is_running);
+        let of_job = self.attempts.iter().filter(|(id, attempt)| id.element.job == job && runs(attempt));
+        of_job.map(|(id, _)| id.element).collect()
+    }
+
+    /// Something happens to running tasks of an element now; answers to how many. Without a rank, to all.
+    pub(crate) fn force(
+        &mut self,
+        now: Time,
+        element: ElementId,
+        rank: Option<u32>,
+        what: &Observation,
+    ) -> usize {
+        let attempts = self.attempts.iter_mut().filter(|(id, _)| id.element == element);
+        let mut forced = 0;
+        for task in attempts.flat_map(|(_, attempt)| (0..).zip(&mut attempt.tasks)) {
+            if task.1.is_running() && rank.is_none_or(|rank| rank == task.0) {
+                task.1.next = Some((now, what.clone()));
+                forced += 1;
+            }
+        }
+        forced
+    }
+
+    /// Every task on the node is gone without a word.
+    pub(crate) fn lose_node(&mut self, node: NodeId, reason: &Arc<str>) {
+        for attempt in self.attempts.values_mut() {
+            for (task, place) in attempt.tasks.iter_mut().zip(attempt.placement.iter()) {
+                if place.node == node && !task.is_over() {
+                    let lost = Observation::Lost { reason: Arc::clone(reason) };
+                    (task.seen, task.next) = (Some(lost), None);
+                }
+            }
+        }
+    }
+
+    /// No device is given to more than it is.
+    fn audit_devices(&self) -> Result<(), String> {
+        let mut held: BTreeMap<(NodeId, usize), u32> = BTreeMap::new();
+        for attempt in self.attempts.values() {
+            let tasks = attempt.tasks.iter().zip(attempt.placement.iter());
+            for (_, place) in tasks.filter(|(task, _)| !task.is_over()) {
+                for device in place.devices.iter() {
+                    *held.entry((place.node, device)).or_default() += place.share.0;
+                }
+            }
+        }
+        match held.iter().find(|(_, milli)| **milli > 1000) {
+            None => Ok(()),
+            Some(((node, device), milli)) => {
+                Err(format!("device {device} of node number {node} is given away {milli} thousandths"))
+            }
+        }
+    }
+}
+
+impl Terms {
+    /// When and how a task that begins now ends by itself.
+    fn end(&self, now: Time) -> Option<(Time, Observation)> {
+        let grace = if self.conduct.stubborn { self.grace } else { Span(0) };
+        let limit = self.limit.map(|limit| (now + limit + grace, TaskExit::TimedOut));
+        let done = self.conduct.lasts.map(|span| (now + span, self.conduct.exit.clone()));
+        let end = match (done, limit) {
+            (Some(done), Some(limit)) if limit.0 < done.0 => Some(limit),
+            (done, limit) => done.or(limit),
+        };
+        end.map(|(at, exit)| (at, Observation::Exited(exit)))
+    }
+}
+
+impl Attempt {
+    /// Runs every task; answers the first that is not ready.
+    fn go(&mut self, now: Time) -> Result<(), usize> {
+        let unready =
+            |task: &Task| task.seen.is_none() || matches!(task.seen, Some(Observation::Refused { .. }));
+        if let Some(rank) = self.tasks.iter().position(unready) {
+            return Err(rank);
+        }
+        for task in self.tasks.iter_mut().filter(|task| task.seen == Some(Observation::Prepared)) {
+            task.next = Some((now, Observation::Started));
+        }
+        Ok(())
+    }
+
+    /// Ends every task: what only was ready at once, what runs within its grace.
+    fn stop(&mut self, now: Time) {
+        let grace = if self.terms.conduct.stubborn { self.terms.grace } else { Span(0) };
+        for task in self.tasks.iter_mut().filter(|task| !task.is_over()) {
+            let by = if task.is_running() { now + grace } else { now };
+            if task.next.as_ref().is_none_or(|(at, what)| *at > by || *what == Observation::Started) {
+                task.next = Some((by, Observation::Exited(TaskExit::Stopped)));
+            }
+        }
+    }
+}

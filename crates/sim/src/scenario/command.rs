@@ -1,0 +1,181 @@
+//! What a line of a script can say. The words of the language stand here once: reader, errors and the check of the
+//! documentation use this table. It must not know how anything is carried out.
+
+use std::sync::Arc;
+
+use muster_model::{QueueTree, Span, TaskExit};
+use muster_spec::{Cluster, Document};
+
+/// Every verb and how it is used.
+pub const VERBS: [(&str, &str); 32] = [
+    ("cluster", "cluster: {nodes: …}"),
+    ("queues", "queues: {queues: …}, or `queues` alone to see them"),
+    ("submit", "submit USER [lasts SPAN] [exits CODE | signal N | out-of-memory] [stubborn]: {name: …}"),
+    ("would", "would USER: {name: …}"),
+    ("cancel", "cancel JOB [by USER]"),
+    ("hold", "hold JOB"),
+    ("release", "release JOB"),
+    ("requeue", "requeue JOB"),
+    ("ends", "ends JOB"),
+    ("fails", "fails JOB[/RANK] [exits CODE | signal N | out-of-memory]"),
+    ("loses", "loses JOB[/RANK]"),
+    ("node-down", "node-down NODES"),
+    ("node-up", "node-up NODES"),
+    ("drain", "drain NODES [REASON]"),
+    ("undrain", "undrain NODES"),
+    ("gpu-drain", "gpu-drain NODE GPUS"),
+    ("gpu-undrain", "gpu-undrain NODE GPUS"),
+    ("foreign", "foreign NODE none, or: foreign NODE [gpus GPUS] [cpus N] [memory SIZE]"),
+    ("start-fails", "start-fails NODES [REASON]"),
+    ("start-takes", "start-takes NODES SPAN"),
+    ("start-works", "start-works NODES"),
+    ("advance", "advance SPAN"),
+    ("until", "until HH:MM[:SS], or: until idle"),
+    ("crash", "crash, or for the next line: crash before-write | crash after-write"),
+    ("restart", "restart"),
+    ("disk-full", "disk-full"),
+    ("disk-free", "disk-free"),
+    ("explain", "explain JOB"),
+    ("ps", "ps [all]"),
+    ("usage", "usage"),
+    ("nodes", "nodes"),
+    ("reservations", "reservations"),
+];
+
+/// One line.
+#[derive(Clone, Debug)]
+pub(crate) enum Command {
+    /// Something that happens in the world; several can happen at one instant.
+    Happens(Happening),
+    /// How the world behaves from now on; nobody is told.
+    Arrange(Arrangement),
+    /// Time passes.
+    Advance(Span),
+    /// Time passes up to the next such time of day, in seconds since midnight.
+    Until(u64),
+    /// Time passes until nothing more is due.
+    UntilIdle,
+    /// The daemon comes back and reads its journal.
+    Restart,
+    /// Something is asked; nothing changes.
+    Ask(Question),
+}
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+pub(crate) enum Happening {
+    /// Nodes join, or come back with other capacity.
+    Cluster(Cluster),
+    /// The queue tree is set.
+    Queues(QueueTree),
+    /// A user submits jobs.
+    Submit { user: String, conduct: Conduct, documents: Vec<Document> },
+    /// A user asks for something about a job.
+    Request { verb: Request, who: Who },
+    /// Tasks do something by themselves.
+    Tasks { who: Who, deed: Deed },
+    /// Something happens to nodes.
+    Nodes { names: Vec<String>, change: NodeChange },
+}
+
+/// What a user asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Request {
+    Cancel { by: Option<String> },
+    Hold,
+    Release,
+    Requeue,
+}
+
+/// What tasks do.
+#[derive(Clone, Debug)]
+pub(crate) enum Deed {
+    /// All of them exit with success.
+    End,
+    /// One of them ends so.
+    Fail(TaskExit),
+    /// Nobody knows what became of one of them.
+    Lose,
+}
+
+/// What happens to a node.
+#[derive(Clone, Debug)]
+pub(crate) enum NodeChange {
+    Down,
+    Up,
+    Drain { reason: Arc<str> },
+    Undrain,
+    GpuDrain { gpus: Vec<usize>, drained: bool },
+    Foreign { gpus: Vec<usize>, cpus: muster_model::CpuMilli, memory: muster_model::Bytes },
+}
+
+/// How the world behaves from now on.
+#[derive(Clone, Debug)]
+pub(crate) enum Arrangement {
+    /// How tasks become ready on nodes.
+    Starts { names: Vec<String>, how: Starts },
+    /// The daemon dies.
+    Crash(Crash),
+    /// Whether the store can be written.
+    Disk { full: bool },
+}
+
+/// How tasks become ready on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Starts {
+    /// At once.
+    #[default]
+    Works,
+    /// After so long.
+    Takes(Span),
+    /// Never.
+    Fails(Arc<str>),
+}
+
+/// When the daemon dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// Between two lines.
+    Now,
+    /// In the next line, before its first batch is durable.
+    BeforeWrite,
+    /// In the next line, after its first batch is durable and before an effect leaves.
+    AfterWrite,
+}
+
+/// Something asked.
+#[derive(Clone, Debug)]
+pub(crate) enum Question {
+    Explain(Who),
+    /// What would become of jobs if they were submitted.
+    Would {
+        user: String,
+        documents: Vec<Document>,
+    },
+    Ps {
+        all: bool,
+    },
+    Queues,
+    Usage,
+    Nodes,
+    Reservations,
+}
+
+/// How the tasks of a job behave by themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct Conduct {
+    /// They run so long; without it until they are told or reach their limit.
+    pub(crate) lasts: Option<Span>,
+    /// And then end so.
+    pub(crate) exit: TaskExit,
+    /// When they are to end they use the whole grace; others end at once.
+    pub(crate) stubborn: bool,
+}
+
+/// A job, an element of an array, or one task: `left`, `sweep[3]`, `left/1`.
+#[derive(Clone, Debug)]
+pub(crate) struct Who {
+    pub(crate) job: String,
+    pub(crate) index: Option<u32>,
+    pub(crate) rank: Option<u32>,
+}

@@ -1,0 +1,168 @@
+//! What scenarios ask: the same views and texts that `muster` prints, without width and colour, in UTC. It must not
+//! change anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_model::view::{JobView, UsageView};
+use muster_model::{AttemptId, ElementId, Event, JobId, JobSpec, QueueName, TaskPlacement, Time, UserName};
+use muster_report::timeline::Planned;
+use muster_report::{Style, explain, nodes, ps, queues, usage};
+use muster_runtime::engine::{Engine, Fact};
+
+use super::command::Question;
+use super::mistake::Mistake;
+use super::story::clock_of;
+use super::world::World;
+
+/// Who held how much: the sums that `usage` shows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Account {
+    /// Elements that held something, and thousandths of GPUs times milliseconds.
+    rows: BTreeMap<(UserName, QueueName), (BTreeSet<ElementId>, u64)>,
+    open: BTreeMap<AttemptId, Open>,
+}
+
+/// What an attempt holds that is not over.
+#[derive(Clone, Debug)]
+struct Open {
+    whose: (UserName, QueueName),
+    milli: u64,
+    from: Time,
+}
+
+/// Thousandths of a GPU times milliseconds in a GPU-second.
+const PER_GPU_SECOND: u64 = 1_000_000;
+
+impl Account {
+    /// Adds what happened. `spec` knows what jobs ask for.
+    pub(crate) fn enter<'a>(&mut self, facts: &[Fact], spec: impl Fn(JobId) -> Option<&'a JobSpec>) {
+        for fact in facts {
+            match fact {
+                Fact::Started { id, at, placement } => {
+                    let Some(spec) = spec(id.element.job) else { continue };
+                    let whose = (spec.user.clone(), spec.queue.clone());
+                    let held = |task: &TaskPlacement| u64::from(task.devices.len()) * u64::from(task.share.0);
+                    let milli = placement.iter().map(held).sum();
+                    self.open.insert(*id, Open { whose, milli, from: *at });
+                }
+                Fact::AttemptEnded { id, at, .. } => {
+                    let Some(open) = self.open.remove(id) else { continue };
+                    let (elements, held) = self.rows.entry(open.whose).or_default();
+                    elements.insert(id.element);
+                    *held = held.saturating_add(open.milli.saturating_mul(at.since(open.from).0));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Per user and queue: elements that ran or run, and what they held.
+    fn rows(&self, now: Time) -> BTreeMap<(UserName, QueueName), (u64, u64)> {
+        let mut rows = self.rows.clone();
+        for (id, open) in &self.open {
+            let (elements, held) = rows.entry(open.whose.clone()).or_default();
+            elements.insert(id.element);
+            *held = held.saturating_add(open.milli.saturating_mul(now.since(open.from).0));
+        }
+        rows.into_iter().map(|(whose, (elements, held))| (whose, (elements.len() as u64, held))).collect()
+    }
+}
+
+impl World {
+    /// Answers a question, as lines.
+    pub(crate) fn answer(&mut self, line: usize, question: &Question) -> Result<Vec<String>, Mistake> {
+        let style = Style::plain();
+        let text = match question {
+            Question::Explain(who) => return self.explain(line, self.element(line, who)?),
+            Question::Would { user, documents } => {
+                let mut lines = Vec::new();
+                match self.checked(line, user, documents)? {
+                    Ok(checked) => {
+                        for (job, _) in checked {
+                            lines.extend(self.would(line, &job.spec)?);
+                        }
+                    }
+                    Err(refused) => lines.push(refused),
+                }
+                return Ok(lines);
+            }
+            Question::Ps { all } => {
+                let rows = self.rows(line, *all)?;
+                let planned = self.planned(line)?;
+                ps::jobs(&rows, &planned, self.now, &style)
+            }
+            Question::Queues => queues::queues(&self.engine(line)?.queues(self.now), &style),
+            Question::Usage => usage::usage(&self.usage(line)?, &style),
+            Question::Nodes => nodes::nodes(&self.engine(line)?.nodes(), &style),
+            Question::Reservations => return self.reservations(line),
+        };
+        Ok(lines(&text))
+    }
+
+    fn explain(&mut self, line: usize, element: ElementId) -> Result<Vec<String>, Mistake> {
+        let (now, name) = (self.now, self.called(element));
+        let known = self.engine_mut(line)?.explain(now, element);
+        Ok(match known {
+            Some(known) => lines(&explain::explain(&known, now, &Style::plain())),
+            None => vec![format!("{name} has ended")],
+        })
+    }
+
+    fn would(&mut self, line: usize, spec: &JobSpec) -> Result<Vec<String>, Mistake> {
+        let now = self.now;
+        let number = JobId(u64::MAX);
+        let event = Event::Submitted { job: number, spec: std::sync::Arc::new(spec.clone()) };
+        if let Err(refusal) = self.engine(line)?.judge(&event) {
+            return Ok(vec![self.refused(&refusal)]);
+        }
+        let known = self.engine_mut(line)?.explain_submission(now, spec);
+        Ok(lines(&explain::dry_run(&known, now, &Style::plain())))
+    }
+
+    fn rows(&self, line: usize, all: bool) -> Result<Vec<JobView>, Mistake> {
+        let mut rows: BTreeMap<JobId, JobView> = BTreeMap::new();
+        if all {
+            rows.extend(self.ended.iter().map(|(job, view)| (*job, view.clone())));
+        }
+        rows.extend(self.engine(line)?.jobs(self.now).into_iter().map(|view| (view.job, view)));
+        Ok(rows.into_values().collect())
+    }
+
+    fn planned(&self, line: usize) -> Result<Vec<Planned>, Mistake> {
+        let planned = self.engine(line)?.reservations().iter().map(|one| Planned {
+            element: one.element,
+            name: self.called(one.element),
+            start: one.start,
+        });
+        Ok(planned.collect())
+    }
+
+    fn reservations(&self, line: usize) -> Result<Vec<String>, Mistake> {
+        let engine = self.engine(line)?;
+        let text = |one: &muster_model::Reservation| {
+            let places = self.places(one.element.job, &one.placement);
+            let until = match one.end {
+                Time::NEVER => "without an end".to_owned(),
+                end => format!("until {}", clock_of(end)),
+            };
+            format!("{} from {} {until} on {places}", self.called(one.element), clock_of(one.start))
+        };
+        let lines: Vec<String> = engine.reservations().iter().map(text).collect();
+        Ok(if lines.is_empty() { vec!["none".to_owned()] } else { lines })
+    }
+
+    fn usage(&self, line: usize) -> Result<Vec<UsageView>, Mistake> {
+        let engine: &Engine = self.engine(line)?;
+        let decayed = engine.usage_decayed(self.now);
+        let rows = self.account.rows(self.now).into_iter().map(|((user, queue), (jobs, held))| {
+            let counts = decayed.iter().find(|(whose, whither, _)| (whose, whither) == (&user, &queue));
+            let decayed_gpu_secs = counts.map_or(0, |(_, _, secs)| *secs);
+            UsageView { user, queue, jobs, gpu_secs: held / PER_GPU_SECOND, decayed_gpu_secs }
+        });
+        Ok(rows.collect())
+    }
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
+}

@@ -1,0 +1,97 @@
+//! Scripts that cannot be read or carried out: each is refused at its line, with what is wrong and what was probably meant.
+
+use muster_sim::scenario::play;
+
+/// A script with these lines behind a sound beginning of five lines is refused with this.
+fn refused(lines: &str, expected: &str) {
+    let begin = "# One job on one node.\n# catches: nothing\n\
+                 cluster: {nodes: [{name: \"n[1-2]\", gpus: 4, gpu: h100, cpus: 8}]}\n\
+                 submit ann: {name: one, gpus: 1, time: 10m}\nsubmit bob: {name: many, gpus: 1, array: 0-3}\n";
+    let text = format!("{begin}{lines}");
+    match play(&text, "x.txt") {
+        Ok(_) => panic!("this was carried out: {lines}"),
+        Err(mistake) => {
+            let shown = mistake.show("x.txt");
+            assert!(shown.contains(expected), "{lines}\n  expected  {expected}\n  shown     {shown}");
+        }
+    }
+}
+
+#[test]
+fn words_that_are_not_of_the_language() {
+    refused(
+        "submti ann: {name: two}",
+        "x.txt:6: `submti` is not a word of this language\nhint: did you mean `submit`?",
+    );
+    refused("advence 10m", "hint: did you mean `advance`?");
+    refused("frobnicate", "`frobnicate` is not a word of this language");
+    refused("Advance 10m", "hint: did you mean `advance`?");
+    refused("submit", "x.txt:6: `submit` has no mapping");
+    refused("submit ann {name: two}", "x.txt:6:");
+    refused("submit : {name: two}", "`submit` without a user");
+    refused("submit ann bob: {name: two}", "`bob` means nothing here");
+    refused("advance", "`advance` without a length of time");
+    refused("advance 10", "`10` is not a length of time: which unit?");
+    refused("advance 0s", "no time passes in 0s");
+    refused("advance 10m soon", "`soon` means nothing here");
+    refused("until 25:00", "`25:00` is not a time of day");
+    refused("until noon", "`noon` is not a time of day");
+    refused("ends one/0", "`ends` is about all tasks; leave the rank out");
+    refused("fails one exits 300", "an exit code is at most 255");
+    refused("fails one/x", "`x` is not a whole number");
+    refused("crash before-wrote", "hint: did you mean `before-write`?");
+    refused("foreign n1", "nothing is said to be held");
+    refused("foreign n1 gpus 3-1", "`3-1` is not a range of GPUs");
+    refused("foreign n1 cpus many", "usage: foreign");
+    refused("ps some", "`some` means nothing here");
+    refused("submit ann lasts forever: {name: two}", "`forever` is not a length of time");
+}
+
+#[test]
+fn mappings_are_answered_with_their_place_in_the_script() {
+    refused("submit ann: {name: two, gpsu: 1}", "x.txt:6:25");
+    refused("submit ann: {name: two, gpsu: 1}", "did you mean `gpus`?");
+    refused("submit ann:\n  name: two\n  gpus: many", "x.txt:8:9");
+    refused("queues: {queues: [{name: a, quota: {h100: few}}]}", "x.txt:6:43");
+    refused("cluster: {nodes: [{name: n3, gpus: 4}]}", "`gpus` without `gpu`");
+    refused("cluster: [", "x.txt:");
+    refused("cluster:", "x.txt:6");
+}
+
+#[test]
+fn lines_that_say_nothing_at_this_point() {
+    refused("explain onee", "x.txt:6: no job is named `onee`\nhint: did you mean `one`?");
+    refused("ends gone", "no job is named `gone`");
+    refused("ends many[9]", "no such task of `many` runs now");
+    refused("fails one/3", "no such task of `one` runs now");
+    refused("node-down n9", "no node is named `n9`");
+    refused("start-fails n9", "no node is named `n9`");
+    refused("submit ann: {name: one, gpus: 1}", "two jobs of this scenario are named one");
+    refused(
+        "crash\nexplain one",
+        "x.txt:7: there is no daemon to tell this to\nhint: `restart` brings it back",
+    );
+    refused("crash\nsubmit ann: {name: two}", "there is no daemon to tell this to");
+    refused("restart", "the daemon runs");
+}
+
+#[test]
+fn the_form_of_a_script() {
+    refused("and advance 10m", "`and` joins what happens at one instant, not time and questions");
+    refused("advance 10m\nand ends one", "`and` joins what happens at one instant, not time and questions");
+    refused(
+        "ends one\n  > one ends\nand ends many",
+        "what joined lines print stands behind the last of them",
+    );
+    refused("advance 10m\n  more", "x.txt:7: `advance` takes nothing below it");
+    refused("submit ann:\n  name: two\n  > two waits\n  gpus: 1", "a mapping goes on behind its transcript");
+    for (text, expected) in [
+        ("", "x.txt:1: the first line does not say what the scenario shows"),
+        ("# Shows something.\ncluster: {nodes: []}\n", "x.txt:1: nothing says which mistake"),
+        ("# Shows.\n# catches: it\n  > told\n", "x.txt:3: an indented line belongs to the one above"),
+        ("# Shows.\n# catches: it\nand ends one\n", "x.txt:3: `and` joins nothing"),
+    ] {
+        let shown = play(text, "x.txt").map(|_| ()).unwrap_err().show("x.txt");
+        assert!(shown.contains(expected), "{text}\n{shown}");
+    }
+}

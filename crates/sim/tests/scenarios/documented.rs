@@ -1,0 +1,13 @@
+//! The page about the language names every word of it.
+
+use std::fs;
+
+use muster_sim::scenario::VERBS;
+
+#[test]
+fn every_verb_stands_in_the_readme() {
+    let page = fs::read_to_string(super::root().join("README.md")).unwrap();
+    for (verb, _) in VERBS {
+        assert!(page.contains(&format!("`{verb}")), "scenarios/README.md does not say what `{verb}` does");
+    }
+}
