@@ -14,22 +14,27 @@ const DOCUMENTS: &[&str] = &["--package", "xtask", "--example", "documents", "--
 /// The binary itself, which knows its own command line.
 const MUSTER: &[&str] = &["--package", "muster", "--"];
 
-/// Each file, the program that prints it, and its argument.
+/// Each file, the program that prints it, and its arguments.
 const FILES: &[(&str, &[&str], &str)] = &[
     ("docs/openapi.json", DOCUMENTS, "openapi"),
     ("docs/schema/job.schema.json", DOCUMENTS, "job"),
     ("docs/schema/queues.schema.json", DOCUMENTS, "queues"),
     ("docs/schema/cluster.schema.json", DOCUMENTS, "cluster"),
+    ("docs/schema/facts.schema.json", DOCUMENTS, "facts"),
+    ("docs/schema/site.schema.json", DOCUMENTS, "site"),
+    ("docs/schema/advice.schema.json", MUSTER, "schema advice"),
+    ("docs/schema/site-advice.schema.json", MUSTER, "schema site-advice"),
     ("docs/cli.md", MUSTER, "__docs"),
+    ("docs/advise.md", MUSTER, "__docs advise"),
 ];
 
 /// Writes every file.
 pub fn write(root: &Path) -> Result<()> {
-    for (path, program, argument) in FILES {
+    for (path, program, arguments) in FILES {
         let target = root.join(path);
         let folder = target.parent().context("a generated file lies in a folder")?;
         std::fs::create_dir_all(folder)?;
-        std::fs::write(&target, printed(root, program, argument)?)
+        std::fs::write(&target, printed(root, program, arguments)?)
             .with_context(|| format!("writing {path}"))?;
         println!("wrote {path}");
     }
@@ -39,9 +44,9 @@ pub fn write(root: &Path) -> Result<()> {
 /// Fails when a file is not what the code prints now.
 pub fn check(root: &Path) -> Result<()> {
     let mut stale = Vec::new();
-    for (path, program, argument) in FILES {
+    for (path, program, arguments) in FILES {
         let committed = std::fs::read_to_string(root.join(path)).unwrap_or_default();
-        if let Some(difference) = difference(&committed, &printed(root, program, argument)?) {
+        if let Some(difference) = difference(&committed, &printed(root, program, arguments)?) {
             stale.push(format!("{path}: {difference}"));
         }
     }
@@ -52,18 +57,18 @@ pub fn check(root: &Path) -> Result<()> {
     bail!("{}\nhint: cargo xtask gen", stale.join("\n"))
 }
 
-fn printed(root: &Path, program: &[&str], argument: &str) -> Result<String> {
+fn printed(root: &Path, program: &[&str], arguments: &str) -> Result<String> {
     let output = Command::new(cargo())
         .args(["run", "--quiet"])
         .args(program)
-        .arg(argument)
+        .args(arguments.split(' '))
         .current_dir(root)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
         .context("cargo did not start")?;
     if !output.status.success() || output.stdout.is_empty() {
-        bail!("`cargo run {} {argument}` printed nothing: {}", program.join(" "), output.status);
+        bail!("`cargo run {} {arguments}` printed nothing: {}", program.join(" "), output.status);
     }
     Ok(String::from_utf8(output.stdout)?)
 }

@@ -1,8 +1,8 @@
 //! What a user waits for, measured on the built binary with real processes: submit to running, an array from end to end,
-//! `muster ps`. Prints one table, or JSON with `--json`; every figure has its goal beside it. It uses a home of its own,
+//! `muster ps`, a batch of advice. Prints one table, or JSON with `--json`; every figure has its goal beside it. It uses a home of its own,
 //! stops its daemon, and asserts nothing: figures are for reading.
 //!
-//! `cargo bench -p muster --bench end_to_end [-- --json] [--samples N] [--only submit,array,ps]`
+//! `cargo bench -p muster --bench end_to_end [-- --json] [--samples N] [--only submit,array,ps,advise]`
 
 #![allow(clippy::unwrap_used, reason = "a bench that cannot unwrap has nothing to report")]
 
@@ -28,6 +28,8 @@ const SLOTS: u32 = 64;
 const ELEMENTS: u32 = 2_000;
 /// Jobs that `ps` lists.
 const KNOWN_JOBS: usize = 100;
+/// Lines of facts in a batch.
+const FACTS: usize = 10_000;
 /// Longest wait for a job; a bench that hangs is worse than one that fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -54,6 +56,9 @@ fn main() -> ExitCode {
     }
     if wanted("ps") {
         rows.push(bench.ps(samples.min(100)));
+    }
+    if wanted("advise") {
+        rows.extend(bench.advise());
     }
     rows.extend(bench.memory());
     match args.iter().any(|arg| arg == "--json") {
@@ -213,6 +218,43 @@ impl Bench {
         });
         let times = times.collect();
         Row::times(&format!("`muster ps` of {KNOWN_JOBS} jobs, cold"), times, "<= 50 ms median")
+    }
+
+    /// A new `muster advise --batch` process from start to end: whole answers, and labels alone.
+    fn advise(&self) -> [Row; 2] {
+        // Every combination of flags, and numbers of nodes on both sides of every threshold.
+        let flags = [
+            "tightly_coupled",
+            "bare_metal",
+            "long_lived_services",
+            "multi_tenant",
+            "python_native_pipeline",
+            "edge_or_dev",
+        ];
+        let line = |number: usize| {
+            let flag = |(bit, name): (usize, &&str)| format!(",\"{name}\":{}", number >> bit & 1 == 1);
+            let flags: String = flags.iter().enumerate().map(flag).collect();
+            format!("{{\"nodes\":{}{flags}}}\n", number / 64 % 157 + 1)
+        };
+        let facts = self.home.path().join("facts.jsonl");
+        std::fs::write(&facts, (0..FACTS).map(line).collect::<String>()).unwrap();
+        let time = |args: &[&str]| {
+            let input = std::fs::File::open(&facts).unwrap();
+            let from = Instant::now();
+            let said = self.command(args).stdin(input).output().unwrap();
+            let took = from.elapsed().as_secs_f64() * 1e3;
+            let lines = said.stdout.iter().filter(|byte| **byte == b'\n').count();
+            assert!(said.status.success() && lines == FACTS, "{lines} lines");
+            took
+        };
+        let row = |what: &str, args: &[&str]| {
+            let times = (0..5).map(|_| time(args)).collect();
+            Row::times(&format!("`muster advise --batch`, {FACTS} {what}"), times, "< 1 s")
+        };
+        [
+            row("answers", &["advise", "--batch"]),
+            row("labels", &["advise", "--batch", "--fields", "primary,addon,hybrid"]),
+        ]
     }
 
     /// What the daemon holds by now, in MiB.

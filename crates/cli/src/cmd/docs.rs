@@ -1,4 +1,5 @@
-//! `muster __docs`: docs/cli.md, generated from the command line's own definitions, so that it cannot be wrong.
+//! `muster __docs`: documents that are generated from what the program itself reads, so that they cannot be wrong:
+//! docs/cli.md from the definitions of the command line, docs/advise.md from the rules.
 
 use std::fmt::Write as _;
 
@@ -12,17 +13,33 @@ use crate::exit;
 /// Columns of the help texts in the document.
 const WIDTH: usize = 100;
 
-/// Print docs/cli.md
+/// Print a document of docs/
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Which document
+    #[arg(value_enum, default_value_t = Document::Cli)]
+    document: Document,
+}
+
+/// Documents, by their names in docs/.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Document {
+    /// docs/cli.md
+    Cli,
+    /// docs/advise.md
+    Advise,
+}
 
 /// Runs the verb.
-pub fn run(app: &App, _: &Args) -> Result<u8> {
-    app.ui.data(&document()?)?;
+pub fn run(app: &App, args: &Args) -> Result<u8> {
+    app.ui.data(&match args.document {
+        Document::Cli => command_line()?,
+        Document::Advise => muster_advise::document(),
+    })?;
     Ok(0)
 }
 
-fn document() -> Result<String> {
+fn command_line() -> Result<String> {
     let mut command = Cli::command().term_width(WIDTH).disable_help_subcommand(true);
     command.build();
     let mut text = String::from(

@@ -4,17 +4,17 @@ use anyhow::Result;
 
 use crate::app::App;
 
-/// Print the JSON Schema of job, queue or cluster files
+/// Print the JSON Schema of a file that Muster reads, or of an answer that it gives
 ///
-/// For editors that complete and check YAML.
+/// For editors that complete and check YAML, and for programs that read answers. The same schemas are in docs/schema.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which file it describes
+    /// What it describes
     #[arg(value_enum, default_value_t = Kind::Job)]
     kind: Kind,
 }
 
-/// The files that Muster reads.
+/// Files that Muster reads, and answers of `muster advise`.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Kind {
     /// What to run
@@ -23,6 +23,14 @@ enum Kind {
     Queues,
     /// What there is
     Cluster,
+    /// One workload, for `muster advise --facts`; also each line of `--batch`
+    Facts,
+    /// A whole site, for `muster advise --site`
+    Site,
+    /// The answer of `muster advise --json` to a workload
+    Advice,
+    /// The answer to a site
+    SiteAdvice,
 }
 
 /// Runs the verb.
@@ -31,6 +39,10 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         Kind::Job => muster_spec::schema(),
         Kind::Queues => muster_spec::queues_schema(),
         Kind::Cluster => muster_spec::cluster_schema(),
+        Kind::Facts => muster_spec::facts_schema(),
+        Kind::Site => muster_spec::site_schema(),
+        Kind::Advice => muster_model::advice::advice_schema(),
+        Kind::SiteAdvice => muster_model::advice::site_advice_schema(),
     };
     app.ui.json(&schema)?;
     Ok(0)

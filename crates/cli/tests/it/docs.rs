@@ -51,6 +51,7 @@ fn every_verb_has_help_in_both_lengths() {
         "queues",
         "usage",
         "nodes",
+        "advise",
         "compare",
         "inventory",
         "init",

@@ -73,12 +73,22 @@ impl<'a> Page<'a> {
         self.lines(sections, &all)
     }
 
-    /// As many items as fit on so many lines: one of each section at least, then one more of each in turn, as they rank.
+    /// As many items as fit on so many lines: one of each section, then one more of each in turn, as they rank. Where even one
+    /// of each is too much, sections that rank last are only counted.
     pub(super) fn fitting(&self, sections: &[Section], lines: usize) -> Vec<String> {
         let mut shown: Vec<usize> = sections.iter().map(|section| section.items.len().min(1)).collect();
         let mut order: Vec<usize> = (0..sections.len()).collect();
         order.sort_by_key(|place| sections[*place].rank);
-        let mut open = order;
+        for place in order.iter().rev() {
+            let tall = self.lines(sections, &shown).len();
+            if tall > lines {
+                let before = std::mem::take(&mut shown[*place]);
+                if self.lines(sections, &shown).len() == tall {
+                    shown[*place] = before;
+                }
+            }
+        }
+        let mut open: Vec<usize> = order.into_iter().filter(|place| shown[*place] > 0).collect();
         while !open.is_empty() {
             open.retain(|place| {
                 if shown[*place] == sections[*place].items.len() {
@@ -111,6 +121,11 @@ impl<'a> Page<'a> {
             let note = (left > 0).then(|| format!("+{left} more"));
             if note.is_some() && own.len() < 2 {
                 own.push(self.style.paint(Ink::Faint, "--details shows the rest"));
+            }
+            if *shown == 0 {
+                let count = format!("{left}, with --details");
+                lines.push(self.labelled(section.label, Ink::Strong, &self.style.paint(Ink::Faint, &count)));
+                continue;
             }
             let last = own.len() - 1;
             for (place, line) in own.iter().enumerate() {
@@ -176,14 +191,17 @@ mod tests {
             let shown: Vec<String> = shown.iter().map(|line| wrap(line, 99).join("")).collect();
             assert_eq!(shown, expected, "{counts:?} in {lines}");
         };
-        let rest = "+1 more --details shows the rest";
         check(&[2, 0, 1], 9, &["list item 0", "item 1", "list item 0"]);
         check(&[3], 3, &["list item 0", "item 1", "item 2"]);
         check(&[4], 3, &["list item 0", "item 1", "+1 more item 2"]);
         check(&[4], 2, &["list item 0", "+2 more item 1"]);
         check(&[3, 3], 5, &["list item 0", "item 1", "item 2", "list item 0", "+1 more item 1"]);
-        // One of each is shown, however small the screen.
-        check(&[2, 2], 1, &["list item 0", rest, "list item 0", rest]);
+        check(&[2, 2], 4, &["list item 0", "item 1", "list item 0", "item 1"]);
+        check(&[3, 2], 4, &["list item 0", "+1 more item 1", "list item 0", "item 1"]);
+        check(&[2, 1], 2, &["list 2, with --details", "list item 0"]);
+        // Every section is named, however small the screen; what ranks first is shown longest.
+        check(&[2, 2], 3, &["list item 0", "item 1", "list 2, with --details"]);
+        check(&[2, 2], 1, &["list 2, with --details", "list 2, with --details"]);
     }
 
     #[test]

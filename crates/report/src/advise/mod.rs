@@ -35,19 +35,62 @@ pub fn advice(advice: &Advice, depth: &Depth, style: &Style) -> String {
     compose(&advice.label, sections(advice, depth, style), depth, style)
 }
 
-/// The label as a phrase: `ray, with KubeRay on kubernetes, behind Volcano/Kueue/KAI gang scheduler`.
+/// The label as a phrase: `ray, with KubeRay on kubernetes, behind a Volcano/Kueue/KAI gang scheduler`.
 #[must_use]
 pub fn headline(label: &Label) -> String {
-    let primary = match label.primary {
+    let split = label.hybrid.iter().map(|_| "in a split fleet".to_owned());
+    let parts = parts(label);
+    let added =
+        parts.iter().filter(|part| !is_required(part)).chain(parts.iter().filter(|part| is_required(part)));
+    std::iter::once(plane(label.primary).to_owned())
+        .chain(added.map(|part| with(part)))
+        .chain(split)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn plane(plane: Plane) -> &'static str {
+    match plane {
         Plane::None => "no scheduler",
         plane => plane.name(),
+    }
+}
+
+/// What is added to the plane.
+fn parts(label: &Label) -> Vec<&str> {
+    label.addon.split(" + ").filter(|part| !part.is_empty()).collect()
+}
+
+fn is_required(part: &str) -> bool {
+    part.ends_with(REQUIRED)
+}
+
+fn with(part: &str) -> String {
+    match part.strip_suffix(REQUIRED) {
+        Some(part) => format!("behind a {part}"),
+        None => format!("with {part}"),
+    }
+}
+
+/// Another label beside the present one: the whole of it when the plane is another, else only what is different.
+fn instead(label: &Label, present: &Label) -> String {
+    if label.primary != present.primary {
+        return headline(label);
+    }
+    let (now, then) = (parts(present), parts(label));
+    let gone = now.iter().filter(|part| !then.contains(part));
+    let gone = gone.map(|part| format!("without {}", part.strip_suffix(REQUIRED).unwrap_or(part)));
+    let come = then.iter().filter(|part| !now.contains(part)).map(|part| with(part));
+    let split = match (&present.hybrid, &label.hybrid) {
+        (Some(_), None) => Some("in one piece".to_owned()),
+        (now, Some(then)) if now.as_ref() != Some(then) => Some(format!("split: {then}")),
+        _ => None,
     };
-    let parts = || label.addon.split(" + ").filter(|part| !part.is_empty());
-    let with = parts().filter(|part| !part.ends_with(REQUIRED)).map(|part| format!(", with {part}"));
-    let behind =
-        parts().filter_map(|part| part.strip_suffix(REQUIRED)).map(|part| format!(", behind a {part}"));
-    let split = label.hybrid.iter().map(|_| ", in a split fleet".to_owned());
-    std::iter::once(primary.to_owned()).chain(with).chain(behind).chain(split).collect()
+    let changed: Vec<String> = gone.chain(come).chain(split).collect();
+    match changed.is_empty() {
+        true => headline(label),
+        false => format!("{} {}", plane(label.primary), changed.join(", ")),
+    }
 }
 
 /// Heading and sections as text: cut to a screen, or whole.
@@ -106,11 +149,8 @@ fn rule_item(rule: &FiredRule, details: bool) -> Item {
 fn flip_items(advice: &Advice) -> Vec<Item> {
     let mut flips: Vec<&Flip> = advice.flips.iter().collect();
     flips.sort_by_key(|flip| (flip.change.0.len(), flip.label.primary == advice.label.primary));
-    flips.into_iter().map(flip_item).collect()
-}
-
-fn flip_item(flip: &Flip) -> Item {
-    Item::new(format!("{} → {}", changes(&flip.change), headline(&flip.label)))
+    let item = |flip: &Flip| format!("{} → {}", changes(&flip.change), instead(&flip.label, &advice.label));
+    flips.into_iter().map(|flip| Item::new(item(flip))).collect()
 }
 
 fn warning_item(warning: &Warning, details: bool) -> Item {
@@ -184,4 +224,40 @@ fn cited(source: Source) -> String {
 
 fn anchor(id: &str) -> String {
     format!("docs/advise.md#{id}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(primary: Plane, addon: &str, hybrid: Option<&str>) -> Label {
+        Label { primary, addon: addon.to_owned(), hybrid: hybrid.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_label_is_a_phrase_with_what_is_required_last() {
+        let check = |primary, addon, hybrid, expected: &str| {
+            assert_eq!(headline(&label(primary, addon, hybrid)), expected);
+        };
+        check(Plane::None, "", None, "no scheduler");
+        check(Plane::K3s, "GPU Operator", None, "k3s, with GPU Operator");
+        check(Plane::Ray, "G (REQUIRED) + KubeRay", None, "ray, with KubeRay, behind a G");
+        check(Plane::Slurm, "T", Some("two pools"), "slurm, with T, in a split fleet");
+    }
+
+    #[test]
+    fn a_flip_shows_what_it_changes() {
+        let present = label(Plane::Ray, "G (REQUIRED) + KubeRay on kubernetes", None);
+        let check = |other: Label, expected: &str| assert_eq!(instead(&other, &present), expected);
+        check(label(Plane::Ray, "KubeRay on kubernetes", None), "ray without G");
+        check(
+            label(Plane::Ray, "G (REQUIRED) + KubeRay on k3s", None),
+            "ray without KubeRay on kubernetes, with KubeRay on k3s",
+        );
+        check(label(Plane::Slurm, "T", None), "slurm, with T");
+        check(label(Plane::Ray, &present.addon, Some("two pools")), "ray split: two pools");
+        let split = label(Plane::Slurm, "T", Some("two pools"));
+        assert_eq!(instead(&label(Plane::Slurm, "T", None), &split), "slurm in one piece");
+        assert_eq!(instead(&label(Plane::Slurm, "T", Some("three")), &split), "slurm split: three");
+    }
 }

@@ -36,8 +36,9 @@ Examples:
   muster advise --facts facts.yaml --json > decision.json    commit both; then, in CI:
   muster advise --facts facts.yaml --expect decision.json
 
-A facts file has the names of the facts, `nodes: 4`, and may set numbers of rules under `rules:`. `muster schema facts`,
-`schema site` and `schema advice` describe what goes in and out. Every [id] is explained in docs/advise.md.
+A facts file has the names of the facts, `nodes: 4`, and may set numbers of rules under `rules:`. \
+`muster schema` describes what goes in and out: facts, site, advice, site-advice. Every [id] is \
+explained in docs/advise.md.
 
 Exit codes: 1 when the answer is not what --expect names, 2 when facts are wrong (in a batch, those of any line).";
 

@@ -1,0 +1,105 @@
+//! The interview: a person at a terminal, and lines through a pipe.
+
+use crate::home::Home;
+use crate::pty::Typist;
+
+const NODES: &str = "how many nodes does a single job span? [1] ";
+const COUPLED: &str = "(all-reduce, MPI)? [y/N] ";
+const METAL: &str = "without a container platform? [y/N] ";
+const SERVICES: &str = "(inference endpoints, databases)? [y/N] ";
+const PYTHON: &str = "(RL, Ray Data, tuning)? [y/N] ";
+const EDGE: &str = "on few machines? [y/N] ";
+
+#[test]
+fn nothing_given_on_a_terminal_asks_only_what_matters() {
+    let home = Home::new();
+    let mut person = Typist::new(&home, &["advise"]);
+    person.until(NODES);
+    person.keys("4\r");
+    person.until(COUPLED);
+    person.keys("y\r");
+    person.until(METAL);
+    person.keys("YES\r");
+    // Slurm by now; only services can still split the fleet.
+    person.until(SERVICES);
+    person.keys("\r");
+    person.until("the same without questions: muster advise --nodes 4 --tightly-coupled --bare-metal");
+    person.until("slurm, with topology.conf for rail-aware placement\r\n");
+    assert_eq!(person.code(), 0);
+    let seen = person.seen();
+    assert!(!seen.contains(PYTHON) && !seen.contains(EDGE), "{seen}");
+    assert!(
+        seen.contains(
+            "not asked, the label is the same either way: multi_tenant, python_native_pipeline, edge_or_dev"
+        ),
+        "{seen}"
+    );
+}
+
+#[test]
+fn wrong_answers_are_asked_again_and_questions_explained() {
+    let home = Home::new();
+    let mut person = Typist::new(&home, &["advise", "--ask", "--fields", "primary"]);
+    for (wrong, why) in [
+        ("0", "`nodes` is not a whole number from 1 to 10000000: the smallest is 1"),
+        ("1.5", "not a fraction"),
+        ("many", "expected digits only, such as `4`"),
+    ] {
+        person.until(NODES);
+        person.keys(&format!("{wrong}\r"));
+        person.until(why);
+    }
+    person.keys("?\r");
+    person.until("nodes, as an option --nodes 1\r\n  1 can lead to kubernetes, k3s, ray; more to slurm, kubernetes, k3s, ray");
+    person.keys("\r");
+    person.until(PYTHON);
+    person.keys("perhaps\r");
+    person.until("y or n");
+    person.keys("?\r");
+    person.until("yes can lead to ray; no to kubernetes, k3s");
+    person.keys("n\r");
+    person.until(EDGE);
+    person.keys("y\r");
+    person.until("{\"primary\":\"k3s\"}");
+    assert_eq!(person.code(), 0);
+    let seen = person.seen();
+    assert!(!seen.contains(COUPLED), "one node: nothing to couple\n{seen}");
+    assert_eq!(seen.matches(NODES).count(), 5, "{seen}");
+}
+
+#[test]
+fn what_is_given_is_not_asked() {
+    let home = Home::new();
+    let run =
+        home.with_stdin(&["advise", "--ask", "--nodes", "4", "--python-native-pipeline"], "y\nn\n\n").ok();
+    assert!(!run.stderr.contains(NODES) && !run.stderr.contains(PYTHON), "{}", run.stderr);
+    assert!(
+        run.stderr.ends_with("muster advise --nodes 4 --tightly-coupled --python-native-pipeline\n\n"),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(
+        run.stdout,
+        home.words("advise --nodes 4 --tightly-coupled --python-native-pipeline").ok().stdout
+    );
+    let settled = home
+        .with_stdin(&["advise", "--ask", "--nodes", "1", "--edge-or-dev", "--python-native-pipeline"], "")
+        .ok();
+    assert!(settled.stderr.contains("not asked"), "{}", settled.stderr);
+}
+
+#[test]
+fn leaving_advises_nothing_and_says_how_to_go_on() {
+    let home = Home::new();
+    for leave in ["q\r", "\u{4}"] {
+        let mut person = Typist::new(&home, &["advise"]);
+        person.until(NODES);
+        person.keys("4\r");
+        person.until(COUPLED);
+        person.keys(leave);
+        person.until("left; nothing was advised");
+        person.until("`muster advise --nodes 4` takes what is not given as no");
+        assert_eq!(person.code(), 130);
+    }
+    assert!(!home.path("m").exists());
+}

@@ -1,0 +1,110 @@
+//! Facts that are wrong: refused, with the fact named.
+
+use crate::home::Home;
+
+#[test]
+fn options_are_refused_in_the_words_of_files() {
+    let home = Home::new();
+    let check = |words: &str, expected: &str| {
+        let run = home.words(&format!("advise {words}")).code(2);
+        assert_eq!(run.stdout, "", "{words}");
+        assert_eq!(run.stderr.lines().next().unwrap(), format!("error: {expected}"), "{words}");
+    };
+    let nodes = "`nodes` is not a whole number from 1 to 10000000:";
+    check("--nodes 0", &format!("{nodes} the smallest is 1"));
+    check("--nodes -3", &format!("{nodes} below 1"));
+    check("--nodes 1.5", &format!("{nodes} not a fraction"));
+    check("--nodes -1.5", &format!("{nodes} not a fraction"));
+    check("--nodes 100000000000000000000", &format!("{nodes} above 10000000"));
+    check("--nodes 10^20", &format!("{nodes} expected digits only, such as `4`"));
+    check("--nodes=", "`nodes` is a number, `true` or `false`, not ``");
+    check("--nodes four", &format!("{nodes} expected digits only, such as `4`"));
+    check("--bare-metal=yes", "`bare_metal` is not true or false: write `true`");
+    check("--edge_or_dev=2", "`edge_or_dev` is not true or false: write `true` or `false`");
+    check("--bare-metal false", "`false` belongs to no option");
+    check("--nodes 4 --rule multi-nods=3", "there is no threshold `multi-nods`: did you mean `multi-node`?");
+    check(
+        "--nodes 4 --rule multi-node=0",
+        "`rules.multi-node` is not a whole number from 1 to 10000000: the smallest is 1",
+    );
+    check("--nodes 4 --rule multi-node", "`--rule multi-node` is no name with a value");
+    check("--nodes 4 --rule multi-node=3 --rule multi_node=3", "`--rule multi_node` is given twice");
+    check(
+        "--nodes 4 --rule scheduler-gpus=8",
+        "`rules.scheduler-gpus` changes nothing here: it is compared with `fleet.gpus`",
+    );
+    check("--job a.yaml --facts b.yaml", "the argument '--job <FILE>' cannot be used with '--facts <FILE>'");
+    check("--facts missing.yaml", "cannot read missing.yaml: no such file or directory");
+}
+
+#[test]
+fn a_fact_given_twice_or_unknown_is_named() {
+    let home = Home::new();
+    let check = |words: &str, named: &[&str]| {
+        let said = home.words(&format!("advise {words}")).code(2).stderr;
+        assert!(named.iter().all(|name| said.contains(name)), "{words}: {said}");
+    };
+    check("--nodes 4 --nodes 4", &["--nodes <N>", "multiple times"]);
+    check("--bare-metal --bare_metal=false", &["--bare-metal", "multiple times"]);
+    check("--tightly-couple", &["--tightly-couple", "--tightly-coupled"]);
+    check("--node 4", &["--node", "--nodes"]);
+    check("--nodes 4 --fields primry", &["primry", "'primary'"]);
+    check("--nodes 4 --ruleset guied", &["guied", "'guide'"]);
+}
+
+#[test]
+fn files_point_at_the_place() {
+    let home = Home::new();
+    let check = |name: &str, text: &str, options: &str, expected: &[&str]| {
+        home.write(name, text);
+        let said = home.words(&format!("advise {options} {name}")).code(2).stderr;
+        assert!(expected.iter().all(|part| said.contains(part)), "{text}: {said}");
+    };
+    check(
+        "a.yaml",
+        "nodes: 4\ntightly_coupeld: true\n",
+        "--facts",
+        &["a.yaml:2:1", "did you mean `tightly_coupled`?"],
+    );
+    check("b.yaml", "nodes: 4\nnodes: 5\n", "--facts", &["b.yaml:2:1", "`nodes`"]);
+    check("c.yaml", "nodes: 1.5\n", "--facts", &["c.yaml:1:8", "not a fraction"]);
+    check(
+        "d.yaml",
+        "fleet: {nodes: 1, gpus: 1}\npeople: {users: 2, teams: 3}\n",
+        "--site",
+        &["d.yaml:2", "people.teams", "people.users"],
+    );
+    check("e.yaml", "nodes: 4\n", "--site", &["e.yaml:1:1"]);
+}
+
+#[test]
+fn help_shows_every_fact_and_examples() {
+    let home = Home::new();
+    let help = home.words("advise --help").ok().stdout;
+    for option in [
+        "--nodes",
+        "--tightly-coupled",
+        "--bare-metal",
+        "--long-lived-services",
+        "--multi-tenant",
+        "--python-native-pipeline",
+        "--edge-or-dev",
+        "--facts",
+        "--job",
+        "--site",
+        "--batch",
+        "--ask",
+        "--rule",
+        "--ruleset",
+        "--json",
+        "--fields",
+        "--mermaid",
+        "--details",
+        "--expect",
+    ] {
+        let names = help.split_whitespace().map(|word| word.split('[').next().unwrap_or_default());
+        assert_eq!(names.filter(|name| *name == option).count().min(1), 1, "{option}");
+    }
+    assert!(!help.contains("WORD"), "what nobody should type is not shown");
+    assert!(help.contains("muster advise --batch --fields primary,addon,hybrid < facts.jsonl"));
+}
