@@ -73,8 +73,9 @@ impl State {
         }
         for ordinal in ordinals {
             let Some(element) = self.element_mut(target.job, ordinal) else { continue };
-            match element.phase {
-                Phase::Waiting { .. } => {}
+            match &mut element.phase {
+                // Who asks for it means now: no back-off.
+                Phase::Waiting { not_before, .. } => *not_before = Time(0),
                 Phase::Active => self.stop(now, target.job, ordinal, Fate::Requeued),
                 Phase::Ended { .. } => self.revive(target.job, ordinal),
             }

@@ -265,6 +265,36 @@ fn requeue_runs_it_again_without_using_up_a_restart() {
 }
 
 #[test]
+fn requeue_ends_a_back_off_but_no_hold_and_no_begin_time() {
+    let mut world = World::new(&[node("n1", 4)]);
+    // One element, and one of an array.
+    world.submit(job("train").gpus(1).restarts(9, "1h"));
+    world.submit(job("sweep").gpus(1).restarts(9, "1h").array(0, 1, None));
+    world.exit("train", 1);
+    world.exits("sweep", 1, 1);
+    world.expect("train", State::Pending);
+    assert!(world.engine.next_wake().is_some());
+    world.step(vec![Event::Requeue(world.target("train"))]);
+    world.expect("train", State::Running);
+    let single = Target { index: Some(1), ..world.target("sweep") };
+    world.step(vec![Event::Requeue(single)]);
+    assert_eq!(world.state_of("sweep", 1), State::Running);
+    assert_eq!(world.engine.next_wake(), None);
+    // A hold is somebody's word, too.
+    world.exit("train", 1);
+    world.step(vec![Event::Hold(world.target("train"))]);
+    world.step(vec![Event::Requeue(world.target("train"))]);
+    world.expect("train", State::Held);
+    world.step(vec![Event::Release(world.target("train"))]);
+    world.expect("train", State::Running);
+    // So is a begin time.
+    let begin = world.now + span("1h");
+    world.submit(job("later").gpus(1).begin(begin));
+    world.step(vec![Event::Requeue(world.target("later"))]);
+    world.expect("later", State::Pending);
+}
+
+#[test]
 fn repeated_and_stale_reports_change_nothing() {
     let mut world = World::new(&[node("n1", 2)]);
     world.obliging = false;
