@@ -5,7 +5,7 @@ use std::sync::Arc;
 use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView};
 use muster_model::{
     AttemptId, Effect, ElementId, Event, JobId, JobSpec, NodeId, NodeName, NodeSpec, Plan, QueueName,
-    QueueTree, Rank, Reservation, TaskPlacement, Time, UserName,
+    QueueTree, Rank, Reservation, Span, TaskPlacement, Time, UserName,
 };
 use muster_policy::TreeError;
 
@@ -48,6 +48,12 @@ impl Engine {
     /// nothing.
     pub fn apply(&mut self, now: Time, event: &Event) {
         self.state.apply(now, event);
+    }
+
+    /// From now on a gang that is not ready after `limit`, counted from `since` at the earliest, is [`Engine::overdue`].
+    /// Without this, gangs are waited for as long as it takes. Not durable: to be said again after a restore.
+    pub fn watch_starts(&mut self, since: Time, limit: Span) {
+        self.state.watch_starts(since, limit);
     }
 
     /// One planning pass, on scratch: the state stays as it was. Only [`Engine::reservations`] follows the pass.
@@ -126,10 +132,17 @@ impl Engine {
 
     // ---- read ----
 
-    /// When [`Engine::plan`] should run though no event comes: begin times and back-offs.
+    /// When [`Engine::overdue`] and [`Engine::plan`] should run though no event comes: begin times, back-offs, and, once
+    /// [`Engine::watch_starts`] was called, the ends of waits.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
-        self.state.entries.next_wake()
+        [self.state.entries.next_wake(), self.state.starting.next_wake()].into_iter().flatten().min()
+    }
+
+    /// What has not been reported in time, as events for [`Engine::apply`] and the journal.
+    #[must_use]
+    pub fn overdue(&self, now: Time) -> Vec<Event> {
+        self.state.overdue(now)
     }
 
     /// Walks all invariants of the state; empty when all hold. Costs as much as the state is large.

@@ -11,6 +11,7 @@ use crate::job::JobSpec;
 use crate::node::{Foreign, NodeSpec};
 use crate::outcome::TaskExit;
 use crate::queue::QueueTree;
+use crate::unit::Span;
 
 /// Everything that can wake the engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +65,14 @@ pub enum Event {
     Requeue(Target),
     /// A backend reports on a task.
     Task(TaskReport),
+    /// A gang was not ready in time: it counts as failed to start. Ignored when it is ready by now, or is another
+    /// attempt than the current one.
+    StartOverdue {
+        /// Which attempt.
+        id: AttemptId,
+        /// How long it was waited for.
+        after: Span,
+    },
 }
 
 /// A job, or one element of its array.

@@ -101,7 +101,9 @@ pub(crate) fn is_observation(event: &Event) -> bool {
         | Event::Hold(_)
         | Event::Release(_)
         | Event::Cancel { .. }
-        | Event::Requeue(_) => false,
+        | Event::Requeue(_)
+        // Found anew at the next step.
+        | Event::StartOverdue { .. } => false,
     }
 }
 

@@ -40,6 +40,7 @@ impl Record {
                 Event::Cancel { .. } => "cancel",
                 Event::Requeue(_) => "requeue",
                 Event::Task(_) => "task",
+                Event::StartOverdue { .. } => "start_overdue",
             },
         }
     }

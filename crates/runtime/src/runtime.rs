@@ -2,7 +2,7 @@
 //! durable. It makes no scheduling choice.
 
 use muster_engine::{Engine, Violation};
-use muster_model::unit::Time;
+use muster_model::unit::{Span, Time};
 use muster_model::{Effect, Event, Plan, QueueTree};
 
 use crate::intake::{Input, Refused, Submission, clamp, is_observation};
@@ -12,6 +12,10 @@ use crate::store::{SavedState, Store, StoreError};
 /// A snapshot is taken after this many records at the earliest, and after four times as many as there are jobs in
 /// memory, so that its cost stays a small part of what the records cost.
 pub const SNAPSHOT_AFTER: usize = 4096;
+
+/// How long a gang may take to be made ready before it counts as failed to start. Preparing takes milliseconds; what
+/// takes minutes is a directory on a server that does not answer.
+pub const START_LIMIT: Span = Span::from_secs(120);
 
 /// Engine and store, kept in step.
 pub struct Runtime<S> {
@@ -23,6 +27,7 @@ pub struct Runtime<S> {
     /// The store failed last time: it is probed before anything is asked of it.
     doubtful: bool,
     snapshot_after: usize,
+    start_limit: Span,
 }
 
 /// State that the store can give back at any time.
@@ -34,6 +39,8 @@ struct Live {
     last: Time,
     next_job: u64,
     records_since_snapshot: usize,
+    /// The engine was told how long to wait for a start.
+    is_watching: bool,
 }
 
 /// What a step came to. Everything in it is durable.
@@ -70,7 +77,21 @@ impl<S: Store> Runtime<S> {
     /// When the store cannot be read, or holds what this binary must not interpret.
     pub fn open(mut store: S, tree: QueueTree) -> Result<Self, StoreError> {
         let live = Live::load(&mut store, &tree)?;
-        Ok(Self { store, tree, live: Some(live), doubtful: false, snapshot_after: SNAPSHOT_AFTER })
+        Ok(Self {
+            store,
+            tree,
+            live: Some(live),
+            doubtful: false,
+            snapshot_after: SNAPSHOT_AFTER,
+            start_limit: START_LIMIT,
+        })
+    }
+
+    /// Waits this long for a gang to be ready instead of [`START_LIMIT`].
+    #[must_use]
+    pub fn with_start_limit(mut self, limit: Span) -> Self {
+        self.start_limit = limit;
+        self
     }
 
     /// Takes snapshots after this many records instead of [`SNAPSHOT_AFTER`].
@@ -171,6 +192,14 @@ impl<S: Store> Runtime<S> {
             }
         }
 
+        // What was waited for in vain; after a load, tasks get the whole limit to be heard of again.
+        if !std::mem::replace(&mut live.is_watching, true) {
+            live.engine.watch_starts(at, self.start_limit);
+        }
+        for event in live.engine.overdue(at) {
+            live.record(event, &mut batch);
+        }
+
         // 3. One plan, judged by `check`; decisions that it refuses never happen.
         let plan = live.engine.plan(at);
         let (plan, violations) = vetted(&live.engine, at, plan);
@@ -228,6 +257,7 @@ impl Live {
                 last: saved.at,
                 next_job: saved.next_job,
                 records_since_snapshot: 0,
+                is_watching: false,
             },
             None => Self {
                 engine: Engine::new(tree.clone()).map_err(damaged)?,
@@ -235,6 +265,7 @@ impl Live {
                 last: Time(0),
                 next_job: 1,
                 records_since_snapshot: 0,
+                is_watching: false,
             },
         };
         live.records_since_snapshot = loaded.records.len();
@@ -359,7 +390,7 @@ mod tests {
     use std::sync::Arc;
 
     use muster_model::job::{Resources, Restart, TaskGroup};
-    use muster_model::unit::{Bytes, CpuMilli, Span};
+    use muster_model::unit::{Bytes, CpuMilli};
     use muster_model::{JobId, JobSpec, NodeConstraint, NodeSpec, PayloadId};
 
     use super::*;

@@ -3,6 +3,9 @@
 use muster_api::Action;
 use muster_api::query::JobFilter;
 use muster_api::types::ActionRequest;
+use muster_backends::driver::Command;
+use muster_backends::fake::Script;
+use muster_model::Attempt;
 use muster_model::view::State;
 
 use crate::site::{Fault, Site, refused, request, until};
@@ -66,4 +69,33 @@ async fn a_clock_that_jumps_neither_ends_nor_revives_anything() {
         (State::Running, started),
         "the limit is its supervisor's to enforce"
     );
+}
+
+/// The world never says that the first attempt is ready. A restart in between neither loses nor shortens the wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gang_that_is_never_ready_is_stopped_and_started_once_more() {
+    let mut site = Site::new(|world| {
+        world.scripted(|order, task| {
+            let script = Script::by_command(order, task);
+            let prepare_steps = if order.id.attempt == Attempt(1) { u64::MAX / 2 } else { 1 };
+            Script { prepare_steps, ..script }
+        })
+    });
+    site.is_stepped = true;
+    site.boot().await;
+    let job = site.submit("{name: mute, gpus: 4, run: run}").await[0];
+    site.reach(job, State::Starting).await;
+    site.clock.jump(100);
+    site.restart().await;
+    site.clock.jump(100);
+    // It is waited for as long after the restart as it was before: so far, only the first attempt was ordered.
+    site.submit("{name: other, gpus: 1, run: run}").await;
+    let stops = |site: &Site| {
+        let commands = site.world.commands();
+        commands.iter().filter(|command| matches!(command, Command::Stop(..))).count()
+    };
+    assert_eq!(stops(&site), 0);
+    site.clock.jump(21);
+    let view = site.reach(job, State::Running).await;
+    assert_eq!((view.elements[0].attempt, stops(&site)), (2, 1));
 }

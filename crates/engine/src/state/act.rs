@@ -191,6 +191,7 @@ impl State {
         let (key, end) = (run.key, run.end);
         self.pool.set_end(key, end.into());
         self.effects.push(Effect::Stop { id: attempt_id(id, index, attempt), cause });
+        self.watch(id, ordinal);
     }
 
     /// Gives an element a record of its own, so that it can be treated by itself. Answers its ordinal.

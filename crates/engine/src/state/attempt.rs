@@ -82,6 +82,7 @@ impl State {
             fate: None,
             end,
             key,
+            watched: None,
         };
         let element =
             record.elements.entry(ordinal).or_insert_with(|| Box::new(Element::waiting(false, Time(0))));
@@ -96,6 +97,7 @@ impl State {
         self.sync(now, Owner { job: id.element.job, ordinal: Some(ordinal) });
         self.facts.push(Fact::Started { id, at: now, placement: Arc::clone(placement) });
         self.effects.push(Effect::Prepare { id, placement: Arc::clone(placement), payload });
+        self.watch(id.element.job, ordinal);
     }
 
     /// Every task of an attempt is over: resources come back, and the element restarts or ends.
@@ -125,6 +127,10 @@ impl State {
         });
         self.effects.push(Effect::Forget { id: attempt });
         // 2. Again, or over.
+        let watched = run.watched.take();
+        if let Some(from) = watched {
+            self.starting.waits_no_more(from, id, ordinal);
+        }
         match fate {
             None => self.end_element(now, id, ordinal, Outcome::Succeeded),
             Some(fate) => self.fall(now, id, ordinal, fate),

@@ -115,6 +115,9 @@ pub(crate) struct Run {
     pub(crate) end: RunEnd,
     #[serde(skip)]
     pub(crate) key: HoldKey,
+    /// Since when a word of the backend is missing, as it stands in `overdue.rs`.
+    #[serde(skip)]
+    pub(crate) watched: Option<Time>,
 }
 
 /// Durable form of [`End`].

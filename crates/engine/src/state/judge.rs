@@ -19,7 +19,7 @@ impl State {
             Event::NodeJoined(spec) if spec.devices.len() > DeviceSet::MAX_DEVICES => {
                 Err(Refusal::TooManyDevices { node: spec.name.clone(), devices: spec.devices.len() })
             }
-            Event::NodeJoined(_) | Event::Task(_) => Ok(()),
+            Event::NodeJoined(_) | Event::Task(_) | Event::StartOverdue { .. } => Ok(()),
             Event::NodeLost { node, .. }
             | Event::NodeDrained { node, .. }
             | Event::ForeignUse { node, .. } => self.judge_node(node),

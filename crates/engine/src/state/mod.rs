@@ -11,6 +11,7 @@ pub(crate) mod index;
 pub(crate) mod job;
 pub(crate) mod judge;
 pub(crate) mod node;
+pub(crate) mod overdue;
 pub(crate) mod pool;
 pub(crate) mod rank_set;
 pub(crate) mod report;
@@ -28,6 +29,7 @@ use crate::fact::Fact;
 use depend::Recent;
 use entries::{Entries, Owner, Rank, Standing};
 use job::{Element, Job, JobRecord, Phase};
+use overdue::Starting;
 use pool::Pool;
 use scalars::ExtraId;
 use shape::{Classes, Shape};
@@ -44,6 +46,7 @@ pub(crate) struct State {
     /// Boxed, since the map's leaves are half empty when numbers only grow.
     pub(crate) jobs: BTreeMap<JobId, Box<Job>>,
     pub(crate) entries: Entries,
+    pub(crate) starting: Starting,
     /// Jobs that ended not long ago, for dependencies on them.
     pub(crate) recent: Recent,
     /// Who waits for a job, by dependency.
@@ -69,6 +72,7 @@ impl State {
             classes: Classes::default(),
             jobs: BTreeMap::new(),
             entries: Entries::default(),
+            starting: Starting::default(),
             recent: Recent::default(),
             waiters: BTreeMap::new(),
             news: Vec::new(),
@@ -92,6 +96,7 @@ impl State {
             Event::Cancel { target, by } => self.cancel(now, *target, by),
             Event::Requeue(target) => self.requeue(now, *target),
             Event::Task(report) => self.report(now, report),
+            Event::StartOverdue { id, after } => self.start_overdue(now, *id, *after),
         }
         self.spread_news(now);
     }

@@ -52,7 +52,7 @@ impl State {
     }
 
     /// Draws the consequences of what was seen of an attempt's tasks.
-    fn advance_run(&mut self, now: Time, id: JobId, ordinal: u32) {
+    pub(super) fn advance_run(&mut self, now: Time, id: JobId, ordinal: u32) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let record = &mut job.record;
         let (index, duration) = (record.index_of(ordinal), record.duration());
@@ -88,12 +88,14 @@ impl State {
             self.finish(now, id, ordinal);
         } else if let Some(fate) = fate.filter(|_| !is_stopping) {
             self.stop(now, id, ordinal, fate);
+        } else {
+            self.watch(id, ordinal);
         }
     }
 }
 
 /// Enters an observation into an attempt. Answers whether anything changed.
-fn observe(run: &mut Run, rank: Rank, what: &Observation) -> bool {
+pub(super) fn observe(run: &mut Run, rank: Rank, what: &Observation) -> bool {
     let at = rank.0 as usize;
     let Some(task) = run.tasks.get_mut(at) else { return false };
     let old = task.stage;

@@ -90,7 +90,11 @@ impl State {
             run.key = self.pool.hold(element_id, run.end.into(), shape, Arc::clone(&run.placement));
             self.policy.restore_hold(record.leaf, user, &run.gpus);
         }
+        let active: Vec<u32> = record.elements.keys().copied().collect();
         self.jobs.insert(id, Box::new(Job { record, user, class }));
+        for ordinal in active {
+            self.watch(id, ordinal);
+        }
         self.await_dependencies(id);
         self.sync_job(Time(0), id);
         Ok(())

@@ -294,6 +294,90 @@ fn requeue_ends_a_back_off_but_no_hold_and_no_begin_time() {
     world.expect("later", State::Pending);
 }
 
+/// Tells the engine what is overdue by now; how much that was.
+fn time_out(world: &mut World) -> usize {
+    let events = world.engine.overdue(world.now);
+    let count = events.len();
+    world.step(events);
+    count
+}
+
+#[test]
+fn a_gang_that_is_not_ready_in_time_is_started_elsewhere() {
+    let mut world = World::new(&[node("a", 2), node("b", 2)]);
+    world.engine.watch_starts(world.now, span("2m"));
+    world.obliging = false;
+    world.submit(job("train").tasks(2).gpus(1).limit("1h"));
+    let first = world.attempt("train", 0);
+    world.task(first, 0, Observation::Prepared);
+    assert_eq!(world.engine.next_wake(), Some(world.now + span("2m")));
+    world.now = world.now + span("119999ms");
+    assert_eq!(time_out(&mut world), 0);
+    world.now = world.now + span("1ms");
+    assert_eq!(time_out(&mut world), 1);
+    world.expect("train", State::Stopping);
+    assert!(world.effects.contains(&Effect::Stop { id: first, cause: StopCause::GangFailed }));
+    // Both answer, late: it was a failed start, on a bad node.
+    for rank in [0, 1] {
+        world.task(first, rank, Observation::Exited(TaskExit::Stopped));
+    }
+    world.advance("1h");
+    let second = world.attempt("train", 0);
+    assert_eq!(second.attempt.0, 2);
+    assert_eq!(world.places("train")[0].0, "b".into());
+    // A report in time ends the wait; so does the end.
+    for rank in [0, 1] {
+        world.task(second, rank, Observation::Started);
+    }
+    assert_eq!(world.engine.next_wake(), None);
+    world.now = world.now + span("30m");
+    assert_eq!(time_out(&mut world), 0);
+    // An old time-out means nothing to a newer attempt, or to one that runs.
+    for id in [first, second] {
+        world.step(vec![Event::StartOverdue { id, after: span("2m") }]);
+    }
+    world.expect("train", State::Running);
+}
+
+#[test]
+fn a_task_that_is_never_heard_of_is_given_up_and_frees_what_it_held() {
+    let mut world = World::new(&[node("a", 2)]);
+    world.obliging = false;
+    world.submit(job("train").tasks(2).gpus(1).grace("10s").limit("1h"));
+    // The limit counts from when somebody began to watch, as after a restart.
+    world.advance("1h");
+    let stored = serde_json::to_string(&world.engine.snapshot()).unwrap();
+    world.engine = muster_engine::Engine::restore(serde_json::from_str(&stored).unwrap()).unwrap();
+    assert_eq!(world.engine.next_wake(), None);
+    world.engine.watch_starts(world.now, span("2m"));
+    assert_eq!(world.engine.next_wake(), Some(world.now + span("2m")));
+    let mut refusals = 0;
+    for attempt in 1..=4 {
+        let id = world.attempt("train", 0);
+        assert_eq!(id.attempt.0, attempt);
+        world.now = world.now + span("2m");
+        assert_eq!(time_out(&mut world), 1);
+        world.task(id, 0, refused());
+        // Rank 1 says nothing to the order to stop, either. What would be its last moment passes, and the limit again.
+        world.expect("train", State::Stopping);
+        assert_eq!(world.engine.next_wake(), Some(world.now + span("130s")));
+        world.now = world.now + span("130s");
+        assert_eq!(time_out(&mut world), 1);
+        refusals += 1;
+        if world.engine.job(world.now, world.id("train")).is_some() {
+            world.expect("train", State::Pending);
+            world.advance("10m");
+        }
+    }
+    assert_eq!(refusals, 4);
+    let outcome = world.outcome("train", 0);
+    assert!(matches!(outcome, Some(Outcome::StartFailed { rank: Rank(0), .. })), "{outcome:?}");
+    assert_eq!((world.engine.next_wake(), world.engine.counts().active), (None, 0));
+    // Replay needs no limit: what timed out is in the journal.
+    let replayed = world.replayed(muster_model::QueueTree::single());
+    assert_eq!(crate::world::text(&replayed.snapshot()), crate::world::text(&world.engine.snapshot()));
+}
+
 #[test]
 fn repeated_and_stale_reports_change_nothing() {
     let mut world = World::new(&[node("n1", 2)]);

@@ -234,10 +234,11 @@ fn play(seed: u64, steps: usize) {
     drop(engine);
     let mut world = World::with_queues(&nodes, tree.clone());
     world.obliging = dice.chance(50);
+    world.engine.watch_starts(world.now, Span::from_secs(10));
     let mut effects = 0;
     for _ in 0..steps {
         world.now = world.now + Span(dice.roll(3) * dice.roll(4000));
-        let mut events: Vec<Event> = Vec::new();
+        let mut events: Vec<Event> = world.engine.overdue(world.now);
         for _ in 0..=dice.roll(3) {
             let event = random_event(&mut dice, &world, &tree, &nodes);
             let is_new = |event: &Event| {
