@@ -276,3 +276,40 @@ fn say_refused(app: &App, count: Count) {
         app.ui.warning(&format!("{} of {lines} refused; the answer in its place says why", count.refused));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use muster_model::advice::{Fact, Ruleset, Thresholds};
+    use muster_report::Style;
+
+    use super::*;
+
+    /// Every answer to one workload fits one screen, with everything that must be seen at once.
+    #[test]
+    fn every_answer_fits_one_screen() {
+        let flags = &Fact::WORKLOAD[1..];
+        let mut tallest = 0;
+        for combination in 0..1u32 << flags.len() {
+            for nodes in [1, 2, 8, 16] {
+                let mut facts = Facts::default().with(Fact::Nodes, nodes);
+                for (bit, flag) in flags.iter().enumerate() {
+                    facts.set(*flag, combination >> bit & 1);
+                }
+                let advice = muster_advise::advise(&facts, &Thresholds::default(), Ruleset::Corrected);
+                let depth = Depth { details: false, next: next::steps(&advice, false, false) };
+                for width in [80, 100] {
+                    let style = Style::plain().with_width(width);
+                    let text = muster_report::advise::advice(&advice, &depth, &style);
+                    assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+                    assert!(
+                        !advice.label.addon.contains("REQUIRED") || text.contains("\n  required "),
+                        "{text}"
+                    );
+                    assert!(text.contains("\n  because ") && text.contains("\n  stack "), "{text}");
+                    tallest = tallest.max(text.lines().count());
+                }
+            }
+        }
+        assert!(tallest < 24, "{tallest} lines: the prompt needs one");
+    }
+}

@@ -37,6 +37,44 @@ fn text_fits_one_screen_and_is_what_people_saw_before() {
 }
 
 #[test]
+fn the_readme_shows_what_is_printed() {
+    let home = Home::new();
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(path).unwrap();
+    let printed = home.words(&format!("advise {GRPO}")).ok().stdout;
+    assert!(
+        readme.contains(&format!("\n$ muster advise {GRPO}\n{printed}```\n")),
+        "README.md is to show:\n{printed}"
+    );
+}
+
+#[test]
+fn every_example_is_answered_on_one_screen() {
+    let home = Home::new();
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut sites = 0;
+    for entry in std::fs::read_dir(examples).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let option = if name.starts_with("site-") {
+            "--site"
+        } else if name.starts_with("facts-") && name.ends_with(".yaml") {
+            "--facts"
+        } else {
+            continue;
+        };
+        sites += usize::from(option == "--site");
+        let text = home.muster(&["advise", option, path.to_str().unwrap()]).ok().stdout;
+        assert!(
+            text.lines().count() < 24 && text.lines().all(|line| line.chars().count() <= 100),
+            "{name}:\n{text}"
+        );
+        assert!(text.contains("\n  because "), "{name}:\n{text}");
+    }
+    assert!(sites > 0, "examples are where they were");
+}
+
+#[test]
 fn details_leave_nothing_out() {
     let home = Home::new();
     let short = home.words(&format!("advise {GRPO}")).ok().stdout;
