@@ -24,20 +24,27 @@ pub(crate) fn audit(runtime: &Runtime<Journal>, tree: &QueueTree, now: Time) -> 
         return Err("planning twice gives two plans".to_owned());
     }
     // 3. The journal gives the same state, and a snapshot of it plans the same.
-    let mut copy = runtime.store().copy();
-    let replayed = open(copy.clone(), tree)?;
-    if replayed.engine().map(form) != Some(form(engine)) {
+    let replayed = open(runtime.store().copy(), tree)?;
+    let mut restored = from_snapshot(runtime, tree)?;
+    if form(&from_snapshot(&replayed, tree)?) != form(&restored) {
         return Err("replaying the journal gives another state".to_owned());
     }
-    let (at, next_job) = (runtime.last(), runtime.next_job());
-    let queues = runtime.queues().ok_or("the queues cannot be read")?.clone();
-    copy.save(&SavedState { at, next_job, queues, engine: engine.snapshot() })
-        .map_err(|error| error.to_string())?;
-    let mut restored = open(copy, tree)?;
     match restored.engine_mut().map(|engine| engine.plan(now)) == Some(plan) {
         true => Ok(()),
         false => Err("an engine restored from a snapshot plans otherwise".to_owned()),
     }
+}
+
+/// A runtime that knows nothing but the snapshot of another: what is durable, and what can be made from it.
+fn from_snapshot<S: Store>(runtime: &Runtime<S>, tree: &QueueTree) -> Result<Runtime<MemStore>, String> {
+    let (Some(engine), Some(queues)) = (runtime.engine(), runtime.queues()) else {
+        return Err("the engine cannot be read".to_owned());
+    };
+    let (at, next_job, queues) = (runtime.last(), runtime.next_job(), queues.clone());
+    let mut store = MemStore::default();
+    let saved = SavedState { at, next_job, queues, engine: engine.snapshot() };
+    store.save(&saved).map_err(|error| error.to_string())?;
+    open(store, tree)
 }
 
 fn open(store: MemStore, tree: &QueueTree) -> Result<Runtime<MemStore>, String> {
@@ -45,6 +52,6 @@ fn open(store: MemStore, tree: &QueueTree) -> Result<Runtime<MemStore>, String> 
 }
 
 /// Equal states have equal forms.
-fn form(engine: &Engine) -> String {
-    format!("{:?}", engine.snapshot())
+fn form(runtime: &Runtime<MemStore>) -> Option<String> {
+    runtime.engine().map(Engine::snapshot).map(|snapshot| format!("{snapshot:?}"))
 }
