@@ -1,6 +1,7 @@
 //! Scripts that cannot be read or carried out: each is refused at its line, with what is wrong and what was probably meant.
 
-use muster_sim::scenario::play;
+use muster_sim::scenario::{Script, play};
+use proptest::prelude::*;
 
 /// A script with these lines behind a sound beginning of five lines is refused with this.
 fn refused(lines: &str, expected: &str) {
@@ -93,5 +94,23 @@ fn the_form_of_a_script() {
     ] {
         let shown = play(text, "x.txt").map(|_| ()).unwrap_err().show("x.txt");
         assert!(shown.contains(expected), "{text}\n{shown}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is cut out of a scenario or put into it, the reader answers and does not fall over.
+    #[test]
+    fn any_text_is_answered(at in 0usize..2_000, cut in 0usize..40, put in "[ -~\n>#:\\[\\]/é ]{0,6}") {
+        let text = include_str!("../../../../scenarios/explain/whose-quota-is-in-the-way.txt");
+        let mut letters: Vec<char> = text.chars().collect();
+        let from = at.min(letters.len());
+        let to = (from + cut).min(letters.len());
+        letters.splice(from..to, put.chars());
+        let changed: String = letters.into_iter().collect();
+        if let Err(mistake) = Script::parse(&changed, "x.txt") {
+            prop_assert!(mistake.line >= 1 && mistake.line <= changed.lines().count().max(1), "{mistake:?}");
+        }
     }
 }
