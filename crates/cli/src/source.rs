@@ -24,8 +24,7 @@ pub struct Text {
 pub fn read(path: &Path) -> Result<Text> {
     let name = if path.as_os_str() == "-" { "stdin".to_owned() } else { path.display().to_string() };
     let failed = |error: std::io::Error| {
-        let failure =
-            Failure { code: USAGE, ..Failure::new(format!("cannot read {name}: {}", plain(&error))) };
+        let failure = unreadable(Path::new(&name), &error);
         match looks_like_a_time(path) {
             true => failure.hint(format!("`-t` asks for a terminal; a time limit is `--time {name}`")),
             false => failure,
@@ -47,6 +46,11 @@ pub fn read(path: &Path) -> Result<Text> {
     }
     let source = String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8 text")))?;
     Ok(Text { source, file: Some(name) })
+}
+
+/// A file that cannot be read.
+pub fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure { code: USAGE, ..Failure::new(format!("cannot read {}: {}", path.display(), plain(error))) }
 }
 
 /// `./train.sh` for `train.sh`: what a shell would need, too.

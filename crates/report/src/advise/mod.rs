@@ -176,7 +176,7 @@ fn dispute_item(dispute: &Dispute, details: bool) -> Item {
     Item { below, ..Item::new(dispute.question).with_id(dispute.id) }
 }
 
-/// Who disagrees: `guide against itself`, `guide and kentino`, `kentino, since outdated`.
+/// Who disagrees: `guide against itself`, `guide, overview and kentino`, `kentino, and what is true by now`.
 fn parties(dispute: &Dispute) -> String {
     let mut pages: Vec<&str> = Vec::new();
     for position in dispute.positions {
@@ -187,7 +187,8 @@ fn parties(dispute: &Dispute) -> String {
     match (dispute.kind, pages.as_slice()) {
         (DisputeKind::Itself, [page, ..]) => format!("{page} against itself"),
         (DisputeKind::Aged, [page, ..]) => format!("{page}, and what is true by now"),
-        (_, pages) => pages.join(" and "),
+        (_, [others @ .., last]) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        (_, pages) => pages.concat(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 
 use anyhow::Result;
-use muster_model::advice::{Fact, Kind, Plane, Value};
+use muster_model::advice::{Fact, Kind, Plane, Ruleset, Value};
 
 use super::questions::Questions;
 use crate::app::App;
@@ -53,12 +53,18 @@ pub fn interview(app: &App, workload: &mut Workload, rules: &RuleArgs) -> Result
 }
 
 /// The options that say the same again.
-pub fn as_options(workload: &Workload) -> String {
+pub fn as_options(workload: &Workload, ruleset: Ruleset) -> String {
     let said = workload.given.iter().filter(|fact| workload.facts.get(**fact) != fact.default());
     let mut words: Vec<String> = said.map(|fact| option(*fact, workload.facts.value(*fact))).collect();
     if words.is_empty() {
         // Without any fact there would be questions again.
         words.push(option(Fact::Nodes, workload.facts.value(Fact::Nodes)));
+    }
+    for threshold in workload.thresholds.overridden() {
+        words.push(format!("--rule {}={}", threshold.name(), workload.thresholds.value(threshold)));
+    }
+    if ruleset == Ruleset::Guide {
+        words.push("--ruleset guide".to_owned());
     }
     words.join(" ")
 }

@@ -7,7 +7,6 @@ use anyhow::Result;
 use muster_model::advice::Ruleset;
 use muster_spec::parse_facts_line;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::answer::{Answer, Field, Picked};
 use crate::facts::{RuleArgs, Workload};
@@ -54,35 +53,28 @@ impl<'a> Batch<'a> {
 
     /// Answers every line of stdin on stdout. What was read so far is answered before more is waited for.
     pub fn print(&self) -> Result<Count> {
-        let mut stdin = BufReader::with_capacity(1 << 16, io::stdin().lock());
         let mut stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        let mut count = Count::default();
-        while let Some(line) = next_line(&mut stdin)? {
-            count.lines += 1;
-            let (answer, good) = self.answer(count.lines, line)?;
-            count.refused += usize::from(!good);
+        self.each(|answer, waits| {
             stdout.write_all(answer.as_bytes())?;
             stdout.write_all(b"\n")?;
-            if stdin.buffer().is_empty() {
+            if waits {
                 stdout.flush()?;
             }
-        }
-        stdout.flush()?;
-        Ok(count)
+            Ok(())
+        })
     }
 
-    /// Answers every line of stdin as values, to compare.
-    pub fn values(&self) -> Result<(Vec<Value>, Count)> {
+    /// Calls `see` with the answer to every line of stdin, and whether the next one has to be waited for.
+    pub fn each(&self, mut see: impl FnMut(&str, bool) -> Result<()>) -> Result<Count> {
         let mut stdin = BufReader::with_capacity(1 << 16, io::stdin().lock());
-        let mut values = Vec::new();
         let mut count = Count::default();
         while let Some(line) = next_line(&mut stdin)? {
             count.lines += 1;
             let (answer, good) = self.answer(count.lines, line)?;
             count.refused += usize::from(!good);
-            values.push(serde_json::from_str(&answer)?);
+            see(&answer, stdin.buffer().is_empty())?;
         }
-        Ok((values, count))
+        Ok(count)
     }
 
     /// The answer to a line, and whether it is one.

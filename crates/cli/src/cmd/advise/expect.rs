@@ -1,6 +1,8 @@
 //! `--expect`: a committed answer against the present one. Says what differs, and where; it judges nothing.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use muster_report::style::shorten;
@@ -25,12 +27,94 @@ pub fn read(path: &Path) -> Result<Value> {
     parse(&text.source, name)
 }
 
-/// Answers that are expected, one per line.
-pub fn read_lines(path: &Path) -> Result<Vec<Value>> {
-    let text = source::read(path)?;
-    let name = text.file.as_deref().unwrap_or("the file");
-    let line = |(number, line): (usize, &str)| parse(line, &format!("line {} of {name}", number + 1));
-    text.source.lines().enumerate().map(line).collect()
+/// Answers that are expected, one per line. Read as they are needed: a batch may have any length.
+pub struct Lines {
+    path: PathBuf,
+    lines: io::Lines<BufReader<File>>,
+    number: usize,
+    /// What differed so far.
+    pub differences: Differences,
+    /// The first answer that was expected.
+    pub first: Value,
+}
+
+impl Lines {
+    /// Opens a file of answers.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|error| source::unreadable(path, &error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            lines: BufReader::new(file).lines(),
+            number: 0,
+            differences: Differences::default(),
+            first: Value::Null,
+        })
+    }
+
+    /// Compares the next line with the present answer.
+    pub fn compare(&mut self, present: &str) -> Result<()> {
+        let expected = self.next()?;
+        let present: Value = serde_json::from_str(present)?;
+        let line = format!("line {}", self.number);
+        match expected {
+            Some(expected) => {
+                for difference in differences(&expected, &present) {
+                    self.differences.add(format!("{line}: {difference}"));
+                }
+            }
+            None => self.differences.add(format!("{line}: expected nothing, now {}", shown(Some(&present)))),
+        }
+        Ok(())
+    }
+
+    /// Takes the lines that no answer came for as differences.
+    pub fn finish(&mut self) -> Result<()> {
+        while let Some(expected) = self.next()? {
+            let line = format!("line {}", self.number);
+            self.differences.add(format!("{line}: expected {}, now nothing", shown(Some(&expected))));
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Value>> {
+        self.number += 1;
+        let Some(line) = self.lines.next() else { return Ok(None) };
+        let line = line.map_err(|error| source::unreadable(&self.path, &error))?;
+        let value = parse(&line, &format!("line {} of {}", self.number, self.path.display()))?;
+        if self.number == 1 {
+            self.first = value.clone();
+        }
+        Ok(Some(value))
+    }
+}
+
+/// What differs: the first, and how many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    shown: Vec<String>,
+    count: usize,
+}
+
+impl Differences {
+    fn add(&mut self, difference: String) {
+        self.count += 1;
+        if self.shown.len() < SHOWN {
+            self.shown.push(difference);
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl From<Vec<String>> for Differences {
+    fn from(all: Vec<String>) -> Self {
+        let mut differences = Self::default();
+        all.into_iter().for_each(|difference| differences.add(difference));
+        differences
+    }
 }
 
 fn parse(text: &str, name: &str) -> Result<Value> {
@@ -52,24 +136,6 @@ pub fn differences(expected: &Value, present: &Value) -> Vec<String> {
     let others = expected.keys().map(String::as_str).filter(|key| !of_label.contains(key));
     for key in of_label.into_iter().chain(others) {
         compare(key, expected.get(key), present.get(key), &mut found);
-    }
-    found
-}
-
-/// The same for answers in order.
-pub fn lines(expected: &[Value], present: &[Value]) -> Vec<String> {
-    let mut found = Vec::new();
-    for place in 0..expected.len().max(present.len()) {
-        let line = format!("line {}", place + 1);
-        match (expected.get(place), present.get(place)) {
-            (Some(expected), Some(present)) => {
-                let differences = differences(expected, present);
-                found.extend(differences.iter().map(|difference| format!("{line}: {difference}")));
-            }
-            (expected, present) => {
-                found.push(format!("{line}: expected {}, now {}", shown(expected), shown(present)));
-            }
-        }
     }
     found
 }
@@ -141,12 +207,12 @@ fn shown(value: Option<&Value>) -> String {
 }
 
 /// The failure that says so.
-pub fn failure(path: &Path, differences: &[String], again: &str) -> Failure {
-    let count = muster_report::amount::count(differences.len() as u64, "difference");
+pub fn failure(path: &Path, differences: &Differences, again: &str) -> Failure {
+    let count = muster_report::amount::count(differences.count as u64, "difference");
     let mut lines = vec![format!("error: the answer is not what {} expects: {count}", path.display())];
-    lines.extend(differences.iter().take(SHOWN).map(|line| format!("  {line}")));
-    if differences.len() > SHOWN {
-        lines.push(format!("  and {} more", differences.len() - SHOWN));
+    lines.extend(differences.shown.iter().map(|line| format!("  {line}")));
+    if differences.count > differences.shown.len() {
+        lines.push(format!("  and {} more", differences.count - differences.shown.len()));
     }
     let failure = Failure { code: FAILURE, rendered: Some(lines.join("\n")), ..Failure::new("") };
     failure.hint(format!("to accept it: {again} > {}", path.display()))

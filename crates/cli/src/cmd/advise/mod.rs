@@ -139,7 +139,7 @@ fn answer(app: &App, args: &Args) -> Result<Option<Answer>> {
     args.rules.apply(&mut workload.thresholds)?;
     if ask {
         let end = ask::interview(app, &mut workload, &args.rules)?;
-        let again = ask::as_options(&workload);
+        let again = ask::as_options(&workload, args.rules.ruleset());
         match end {
             ask::End::Answered => {
                 app.ui.status(&format!("the same without questions: muster advise {again}\n"))
@@ -234,7 +234,7 @@ fn print(app: &App, args: &Args, answer: &Answer) -> Result<()> {
 /// Says whether the answer is the committed one.
 fn compare(app: &App, answer: &Answer, path: &Path) -> Result<u8> {
     let expected = expect::read(path)?;
-    let differences = expect::differences(&expected, &answer.value()?);
+    let differences = expect::Differences::from(expect::differences(&expected, &answer.value()?));
     if differences.is_empty() {
         let headline = muster_report::advise::headline(&answer.advice().label);
         app.ui.status(&format!("as {} expects: {headline}", path.display()));
@@ -257,17 +257,16 @@ fn batch(app: &App, args: &Args) -> Result<u8> {
         say_refused(app, count);
         return Ok(if count.refused > 0 { USAGE } else { 0 });
     };
-    let expected = expect::read_lines(path)?;
-    let (present, count) = batch.values()?;
+    let mut expected = expect::Lines::open(path)?;
+    let count = batch.each(|answer, _| expected.compare(answer))?;
+    expected.finish()?;
     say_refused(app, count);
-    let differences = expect::lines(&expected, &present);
-    if differences.is_empty() {
+    if expected.differences.is_empty() {
         let lines = muster_report::amount::count(count.lines as u64, "line");
         app.ui.status(&format!("as {} expects: {lines}", path.display()));
         return Ok(0);
     }
-    let first = expected.first().cloned().unwrap_or_default();
-    Err(expect::failure(path, &differences, &expect::again(&first)).into())
+    Err(expect::failure(path, &expected.differences, &expect::again(&expected.first)).into())
 }
 
 fn say_refused(app: &App, count: Count) {

@@ -10,7 +10,7 @@ pub fn steps(advice: &Advice, is_site: bool, details: bool) -> Vec<String> {
         steps.push("muster advise … --details".to_owned());
     }
     match primary {
-        Plane::None => steps.push("muster init none".to_owned()),
+        Plane::None => steps.push("muster init none --gpus N".to_owned()),
         plane => {
             let other = advice.flips.iter().map(|flip| flip.label.primary);
             let other = other.into_iter().find(|other| *other != plane && *other != Plane::None);
@@ -18,7 +18,7 @@ pub fn steps(advice: &Advice, is_site: bool, details: bool) -> Vec<String> {
         }
     }
     if advice.label.hybrid.is_some() {
-        steps.push("muster init hybrid --cluster cluster.yaml".to_owned());
+        steps.push("muster init hybrid --cluster cluster.yaml --services N".to_owned());
     } else if !is_site && advice.label.addon.contains("(REQUIRED)") {
         steps.push("muster prove gang".to_owned());
     }

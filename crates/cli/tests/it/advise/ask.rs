@@ -82,6 +82,14 @@ fn what_is_given_is_not_asked() {
         run.stdout,
         home.words("advise --nodes 4 --tightly-coupled --python-native-pipeline").ok().stdout
     );
+    let tuned = home.with_stdin(
+        &["advise", "--ask", "--nodes", "4", "--rule", "multi-node=8", "--ruleset", "guide"],
+        "n\nn\n",
+    );
+    assert!(
+        tuned.ok().stderr.ends_with("muster advise --nodes 4 --rule multi-node=8 --ruleset guide\n\n"),
+        "what tunes the rules is repeated"
+    );
     let settled = home
         .with_stdin(&["advise", "--ask", "--nodes", "1", "--edge-or-dev", "--python-native-pipeline"], "")
         .ok();

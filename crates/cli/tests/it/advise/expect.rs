@@ -78,6 +78,9 @@ fn a_batch_is_compared_line_by_line() {
     let fewer =
         home.with_stdin(&["advise", "--batch", "--expect", "answers.jsonl"], "{\"nodes\":4}\n").code(1);
     assert!(fewer.stderr.contains("\n  line 2: expected {\"error\":"), "{}", fewer.stderr);
+    let more = format!("{lines}{{}}\n");
+    let more = home.with_stdin(&["advise", "--batch", "--expect", "answers.jsonl"], &more).code(1);
+    assert!(more.stderr.contains("\n  line 4: expected nothing, now {"), "{}", more.stderr);
     let other = lines.replace("true", "false");
     let other = home.with_stdin(&["advise", "--batch", "--expect", "answers.jsonl"], &other).code(1);
     assert!(
@@ -90,6 +93,30 @@ fn a_batch_is_compared_line_by_line() {
         "{}",
         other.stderr
     );
+}
+
+#[test]
+fn a_batch_may_be_larger_than_any_file_that_people_write() {
+    let home = Home::new();
+    let line =
+        "{\"nodes\":16,\"tightly_coupled\":true,\"multi_tenant\":true,\"python_native_pipeline\":true}\n";
+    let lines = line.repeat(2_000);
+    home.write("facts.jsonl", &lines);
+    let batch = |options: &[&str]| {
+        let facts = std::fs::File::open(home.path("facts.jsonl")).unwrap();
+        let output = home.command(&[&["advise", "--batch"], options].concat()).stdin(facts).output().unwrap();
+        crate::home::Run::of(output)
+    };
+    let answers = batch(&[]).ok().stdout;
+    assert!(answers.len() > 16 << 20, "{} bytes", answers.len());
+    home.write("answers.jsonl", &answers);
+    assert_eq!(batch(&["--expect", "answers.jsonl"]).ok().stderr, "as answers.jsonl expects: 2000 lines\n");
+
+    // What differs everywhere is told once, and counted.
+    home.write("answers.jsonl", &answers.replace("\"primary\":\"ray\"", "\"primary\":\"slurm\""));
+    let said = batch(&["--expect", "answers.jsonl"]).code(1).stderr;
+    assert!(said.starts_with("error: the answer is not what answers.jsonl expects: "), "{said}");
+    assert!(said.lines().count() < 30 && said.contains("\n  and "), "{said}");
 }
 
 #[test]
