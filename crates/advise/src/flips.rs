@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    fn check(gpus: u32, expected: &[(&[(Fact, u32)], Plane, &str)]) {
+    fn check(gpus: u32, expected: &[(&Change, Plane, &str)]) {
         let read = [Threshold::SchedulerGpus, Threshold::ConventionGpus];
         let search = Search { askable: &[Fact::FleetGpus, Fact::Talk], read: &read, together: 2 };
         let facts = Facts::default().with(Fact::FleetGpus, gpus);

@@ -19,6 +19,18 @@ pub(crate) struct Rule {
     pub(crate) sentence: &'static str,
 }
 
+impl Rule {
+    /// A rule that gives a reason and changes nothing.
+    pub(crate) const fn reason(
+        id: &'static str,
+        source: Source,
+        when: Condition,
+        sentence: &'static str,
+    ) -> Self {
+        Self { id, source, when, effect: Effect::Reason, sentence }
+    }
+}
+
 /// What a rule does to the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {

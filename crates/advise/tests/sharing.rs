@@ -109,14 +109,14 @@ fn amd_is_not_told_of_nvidias_modes() {
 /// Kentino, "Run:ai and Determined": from ten teams on, with a budget; below, Kueue and the GPU Operator do.
 #[test]
 fn fractions_need_a_budget_and_teams() {
-    let shared = [(Fact::SharedGpus, 1), (Fact::ToolingBudget, 1)];
+    let shared = [(Fact::SharedGpus, 1), (Fact::StrictQuotas, 1), (Fact::ToolingBudget, 1)];
     let advice = ask(&site(&with(&PLATFORM, &shared), &["a100"]));
     assert_eq!(advice.advice.label.primary, Plane::Kubernetes);
     assert!(ids(&advice.sharing).contains(&"sharing-run-ai"));
     let mut few = site(&with(&PLATFORM, &shared), &["a100"]);
     few.facts.set(Fact::Teams, 3);
     assert!(!ids(&ask(&few).sharing).contains(&"sharing-run-ai"));
-    let poor = ask(&site(&with(&PLATFORM, &shared[..1]), &["a100"]));
+    let poor = ask(&site(&with(&PLATFORM, &shared[..2]), &["a100"]));
     assert!(!ids(&poor.sharing).contains(&"sharing-run-ai"));
 }
 
@@ -129,7 +129,7 @@ fn notebooks_follow_the_base_plane() {
         (&PLATFORM[..], &notebooks[..], Plane::Kubernetes, "notebook-hub"),
         (
             &PLATFORM[..],
-            &[(Fact::Notebooks, 1), (Fact::ToolingBudget, 1)][..],
+            &[(Fact::Notebooks, 1), (Fact::ToolingBudget, 1), (Fact::StrictQuotas, 1)][..],
             Plane::Kubernetes,
             "notebook-fractions",
         ),
@@ -140,6 +140,8 @@ fn notebooks_follow_the_base_plane() {
         assert_eq!(ids(&advice.notebooks)[0], expected);
         assert!(ids(&advice.notebooks).contains(&"notebook-limit"));
         assert!(ids(&advice.notebooks).contains(&"notebook-not"));
+        // One pattern: what is bought stands instead of what it replaces.
+        assert_eq!(advice.notebooks.len(), 3, "{:?}", ids(&advice.notebooks));
     }
 }
 

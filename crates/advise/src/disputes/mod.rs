@@ -4,7 +4,7 @@
 mod site;
 mod workload;
 
-use muster_model::advice::Dispute;
+use muster_model::advice::{Dispute, Page, Position, Source};
 
 use crate::case::Case;
 use crate::rule::Disagreement;
@@ -24,4 +24,9 @@ pub(crate) fn touched(disagreements: &'static [Disagreement], case: &Case<'_>) -
             muster: disagreement.muster,
         })
         .collect()
+}
+
+/// What a page says at one place.
+const fn says(page: Page, section: &'static str, says: &'static str) -> Position {
+    Position { source: Source::new(page, section), says }
 }

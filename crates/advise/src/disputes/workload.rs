@@ -4,8 +4,9 @@ mod choice;
 mod kubernetes;
 mod slurm;
 
-use muster_model::advice::{Page, Plane, Position, Source};
+use muster_model::advice::Plane;
 
+use super::says;
 use crate::condition::Condition::{self, Chosen};
 use crate::list::joined;
 use crate::rule::Disagreement;
@@ -16,11 +17,6 @@ use slurm::SLURM;
 
 /// The label is ray, whichever host is added.
 const RAY: Condition = Chosen(&[Plane::Ray]);
-
-/// What a page says at one place.
-const fn says(page: Page, section: &'static str, says: &'static str) -> Position {
-    Position { source: Source::new(page, section), says }
-}
 
 /// Disagreements about one workload: those that would change the choice, then those about what is added to it.
 pub(crate) const WORKLOAD: &[Disagreement] =

@@ -4,63 +4,54 @@
 use muster_model::advice::{Fact, FiredRule, Page, Plane, Source};
 
 use crate::case::Case;
-use crate::condition::Condition::{All, Chosen, Is};
-use crate::rule::{Effect, Rule};
+use crate::condition::Condition::{All, Chosen, Is, Never};
+use crate::rule::Rule;
+use crate::site::terms::RUNAI;
 
 /// The page's section on notebooks.
 const KENTINO: Source = Source::new(Page::Kentino, "the interactive notebook problem");
 
-/// A rule that gives a reason and decides nothing.
-const fn says(
-    id: &'static str,
-    source: Source,
-    when: crate::condition::Condition,
-    sentence: &'static str,
-) -> Rule {
-    Rule { id, source, when, effect: Effect::Reason, sentence }
-}
-
 /// Notebooks, the pattern first.
 pub(crate) const RULES: &[Rule] = &[
-    says(
+    Rule::reason(
         "notebook-salloc",
         KENTINO,
         All(&[Is(Fact::Notebooks), Chosen(&[Plane::Slurm])]),
         "salloc a GPU for some hours, start Jupyter on the allocated node, tunnel in: the limit is hard and the GPU is \
          accounted for",
     ),
-    says(
+    Rule::reason(
         "notebook-fractions",
         KENTINO,
-        All(&[Is(Fact::Notebooks), Is(Fact::ToolingBudget), Chosen(&[Plane::Kubernetes])]),
+        All(&[Is(Fact::Notebooks), RUNAI]),
         "Run:ai gives a notebook 0.25 or 0.5 of a GPU: for the budget that is there, the least waste",
     ),
-    says(
+    Rule::reason(
         "notebook-hub",
         KENTINO,
-        All(&[Is(Fact::Notebooks), Chosen(&[Plane::Kubernetes, Plane::K3s])]),
+        All(&[Is(Fact::Notebooks), Chosen(&[Plane::Kubernetes, Plane::K3s]), Never(&RUNAI)]),
         "JupyterHub, its Pods in a low-priority Kueue queue: training preempts idle notebooks",
     ),
-    says(
+    Rule::reason(
         "notebook-beside-ray",
         Source::new(Page::Muster, "Ray has no hub; Kentino: Ray is not a shared cluster's scheduler"),
         All(&[Is(Fact::Notebooks), Chosen(&[Plane::Ray])]),
         "Ray hands out no notebooks: its host does, JupyterHub behind Kueue on Kubernetes, salloc on Slurm",
     ),
-    says(
+    Rule::reason(
         "notebook-conventions",
         Source::new(Page::Kentino, "the honest small-team reality"),
         All(&[Is(Fact::Notebooks), Chosen(&[Plane::None])]),
         "the conventions name the GPUs for notebooks and until when a session may hold one; `muster run --time` on the \
          machine enforces it",
     ),
-    says(
+    Rule::reason(
         "notebook-limit",
         KENTINO,
         Is(Fact::Notebooks),
         "every interactive session has a time limit: a notebook without one is a GPU retired for good",
     ),
-    says(
+    Rule::reason(
         "notebook-not",
         KENTINO,
         Is(Fact::Notebooks),

@@ -4,12 +4,13 @@
 use std::borrow::Cow;
 
 use muster_model::GpuModel;
-use muster_model::advice::{Fact, FiredRule, Page, Plane, Source, Threshold};
+use muster_model::advice::{Fact, FiredRule, Page, Plane, Source};
 
 use crate::case::Case;
-use crate::condition::Condition::{self, All, Any, Chosen, Is, Not, Reaches};
+use crate::condition::Condition::{self, All, Any, Chosen, Is, Not};
 use crate::gpus::{self, AMD_SOURCE, Gpu, MIG_SOURCE, MPS_SOURCE};
-use crate::rule::{Effect, Rule};
+use crate::rule::Rule;
+use crate::site::terms::RUNAI;
 
 /// Id of what is said of a model.
 pub(crate) const MODEL: &str = "sharing-model";
@@ -29,33 +30,28 @@ const TRUSTED: Condition = All(&[Is(Fact::SharedGpus), Not(Fact::HostileTenants)
 /// The page's section on sharing.
 const KENTINO: Source = Source::new(Page::Kentino, "MIG and GPU sharing");
 
-/// A rule that gives a reason and decides nothing.
-const fn says(id: &'static str, source: Source, when: Condition, sentence: &'static str) -> Rule {
-    Rule { id, source, when, effect: Effect::Reason, sentence }
-}
-
 /// Sharing, strongest first.
 const RULES: &[Rule] = &[
-    says(
+    Rule::reason(
         "sharing-mig",
         KENTINO,
         All(&[ASKED, Is(Fact::FleetMig)]),
         "MIG cuts a GPU into slices with memory and faults of their own, in hardware: the only sharing here that isolates",
     ),
-    says(
+    Rule::reason(
         "sharing-no-mig",
         Source::new(Page::Kentino, "decision tree, step 6"),
         All(&[APART, Not(Fact::FleetMig)]),
         "no model of this fleet is known to have MIG: nothing isolates jobs on one GPU here. Give each tenant whole GPUs, \
          or buy a model that can be cut; do not design around MIG",
     ),
-    says(
+    Rule::reason(
         "sharing-whole-nodes",
         Source::new(Page::Hyperstack, "workload profiles: regulated environments"),
         Is(Fact::HostileTenants),
         "customers who must be kept apart get whole nodes, where that can be paid; fewer parts are shared then",
     ),
-    says(
+    Rule::reason(
         "sharing-whole",
         KENTINO,
         All(&[ASKED, Any(&[Is(Fact::Training), Is(Fact::CoupledTraining)])]),
@@ -65,44 +61,39 @@ const RULES: &[Rule] = &[
 
 /// Sharing of NVIDIA's without hardware slices.
 const NVIDIA_RULES: &[Rule] = &[
-    says(
+    Rule::reason(
         "sharing-mps",
         MPS_SOURCE,
         TRUSTED,
         "MPS runs the kernels of cooperating processes at once. Kentino: no isolation. Since Volta each client has an \
          address space of its own, and still no isolation of faults: one client's error can end the others",
     ),
-    says(
+    Rule::reason(
         "sharing-time-slicing",
         KENTINO,
         TRUSTED,
         "time-slicing gives no isolation, and the scheduler does not see that a GPU is over-subscribed: development only",
     ),
-    says(
+    Rule::reason(
         "sharing-shards",
         Source::new(Page::Upstream, "Slurm documentation: gres.html, sharding"),
         All(&[TRUSTED, Chosen(&[Plane::Slurm])]),
         "on Slurm a shard counts as part of a GPU and holds nobody to it: sharing without isolation. MIG slices appear as \
          devices of their own with AutoDetect=nvml",
     ),
-    says(
+    Rule::reason(
         "sharing-operator",
         Source::new(Page::Upstream, "NVIDIA GPU Operator documentation 2026: GPU sharing"),
         All(&[ASKED, Chosen(&[Plane::Kubernetes, Plane::K3s])]),
         "the GPU Operator sets the mode per node by a label: keep nodes that share apart from those that train",
     ),
-    says(
+    Rule::reason(
         "sharing-run-ai",
         Source::new(Page::Kentino, "Run:ai and Determined"),
-        All(&[
-            TRUSTED,
-            Is(Fact::ToolingBudget),
-            Chosen(&[Plane::Kubernetes]),
-            Reaches(Threshold::CommercialTeams),
-        ]),
+        All(&[TRUSTED, RUNAI]),
         "Run:ai gives out fractions of a GPU by memory and resizes them while they run: a limit, no isolation of faults",
     ),
-    says(
+    Rule::reason(
         "sharing-by-agreement",
         Source::new(Page::Kentino, "the honest small-team reality"),
         All(&[TRUSTED, Chosen(&[Plane::None])]),
@@ -111,7 +102,7 @@ const NVIDIA_RULES: &[Rule] = &[
 ];
 
 /// Sharing of AMD's.
-const AMD_RULES: &[Rule] = &[says(
+const AMD_RULES: &[Rule] = &[Rule::reason(
     "sharing-amd",
     AMD_SOURCE,
     ASKED,

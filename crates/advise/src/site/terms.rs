@@ -110,5 +110,15 @@ pub(crate) const NOTHING: Condition = Chosen(&[Plane::None]);
 pub(crate) const POOL: Condition =
     All(&[SLURM, Any(&[All(&[Is(Fact::Services), STAFFED]), BOTH_OPERATED, SUBSTRATE])]);
 
+/// Shares on Slurm are counted rather than agreed on.
+pub(crate) const COUNTED_SHARES: Condition = All(&[
+    SLURM,
+    Any(&[
+        Reaches(Threshold::SeveralTeams),
+        Is(Fact::StrictQuotas),
+        All(&[Reaches(Threshold::SharedUsers), Not(Fact::Talk)]),
+    ]),
+]);
+
 /// Slurm alone must hold the services.
 pub(crate) const SLURM_SERVES: Condition = All(&[SLURM, Is(Fact::Services), Never(&POOL)]);

@@ -83,7 +83,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     Hazard {
         id: "container-network",
         source: Source::new(Page::Hyperstack, "Kubernetes failure modes, 2"),
-        when: All(&[COUPLED, ON_KUBERNETES_OR_K3S]),
+        when: All(&[COUPLED, ON_KUBERNETES_OR_K3S, Not(Fact::PythonNativePipeline)]),
         sentence: "collectives cross the container network: each hop adds latency to each step",
         tell: "gaps between kernels in the GPU trace, at every all-reduce",
         cure: "the physical interface in the pod: hostNetwork, or SR-IOV with the fabric's device plugin",
@@ -99,10 +99,10 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     Hazard {
         id: "topology-ignored",
         source: Source::new(Page::Comparison, "failure modes, 5; overview, checklist"),
-        when: COUPLED,
+        when: All(&[COUPLED, ON_KUBERNETES_OR_K3S]),
         sentence: "no topology is declared: ranks land on distant switches, and every all-reduce crosses the spine",
         tell: "the same job's step time varies with the nodes it got",
-        cure: "topology.conf on Slurm, a topology-aware scheduler on Kubernetes; check that the job sits under the fewest leaf switches",
+        cure: "a topology-aware scheduler, and Topology Manager within a node; check that the job sits under the fewest leaf switches",
     },
     Hazard {
         id: "many-pods-one-node",
@@ -134,7 +134,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     Hazard {
         id: "rendezvous",
         source: Source::new(Page::Hyperstack, "what separates them: multi-node training"),
-        when: All(&[COUPLED, ON_KUBERNETES_OR_K3S]),
+        when: All(&[COUPLED, ON_KUBERNETES_OR_K3S, Not(Fact::PythonNativePipeline)]),
         sentence: "ranks find each other through cluster DNS and the network policies of the namespace, and either may be in the way",
         tell: "all pods Running, no step taken, connection or name errors at the master's address",
         cure: "a headless service for the ranks, a policy that lets them talk on every port, and a first job that only does a barrier",
@@ -142,7 +142,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     Hazard {
         id: "slurm-cannot-grow",
         source: Source::new(Page::Hyperstack, "Slurm failure modes, 1"),
-        when: ON_SLURM,
+        when: All(&[ON_SLURM, Is(Fact::PythonNativePipeline)]),
         sentence: "the job wants to change its size while it runs: Slurm's allocation stays what it was when it started, unless tools are built around it",
         tell: "elastic launchers that never grow; rollout workers that wait for nodes which are idle outside of the allocation",
         cure: "size it for its peak, split what grows into jobs of its own, or run what grows on Kubernetes",
@@ -158,7 +158,11 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     Hazard {
         id: "time-slicing",
         source: Source::new(Page::Comparison, "failure modes, 6; Kentino, MIG and GPU sharing"),
-        when: All(&[Is(Fact::MultiTenant), Any(&[ON_KUBERNETES_OR_K3S, Hybrid])]),
+        when: All(&[
+            Is(Fact::MultiTenant),
+            Any(&[ON_KUBERNETES_OR_K3S, Hybrid]),
+            Any(&[Not(Fact::TightlyCoupled), Is(Fact::LongLivedServices)]),
+        ]),
         sentence: "time-slicing is taken for isolation: it advertises more GPUs than there are, and one tenant's allocation is another's out of memory",
         tell: "jobs that fail with CUDA out of memory although their own use is small; more nvidia.com/gpu than devices",
         cure: "whole GPUs, or MIG where the model has it; time-slicing for development only",
@@ -183,9 +187,9 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
         id: "fair-share-without-gpus",
         source: Source::new(Page::Kentino, "slurm.conf: GPU accounting; comparison, slurm.conf: fairness"),
         when: All(&[ON_SLURM, Is(Fact::MultiTenant)]),
-        sentence: "fair share counts CPU-seconds, or nothing: without slurmdbd and gres/gpu among the tracked resources it does not see GPUs",
+        sentence: "fair share counts CPU-seconds, or nothing: without slurmdbd, gres/gpu among the tracked resources and a weight for it, GPUs are free",
         tell: "sacct shows no gres/gpu in AllocTRES; the heaviest GPU user has the best priority",
-        cure: "AccountingStorageTRES=gres/gpu, slurmdbd, non-zero fair-share and QOS weights, limits enforced; then watch one job in sshare",
+        cure: "slurmdbd, AccountingStorageTRES=gres/gpu, TRESBillingWeights with a GPU weight on every partition, non-zero fair-share and QOS weights, limits enforced; then watch one job in sshare",
     },
     Hazard {
         id: "environment-drift",
@@ -198,7 +202,7 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     Hazard {
         id: "gang-term",
         source: Source::new(Page::Guide, "failure modes, 2; comparison 3"),
-        when: COUPLED,
+        when: ON_SLURM,
         sentence: "two meanings of gang scheduling are mixed up: in Slurm it is time-slicing of jobs that share nodes, elsewhere a job that starts whole or not at all",
         tell: "somebody configures PreemptMode=GANG to get what Slurm does anyway",
         cure: "compare Kubernetes' gang with Slurm's plain allocation, which is granted whole; Slurm needs no add-on for it",

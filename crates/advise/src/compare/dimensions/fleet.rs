@@ -1,15 +1,13 @@
 //! Dimensions: what it is to run the plane itself. Data only.
 
-use muster_model::advice::{Fact, Standing, Threshold};
+use muster_model::advice::{Fact, Standing};
 
 use super::super::dimension::{
     Dimension, SMALL_TEAM, absent, addon, comparison, guide, hyperstack, kentino, muster, native, overview,
     upstream, weak,
 };
-use crate::condition::Condition::{self, All, Is, Reaches};
-
-/// Tasks that wait for each other, on more than one node.
-const COUPLED: Condition = All(&[Is(Fact::TightlyCoupled), Reaches(Threshold::MultiNode)]);
+use crate::condition::Condition::Is;
+use crate::workload::terms::COUPLED;
 
 /// How it is kept.
 pub(crate) const FLEET: &[Dimension] = &[

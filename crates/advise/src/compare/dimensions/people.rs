@@ -45,6 +45,11 @@ pub(crate) const PEOPLE: &[Dimension] = &[
         kubernetes: native(
             "namespaces, network policies, container limits; on one GPU only MIG separates",
             kentino("where SLURM hits its ceiling"),
+        )
+        .today(
+            Standing::AddOn,
+            "pods on one node share kernel and GPU driver: for customers nodes of their own, or a virtual machine per pod",
+            upstream("Kubernetes documentation 2026: multi-tenancy"),
         ),
         k3s: None,
         ray: absent(

@@ -1,15 +1,13 @@
 //! Dimensions: what goes where, and when. Data only.
 
-use muster_model::advice::{Fact, Standing, Threshold};
+use muster_model::advice::{Fact, Standing};
 
 use super::super::dimension::{
     Dimension, SMALL_TEAM, absent, addon, comparison, guide, hyperstack, kentino, muster, native, overview,
     upstream, weak,
 };
-use crate::condition::Condition::{self, All, Is, Reaches};
-
-/// Tasks that wait for each other, on more than one node.
-const COUPLED: Condition = All(&[Is(Fact::TightlyCoupled), Reaches(Threshold::MultiNode)]);
+use crate::condition::Condition::Is;
+use crate::workload::terms::COUPLED;
 
 /// Where it goes.
 pub(crate) const PLACEMENT: &[Dimension] = &[
@@ -28,7 +26,7 @@ pub(crate) const PLACEMENT: &[Dimension] = &[
         )
         .today(
             Standing::AddOn,
-            "a gang API of its own (Workload, PodGroup) is beta in 1.37, alpha in 1.35 and 1.36; queue and quota stay add-ons",
+            "a gang API of its own (Workload, PodGroup) is beta in 1.37, alpha in 1.35 and 1.36, off by default; queue and quota stay add-ons",
             upstream("Kubernetes blog, 8 September 2026: workload-aware scheduling in 1.37"),
         ),
         k3s: None,

@@ -2,13 +2,15 @@
 //! Data only.
 
 use muster_model::advice::DisputeKind::Aged;
-use muster_model::advice::Fact;
 use muster_model::advice::Page::{Comparison, Guide, Hyperstack, Kentino, Upstream};
+use muster_model::advice::{Fact, Threshold};
 
 use super::{dispute, says};
-use crate::condition::Condition::{All, Gang, Is, Never};
+use crate::condition::Condition::{All, Any, Gang, Is, Never, Reaches};
 use crate::rule::Disagreement;
-use crate::site::terms::{COUPLED, KUBERNETES, ON_KUBERNETES, RUNAI, SLURM, TRAINS};
+use crate::site::terms::{
+    COUNTED_SHARES, COUPLED, FINITE, KUBERNETES, MIXED, ON_KUBERNETES, RUNAI, SLURM, TRAINS,
+};
 
 /// In the order of what they would change.
 pub(super) const AGED: &[Disagreement] = &[
@@ -16,7 +18,7 @@ pub(super) const AGED: &[Disagreement] = &[
         "native-gang",
         Aged,
         All(&[ON_KUBERNETES, Gang, Never(&RUNAI)]),
-        "is your Kubernetes 1.37 or newer, and is a queue above it enough?",
+        "which Kubernetes version runs there, and may you switch a beta feature on?",
         &[
             says(Guide, "why use it; footnote 1", "the stock scheduler has no gang scheduling"),
             says(
@@ -30,13 +32,23 @@ pub(super) const AGED: &[Disagreement] = &[
                 "no native equivalent of a whole allocation",
             ),
             says(
+                Kentino,
+                "what a scheduler actually does",
+                "every scheduler in the article places, queues and starts all ranks at once",
+            ),
+            says(
                 Upstream,
-                "kubernetes.io, 8 September 2026: v1.37, workload-aware scheduling",
-                "gang scheduling by PodGroup, preemption of whole workloads: beta in 1.37, alpha since 1.35",
+                "kubernetes.io, 8 September 2026: v1.37, workload-aware scheduling; kube_features.go of 1.37",
+                "gang scheduling by PodGroup, preemption of whole workloads: alpha since 1.35, beta in 1.37, off by default in all",
+            ),
+            says(
+                Upstream,
+                "kubernetes.io: pod priority and preemption, stable since 1.14",
+                "pods are ordered by priority and the highest preempt; between equals that helps no gang",
             ),
         ],
-        "Volcano (or KAI) today; the native API where the cluster is 1.37 or newer and Kueue queues above it: it has no queues, quotas or \
-         fair share of its own. What stays true is that nothing is whole unless it is asked for",
+        "Volcano (or KAI) today; the native API where the feature and its API are switched on, which a managed cluster may not allow, and \
+         Kueue queues above it: it has no queues, quotas or fair share of its own. Nothing is whole unless it is asked for",
     ),
     dispute(
         "determined-ended",
@@ -129,6 +141,100 @@ pub(super) const AGED: &[Disagreement] = &[
             ),
         ],
         "checkpoint by time, and a grace period long enough for one",
+    ),
+    dispute(
+        "lent-and-not-returned",
+        Aged,
+        All(&[
+            KUBERNETES,
+            FINITE,
+            Any(&[Is(Fact::StrictQuotas), Reaches(Threshold::SeveralTeams)]),
+            Never(&RUNAI),
+        ]),
+        "when a team wants its lent GPUs back, who ends what runs on them?",
+        &[
+            says(
+                Kentino,
+                "Kueue and quota borrowing",
+                "each team has its quota guaranteed, and preempts what was borrowed",
+            ),
+            says(
+                Kentino,
+                "Kueue and quota borrowing: its manifest",
+                "quota and a limit on borrowing; not a word on preemption",
+            ),
+            says(
+                Upstream,
+                "Kueue, ClusterQueue in v1beta2, November 2026",
+                "reclaimWithinCohort and withinClusterQueue are Never until they are set; v1beta1, which the page uses, is the older API",
+            ),
+        ],
+        "reclaimWithinCohort: Any and withinClusterQueue: LowerPriority in every queue: with the page's manifest what is lent comes back \
+         only when the borrower is done",
+    ),
+    dispute(
+        "training-jobs-renamed",
+        Aged,
+        All(&[KUBERNETES, MIXED, TRAINS, Never(&RUNAI)]),
+        "do your manifests say PyTorchJob or TrainJob?",
+        &[
+            says(
+                Kentino,
+                "Kubernetes for AI: the 2026 stack",
+                "Kubeflow Trainer with PyTorchJob, TFJob and MPIJob",
+            ),
+            says(Hyperstack, "multi-node coordination behaviour", "MPI Operator, Kubeflow Training Operator"),
+            says(
+                Upstream,
+                "kubeflow.org: migrating to Trainer v2; kubeflow/trainer 2.4, 2026",
+                "one TrainJob with a runtime replaces them; the old kinds are kept on a branch of their own",
+            ),
+        ],
+        "TrainJob for what is new; its default runtime asks for no group of pods, so that the gang is set up in the runtime",
+    ),
+    dispute(
+        "what-is-charged",
+        Aged,
+        COUNTED_SHARES,
+        "what does one job of eight GPUs and one core add to RawUsage in sshare?",
+        &[
+            says(
+                Kentino,
+                "a minimal slurm.conf: GPU accounting",
+                "two lines, slurmdbd and tracked gres/gpu, without which fair share runs on CPU-seconds",
+            ),
+            says(
+                Comparison,
+                "how it's set up: multi-tenancy",
+                "priority weights and enforced limits; no word of GPUs",
+            ),
+            says(
+                Upstream,
+                "slurm.schedmd.com, tres.html: billing TRES, November 2026",
+                "usage is billed by allocated CPUs until TRESBillingWeights says otherwise; tracking a GPU does not charge for it",
+            ),
+        ],
+        "asks for the page's two lines and for a GPU weight in TRESBillingWeights: the two alone still charge CPUs",
+    ),
+    dispute(
+        "slices-by-hand",
+        Aged,
+        All(&[SLURM, Is(Fact::FleetMig), Is(Fact::IsolatedSlices)]),
+        "which AutoDetect does gres.conf name, and was Slurm built with NVML?",
+        &[
+            says(
+                Kentino,
+                "gres.conf",
+                "AutoDetect=nvml finds slices by itself and saves writing device paths",
+            ),
+            says(Kentino, "gres.conf: its listing", "AutoDetect=nvml, and the device paths by hand under it"),
+            says(
+                Upstream,
+                "slurm.schedmd.com, gres.conf, November 2026",
+                "nvml needs NVML when Slurm is built; nvidia, since 24.11, does not, and sees no slices; slices are cut beforehand",
+            ),
+        ],
+        "AutoDetect=nvml from a build that has it, and slices cut before slurmd starts: Slurm hands them out and cuts none",
     ),
     dispute(
         "share-of-top500",

@@ -1,15 +1,14 @@
 //! Disagreements about which plane owns the nodes. Data only.
 
 use muster_model::advice::DisputeKind::{Itself, Pages};
-use muster_model::advice::Page::{Comparison, Guide, Hyperstack, Kentino, Overview, Upstream};
+use muster_model::advice::Page::{Comparison, Guide, Hyperstack, Kentino, Overview};
 use muster_model::advice::{Fact, Plane, Threshold};
 
 use super::{dispute, says};
-use crate::condition::Condition::{All, Any, Below, Chosen, Is, Never, Not, Reaches};
+use crate::condition::Condition::{All, Any, Below, Chosen, Is, Never, Not};
 use crate::rule::Disagreement;
 use crate::site::terms::{
-    COMMERCIAL, COUPLED, FINITE, KUBERNETES, MIXED, ON_KUBERNETES, PURE_SERVICES, PYTHON, RUNAI, SLURM,
-    STAFFED,
+    COUPLED, FINITE, KUBERNETES, MIXED, ON_KUBERNETES, PURE_SERVICES, PYTHON, SLURM, STAFFED,
 };
 
 /// In the order of the rules that they touch.
@@ -246,178 +245,5 @@ pub(super) const BASE: &[Disagreement] = &[
             ),
         ],
         "Slurm: for work that only starts and ends it is a fifth to a tenth of the load to operate",
-    ),
-    dispute(
-        "teams-on-slurm",
-        Pages,
-        All(&[SLURM, Reaches(Threshold::SeveralTeams), Not(Fact::Services)]),
-        "are the tenants colleagues who share, or customers who must not see each other?",
-        &[
-            says(Guide, "constraint table, row 2", "a platform of several tenants: Kubernetes"),
-            says(
-                Comparison,
-                "why it's needed",
-                "namespaces, RBAC, quota and GitOps help platforms that mix teams, services and batch",
-            ),
-            says(
-                Guide,
-                "how to scale it",
-                "on Slurm tenancy is the accounting database with fair share and QOS",
-            ),
-            says(
-                Kentino,
-                "where Slurm hits its ceiling",
-                "fine for labs, not for a hosted service of many customers",
-            ),
-        ],
-        "Slurm for colleagues with work that ends; Kubernetes as soon as tenants must be kept apart",
-    ),
-    dispute(
-        "declared-or-staffed",
-        Pages,
-        All(&[
-            SLURM,
-            Any(&[Is(Fact::Gitops), Is(Fact::Autoscaling), Is(Fact::MultiCluster)]),
-            Never(&STAFFED),
-        ]),
-        "is declared state worth a quarter of a person?",
-        &[
-            says(Guide, "constraint table, row 2", "GitOps: Kubernetes"),
-            says(
-                Kentino,
-                "Kubernetes is the right choice when",
-                "declarative everything, several clusters, and a platform team",
-            ),
-            says(Kentino, "decision tree, step 3", "no platform team: Slurm regardless"),
-        ],
-        "Slurm until somebody can run Kubernetes; its configuration can live in a repository too",
-    ),
-    dispute(
-        "many-clusters",
-        Pages,
-        Is(Fact::MultiCluster),
-        "the same queue over several clusters, or the same manifests in any of them?",
-        &[
-            says(Kentino, "Kubernetes is the right choice when", "multi-cluster portability"),
-            says(Kentino, "Kueue and quota borrowing", "MultiKueue dispatches to several clusters"),
-            says(
-                Upstream,
-                "slurm.schedmd.com, federation",
-                "Slurm clusters federate: one job, the cluster that can start it first",
-            ),
-        ],
-        "Kubernetes for portability; Slurm's federation where all clusters are Slurm and work",
-    ),
-    dispute(
-        "ten-or-more-than-ten",
-        Itself,
-        All(&[
-            Reaches(Threshold::CommercialTeams),
-            Below(Threshold::CommercialTeamsTree),
-            Any(&[Is(Fact::ToolingBudget), Is(Fact::StrictQuotas)]),
-        ]),
-        "are ten teams the limit, or the last below it?",
-        &[
-            says(Kentino, "summary table, row 6; Run:ai and Determined", "10 teams or more"),
-            says(Kentino, "decision tree, step 4", "more than 10 teams"),
-        ],
-        "counts from 10: two statements of three do, and nothing happens at the eleventh team",
-    ),
-    dispute(
-        "budget-or-quotas",
-        Itself,
-        All(&[
-            Reaches(Threshold::CommercialTeams),
-            Any(&[
-                All(&[Is(Fact::ToolingBudget), Not(Fact::StrictQuotas)]),
-                All(&[Is(Fact::StrictQuotas), Not(Fact::ToolingBudget)]),
-            ]),
-        ]),
-        "must shares be enforced, and is there money to have that done?",
-        &[
-            says(Kentino, "summary table, row 6", "many teams and a budget for tools: Run:ai on Kubernetes"),
-            says(Kentino, "decision tree, step 4", "many teams and strict quotas: evaluate Run:ai"),
-            says(
-                Kentino,
-                "Run:ai and Determined",
-                "below that Kueue with the GPU Operator covers most of it for free",
-            ),
-        ],
-        "Run:ai only where both hold: without enforced shares there is nothing to buy, without a budget nothing to buy it with",
-    ),
-    dispute(
-        "bought-or-batch",
-        Itself,
-        All(&[COMMERCIAL, FINITE, Not(Fact::Services)]),
-        "do the teams compete with more than caps and past use can settle?",
-        &[
-            says(Kentino, "decision tree, step 2", "no services: Slurm is the base"),
-            says(Kentino, "summary table, row 6", "many teams with a budget: Run:ai on Kubernetes"),
-            says(
-                Comparison,
-                "comparison table: quota and fairness",
-                "Slurm: multifactor priority, fair share, QOS limits",
-            ),
-        ],
-        "Run:ai on Kubernetes when somebody runs it and coupled training is not the main work: guaranteed quotas that lend are what \
-         Slurm lacks",
-    ),
-    dispute(
-        "cohorts-or-product",
-        Itself,
-        RUNAI,
-        "which of the missing fifth do you need?",
-        &[
-            says(Kentino, "decision tree, step 4", "yes: evaluate Run:ai"),
-            says(Kentino, "decision tree, step 4", "no: Kueue with cohorts, 80 % of the way"),
-            says(
-                Kentino,
-                "Run:ai and Determined",
-                "Kubernetes, Volcano, Kueue and the operator are much to write; some would rather buy",
-            ),
-        ],
-        "recommends the evaluation; its open core (KAI) gives queues and gangs without fractions that are enforced",
-    ),
-    dispute(
-        "familiarity",
-        Pages,
-        Any(&[
-            All(&[ON_KUBERNETES, Is(Fact::HpcFluent), Not(Fact::KubernetesFluent)]),
-            All(&[SLURM, Is(Fact::KubernetesFluent), Not(Fact::HpcFluent)]),
-        ]),
-        "will the same people still run it in three years?",
-        &[
-            says(
-                Comparison,
-                "why it's needed: operational model",
-                "fluency in one makes the other cost a real tax",
-            ),
-            says(
-                Hyperstack,
-                "how to map your workload, rows 2 and 4",
-                "HPC tooling known: Slurm; Kubernetes tooling in use: Kubernetes",
-            ),
-            says(Hyperstack, "conclusion", "choose by the main work, not by what is familiar"),
-        ],
-        "chooses by the work, counts familiarity only where coupled training and services are both there, and warns of the tax",
-    ),
-    dispute(
-        "regulated-on-slurm",
-        Pages,
-        Is(Fact::Regulated),
-        "must tenants of one cluster be isolated from each other, or the cluster from the world?",
-        &[
-            says(
-                Hyperstack,
-                "how to map your workload, row 5",
-                "either, in a single-tenant secure environment",
-            ),
-            says(
-                Kentino,
-                "where Slurm hits its ceiling",
-                "no namespaces, no network policy per job, no tenancy of the container kind",
-            ),
-        ],
-        "either on machines of one tenant; Kubernetes as soon as the tenants are inside the cluster",
     ),
 ];

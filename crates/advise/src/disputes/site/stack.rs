@@ -8,7 +8,8 @@ use super::{dispute, says};
 use crate::condition::Condition::{All, Any, Chosen, Gang, Is, Never, Not, Reaches};
 use crate::rule::Disagreement;
 use crate::site::terms::{
-    COUPLED, FINITE, GANGS, KUBERNETES, MIXED, ON_KUBERNETES, PYTHON, RUNAI, SLURM, TRAINS,
+    COUPLED, FINITE, GANGS, KUBERNETES, MIXED, ON_KUBERNETES, POOL, PROVIDED, PYTHON, RUNAI, SLURM,
+    SUBSTRATE, TRAINS,
 };
 
 /// In the order of labels.
@@ -28,7 +29,7 @@ pub(super) const STACK: &[Disagreement] = &[
             ),
             says(Kentino, "why naive Kubernetes is wrong", "current best practice is both"),
         ],
-        "no gang scheduler until a run spans nodes: what runs on one node cannot be placed partly",
+        "no gang scheduler until a run spans nodes: what is one pod cannot be placed partly, and a run on one node can be one pod",
     ),
     dispute(
         "is-kueue-a-gang-scheduler",
@@ -206,9 +207,70 @@ pub(super) const STACK: &[Disagreement] = &[
                 "what Hyperstack manages",
                 "the orchestrator layer and the life of the cluster stand in the provider's list",
             ),
-            says(Hyperstack, "orchestrator options", "managed Slurm is often deployed on Kubernetes"),
         ],
         "assumes that the provider runs and upgrades the orchestrator and that queues, quotas and jobs are yours; have it in the contract",
+    ),
+    dispute(
+        "slurm-in-pods",
+        Itself,
+        All(&[SLURM, COUPLED, Any(&[PROVIDED, SUBSTRATE])]),
+        "does slurmd run on the host or in a pod, and on whose network?",
+        &[
+            says(
+                Hyperstack,
+                "comparison: interconnect",
+                "Slurm reaches InfiniBand or RoCE directly, with no container network in between",
+            ),
+            says(Hyperstack, "orchestrator options", "managed Slurm is often deployed on Kubernetes"),
+            says(
+                Kentino,
+                "where Slurm hits its ceiling",
+                "SUNK and the managed offerings of 2026 run Slurm on Kubernetes",
+            ),
+        ],
+        "counts on the fabric only after nccl-tests inside a job says GDRDMA: a slurmd in a pod has a pod's network unless somebody \
+         gave it the host's",
+    ),
+    dispute(
+        "managed-kubernetes-for-training",
+        Itself,
+        All(&[Is(Fact::Managed), COUPLED, Any(&[SLURM, KUBERNETES])]),
+        "who opens the fabric to the pods and keeps it open after an upgrade: the provider or you?",
+        &[
+            says(Hyperstack, "how to map your workload, row 1", "large distributed training: Slurm"),
+            says(
+                Hyperstack,
+                "orchestrator options",
+                "managed Kubernetes is ideal for pipelines, distributed training and services",
+            ),
+            says(
+                Hyperstack,
+                "Kubernetes failure modes",
+                "topology and the container network break large training runs",
+            ),
+            says(
+                Hyperstack,
+                "questions and answers",
+                "Kubernetes trains well, with careful setup of scheduling and network",
+            ),
+        ],
+        "follows the table: Slurm where coupled runs are the work, Kubernetes where they are one part of a mix, behind a gang scheduler",
+    ),
+    dispute(
+        "ray-in-which-pool",
+        Itself,
+        All(&[POOL, PYTHON, Is(Fact::Services)]),
+        "does this Ray program end, or does it serve?",
+        &[
+            says(Guide, "how to integrate", "Ray on Slurm where Slurm is the primary"),
+            says(
+                Guide,
+                "how to scale it",
+                "Ray inside KubeRay, in the Kubernetes pool, so that there is no third plane",
+            ),
+            says(Kentino, "decision tree, step 5", "KubeRay on Kubernetes, or salloc with Ray on Slurm"),
+        ],
+        "what trains or searches starts inside a Slurm allocation, what serves goes to the other side through KubeRay",
     ),
     dispute(
         "which-looks-simpler",

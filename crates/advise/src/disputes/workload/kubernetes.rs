@@ -118,9 +118,19 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
                 "first in, first out, with no gang semantics",
             ),
             says(
+                Page::Kentino,
+                "what a scheduler actually does",
+                "every scheduler in the article places, queues and starts all ranks at once",
+            ),
+            says(
                 Page::Upstream,
-                "KEP-4671; alpha in Kubernetes 1.35 and 1.36, off by default; beta in 1.37 of August 2026",
-                "kube-scheduler places a PodGroup whole where the GenericWorkload feature is on; it has neither queues nor quota",
+                "KEP-4671 and kube_features.go: alpha in 1.35 and 1.36, beta in 1.37 of August 2026, off by default in all three",
+                "kube-scheduler places a PodGroup whole where the GenericWorkload feature and its API are switched on; it has neither queues nor quota",
+            ),
+            says(
+                Page::Upstream,
+                "kubernetes.io: pod priority and preemption, stable since 1.14",
+                "not first in, first out: pods are ordered by priority, and the highest preempt; between equals that helps no gang",
             ),
         ],
         muster: "still requires that something places gangs: the native API counts once it is switched on and the pods name a PodGroup",

@@ -1,13 +1,13 @@
-//! Disagreements about Slurm for one workload, and about the pool beside it. Data only.
+//! Disagreements about Slurm for one workload, about the pool beside it, and about what lies under either plane. Data only.
 
 use muster_model::advice::{DisputeKind, Fact, Page};
 
 use super::says;
 use crate::condition::Condition::{All, Hybrid, Is, Not};
 use crate::rule::Disagreement;
-use crate::workload::terms::ON_SLURM;
+use crate::workload::terms::{COUPLED, ON_SLURM};
 
-/// Those about Slurm, first how the fleet is split.
+/// Those about Slurm, first how the fleet is split; last what the nodes hold under any plane.
 pub(super) const SLURM: &[Disagreement] = &[
     Disagreement {
         id: "split-or-nest",
@@ -90,6 +90,30 @@ pub(super) const SLURM: &[Disagreement] = &[
         muster: "counts GPUs as fenced only with ConstrainDevices=yes, which neither of the page's two statements mentions",
     },
     Disagreement {
+        id: "what-fair-share-counts",
+        kind: DisputeKind::Aged,
+        when: All(&[ON_SLURM, Is(Fact::MultiTenant)]),
+        question: "what does one job of eight GPUs and one core add to RawUsage in sshare?",
+        positions: &[
+            says(
+                Page::Kentino,
+                "slurm.conf: GPU accounting",
+                "two lines, slurmdbd and tracked gres/gpu, without which fair share runs on CPU-seconds",
+            ),
+            says(
+                Page::Comparison,
+                "slurm.conf: fairness",
+                "priority weights and enforced limits; no word of GPUs",
+            ),
+            says(
+                Page::Upstream,
+                "slurm.schedmd.com, tres.html: billing TRES, November 2026",
+                "usage is billed by allocated CPUs until TRESBillingWeights says otherwise; tracking a GPU does not charge for it",
+            ),
+        ],
+        muster: "asks for the page's two lines and for a GPU weight in TRESBillingWeights: the two alone still charge CPUs",
+    },
+    Disagreement {
         id: "slurm-resize",
         kind: DisputeKind::Pages,
         when: ON_SLURM,
@@ -134,5 +158,30 @@ pub(super) const SLURM: &[Disagreement] = &[
             ),
         ],
         muster: "says gang for all-or-nothing only, and never asks for Slurm's option of that name",
+    },
+    Disagreement {
+        id: "node-stack",
+        kind: DisputeKind::Pages,
+        when: COUPLED,
+        question: "which NCCL does a rank load, and who put it there?",
+        positions: &[
+            says(
+                Page::Guide,
+                "composition stack",
+                "every path lands on the same: driver, GPU Operator, DRA, NCCL, RDMA fabric; Slurm's, too",
+            ),
+            says(Page::Guide, "labeller, rules 1 and 4", "the GPU Operator belongs to Kubernetes alone"),
+            says(
+                Page::Kentino,
+                "Kubernetes for AI: the 2026 stack",
+                "the GPU Operator brings drivers, CUDA and NCCL",
+            ),
+            says(
+                Page::Upstream,
+                "NVIDIA GPU Operator 26.3, 2026: component matrix",
+                "driver, container toolkit, device plugin, discovery, DCGM and MIG manager; CUDA's libraries and NCCL are the image's",
+            ),
+        ],
+        muster: "draws the GPU Operator under Kubernetes only, and counts NCCL as the image's: two images are two versions of NCCL",
     },
 ];

@@ -2,89 +2,98 @@
 
 use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
 
-use crate::condition::Condition::{self, All, Any, Chosen, Is, Never, Not, Reaches};
-use crate::rule::{Effect, Rule};
+use crate::condition::Condition::{self, All, Any, Below, Chosen, Is, Never, Not, Reaches};
+use crate::rule::Rule;
 use crate::site::terms::{
-    COUPLED, FINITE, KUBERNETES, MIXED, NOTHING, PROVIDED, PURE_SERVICES, RUNAI, SLURM, TRAINS,
+    COUPLED, FINITE, KUBERNETES, MIXED, NOTHING, PROVIDED, PURE_SERVICES, RUNAI, SLURM, SMALL, SMALL_BAND,
+    SUBSTRATE, TRAINS,
 };
-
-/// A reason.
-const fn because(id: &'static str, source: Source, when: Condition, sentence: &'static str) -> Rule {
-    Rule { id, source, when, effect: Effect::Reason, sentence }
-}
 
 /// Reasons, in the order in which they are told.
 pub(super) const REASONS: &[Rule] = &[
-    because(
+    Rule::reason(
         "modern-is-no-need",
         Source::new(Page::Guide, "failure modes, 4"),
         All(&[Is(Fact::Modernise), Is(Fact::Works)]),
         "wanting something modern is not a need: services, tenants to be kept apart or declared state would be",
     ),
-    because(
+    Rule::reason(
         "revisit-conventions",
         Source::new(Page::Kentino, "the honest small-team reality; decision tree, step 1"),
-        NOTHING,
+        All(&[NOTHING, SMALL]),
         "write the conventions down, and ask again when coordination breaks, at 16 GPUs or at 8 users",
     ),
-    because(
+    Rule::reason(
+        "revisit-conventions-soon",
+        Source::new(Page::Kentino, "the honest small-team reality: 4 to 32 GPUs, 2 to 6 users"),
+        All(&[NOTHING, SMALL_BAND]),
+        "write the conventions down, and ask again at the first collision: this is already past the first question, and no \
+         page goes further than 32 GPUs on 4 nodes with 6 users",
+    ),
+    Rule::reason(
         "whole-allocation",
         Source::new(Page::Hyperstack, "multi-node coordination behaviour"),
         All(&[SLURM, COUPLED]),
         "Slurm reserves every node of a job before any of its ranks starts",
     ),
-    because(
+    Rule::reason(
         "known-hardware",
         Source::new(
             Page::Hyperstack,
             "how to map your workload: performance-sensitive single-tenant deployments",
         ),
-        All(&[SLURM, Is(Fact::FleetRdma), Is(Fact::FleetBareMetal), Not(Fact::FleetElastic)]),
+        All(&[
+            SLURM,
+            Is(Fact::FleetRdma),
+            Is(Fact::FleetBareMetal),
+            Not(Fact::FleetElastic),
+            Never(&SUBSTRATE),
+        ]),
         "a fixed pool of nodes on a fast fabric: no container network stands between ranks and the fabric",
     ),
-    because(
+    Rule::reason(
         "part-time-operator",
         Source::new(Page::Kentino, "Slurm is right when"),
-        All(&[SLURM, Not(Fact::Services)]),
+        All(&[SLURM, Not(Fact::Services), Below(Threshold::FederatedGpus)]),
         "one part-time person can operate it",
     ),
-    because(
+    Rule::reason(
         "job-scripts",
         Source::new(Page::Kentino, "Slurm is right when; hyperstack: row 2"),
         All(&[SLURM, Is(Fact::HpcFluent)]),
         "people who write job scripts are at home at once",
     ),
-    because(
+    Rule::reason(
         "arrays-for-sweeps",
         Source::new(Page::Kentino, "batch jobs and services table, row 2"),
         All(&[SLURM, Is(Fact::Sweeps)]),
         "a sweep without early stopping is one job array; Ray Tune pays where bad trials are stopped early",
     ),
-    because(
+    Rule::reason(
         "no-batch-scheduler",
         Source::new(Page::Kentino, "when you do not need Volcano"),
         All(&[KUBERNETES, PURE_SERVICES]),
         "no batch scheduler: every pod owns its GPUs and none waits for another, so the default scheduler is enough",
     ),
-    because(
+    Rule::reason(
         "one-substrate",
         Source::new(Page::Hyperstack, "how to map your workload, rows 3 and 4"),
         All(&[KUBERNETES, MIXED]),
         "on shared machines with diverse work, flexibility outweighs the simpler scheduler",
     ),
-    because(
+    Rule::reason(
         "images-are-structural",
         Source::new(Page::Hyperstack, "environment and dependency control"),
         All(&[KUBERNETES, Is(Fact::Reproducible)]),
         "images pinned by digest make the same environment everywhere, by structure and not by discipline",
     ),
-    because(
+    Rule::reason(
         "queue-above-gang",
         Source::new(Page::Kentino, "why naive Kubernetes is wrong for AI"),
         All(&[KUBERNETES, Condition::Gang, Never(&RUNAI)]),
         "Kueue on top decides who may start, the gang scheduler below places all or nothing: neither replaces the other",
     ),
-    because(
+    Rule::reason(
         "cohorts-borrow",
         Source::new(Page::Kentino, "Kueue and quota borrowing; decision tree, step 4"),
         All(&[
@@ -93,42 +102,43 @@ pub(super) const REASONS: &[Rule] = &[
             Any(&[Is(Fact::StrictQuotas), Reaches(Threshold::SeveralTeams)]),
             Never(&RUNAI),
         ]),
-        "a cohort guarantees each team its quota and lends what is idle: 80 % of what Run:ai would give",
+        "a cohort gives each team a quota, lends what is idle, and takes it back once reclaiming is configured: 80 % of what \
+         Run:ai would give",
     ),
-    because(
+    Rule::reason(
         "limits-without-lending",
         Source::new(Page::Upstream, "Slurm 26.05: QOS and association limits"),
         All(&[SLURM, Is(Fact::StrictQuotas)]),
         "Slurm enforces caps per team and fair share by past use; it cannot guarantee a quota and lend it while it is idle",
     ),
-    because(
+    Rule::reason(
         "regulated-either",
         Source::new(Page::Hyperstack, "how to map your workload, row 5"),
         Is(Fact::Regulated),
         "for isolation and audit either plane will do, on machines with no other tenant",
     ),
-    because(
+    Rule::reason(
         "whole-gpus",
         Source::new(Page::Kentino, "decision tree, step 6"),
         All(&[Is(Fact::IsolatedSlices), Not(Fact::FleetMig)]),
         "no GPU of this fleet is known to be cut by hardware: give each tenant whole GPUs",
     ),
-    because(
+    Rule::reason(
         "tracking-is-a-library",
         Source::new(Page::Muster, "Determined is no longer developed; its parts exist apart from it"),
         Is(Fact::Tracking),
         "experiment tracking rides on any plane: a tracking server such as MLflow, with Ray Tune or arrays for search",
     ),
-    because(
+    Rule::reason(
         "jobs-stay-yours",
         Source::new(Page::Hyperstack, "what Hyperstack manages, what you manage"),
         All(&[Chosen(&[Plane::Slurm, Plane::Kubernetes]), PROVIDED]),
         "yours remain: queues and quotas, images and environments, checkpoints, and why a run is slow",
     ),
-    because(
+    Rule::reason(
         "many-need-both",
         Source::new(Page::Comparison, "rule of thumb"),
-        All(&[MIXED, TRAINS, Reaches(Threshold::FederatedGpus)]),
+        All(&[Condition::Hybrid, MIXED, TRAINS, Reaches(Threshold::FederatedGpus)]),
         "most large sites end up with both planes",
     ),
 ];

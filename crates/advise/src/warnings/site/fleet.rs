@@ -11,14 +11,6 @@ use crate::site::terms::{
 /// Most dangerous first.
 pub(super) const FLEET: &[Hazard] = &[
     Hazard {
-        id: "shared-nodes",
-        source: Source::new(Page::Overview, "failure modes, 2; comparison: failure modes, 4"),
-        when: Is(Fact::FleetSharedNodes),
-        sentence: "two orchestrators start work on the same nodes: each sees the other's GPUs as free",
-        tell: "out of memory at start, on a node that its scheduler calls idle",
-        cure: "give every node to one of them: partition the fleet, or run one inside the other (Slinky, Soperator, KubeRay)",
-    },
-    Hazard {
         id: "past-the-gang-scheduler",
         source: Source::new(Page::Comparison, "failure modes, 2; guide: failure modes, 1"),
         when: All(&[ON_KUBERNETES, Gang]),
@@ -53,7 +45,7 @@ pub(super) const FLEET: &[Hazard] = &[
         id: "slices-without-hardware",
         source: Source::new(Page::Kentino, "MIG and GPU sharing; decision tree, step 6"),
         when: All(&[Is(Fact::IsolatedSlices), Not(Fact::FleetMig)]),
-        sentence: "isolated slices are asked of GPUs that no hardware cuts",
+        sentence: "isolated slices are asked of GPUs that no hardware is known to cut",
         tell: "one tenant's out-of-memory ends another tenant's process",
         cure: "whole GPUs per tenant, or GPUs with MIG; do not design around MIG that is not there",
     },
@@ -66,20 +58,24 @@ pub(super) const FLEET: &[Hazard] = &[
         cure: "MIG where tenants must be kept apart, time-slicing for development only",
     },
     Hazard {
+        id: "namespace-is-not-a-wall",
+        source: Source::new(
+            Page::Upstream,
+            "kubernetes.io: multi-tenancy, 2026; CVE-2025-23266 in NVIDIA Container Toolkit before 1.17.8",
+        ),
+        when: All(&[ON_KUBERNETES, Is(Fact::HostileTenants)]),
+        sentence: "a namespace taken for a wall: customers on one node share its kernel, GPU driver and container runtime",
+        tell: "pods of two customers run on one node, and any pod can reach any other",
+        cure: "nodes per customer (taints, enforced at admission) or a virtual machine per pod with the GPU passed through, \
+               network closed by default, container toolkit kept current; a cluster each where the contract asks for it",
+    },
+    Hazard {
         id: "tenants-on-slurm",
         source: Source::new(Page::Kentino, "where Slurm hits its ceiling, third place"),
         when: All(&[SLURM, Is(Fact::HostileTenants)]),
         sentence: "customers on Slurm: no namespaces, no network policy per job, no tenancy of the container kind",
         tell: "one customer's job can list another's processes, files or ports",
         cure: "customers on the Kubernetes side only, or on nodes that no one else uses",
-    },
-    Hazard {
-        id: "unconfined-devices",
-        source: Source::new(Page::Kentino, "where Slurm hits its ceiling, third place; its slurm.conf"),
-        when: All(&[SLURM, Reaches(Threshold::SharedUsers)]),
-        sentence: "GPUs kept apart by an environment variable only, which any job can change",
-        tell: "nvidia-smi in a job of one GPU lists all of them",
-        cure: "ConstrainDevices=yes in cgroup.conf, with proctrack/cgroup and task/cgroup",
     },
     Hazard {
         id: "regulated-and-shared",
@@ -109,6 +105,14 @@ pub(super) const FLEET: &[Hazard] = &[
         cure: "one list that names every node once, both configurations made from it (`muster init hybrid`)",
     },
     Hazard {
+        id: "unconfined-devices",
+        source: Source::new(Page::Kentino, "where Slurm hits its ceiling, third place; its slurm.conf"),
+        when: All(&[SLURM, Reaches(Threshold::SharedUsers)]),
+        sentence: "GPUs kept apart by an environment variable only, which any job can change",
+        tell: "nvidia-smi in a job of one GPU lists all of them",
+        cure: "ConstrainDevices=yes in cgroup.conf, with proctrack/cgroup and task/cgroup",
+    },
+    Hazard {
         id: "stranded-half",
         source: Source::new(
             Page::Muster,
@@ -122,23 +126,27 @@ pub(super) const FLEET: &[Hazard] = &[
     Hazard {
         id: "collectives-on-tcp",
         source: Source::new(Page::Guide, "failure modes, 5"),
-        when: All(&[COUPLED, Is(Fact::FleetRdma)]),
+        when: All(&[COUPLED, Is(Fact::FleetRdma), Never(&ON_KUBERNETES)]),
         sentence: "collectives fall back from the fast fabric to TCP, and nothing fails",
         tell: "NCCL_DEBUG=INFO says Socket where it should say GDRDMA; steps are slow from the first",
         cure: "check the path in the first minute of every run, on either plane, and with nccl-tests after every change",
     },
     Hazard {
         id: "container-network-between",
-        source: Source::new(Page::Hyperstack, "Kubernetes failure modes, second; interconnect"),
+        source: Source::new(
+            Page::Hyperstack,
+            "Kubernetes failure modes, second; interconnect; guide: failure modes, 5",
+        ),
         when: All(&[ON_KUBERNETES, GANGS, Is(Fact::FleetRdma)]),
-        sentence: "the network of the containers stands between ranks and the fabric",
-        tell: "gaps in the trace of GPU use at every all-reduce",
-        cure: "hostNetwork or SR-IOV, and an RDMA device plugin that exposes the real interface to the pod",
+        sentence: "the network of the containers stands between ranks and the fabric: collectives run on TCP, and nothing fails",
+        tell: "NCCL_DEBUG=INFO says Socket where it should say GDRDMA; gaps in the trace of GPU use at every all-reduce",
+        cure: "hostNetwork or SR-IOV, and an RDMA device plugin that exposes the real interface to the pod; nccl-tests after \
+               every change",
     },
     Hazard {
         id: "ray-workers-without-rdma",
         source: Source::new(Page::Overview, "failure modes, 3"),
-        when: All(&[PYTHON, GANGS, Is(Fact::FleetRdma)]),
+        when: All(&[Any(&[Is(Fact::Rl), Is(Fact::DistributedPython)]), GANGS, Is(Fact::FleetRdma)]),
         sentence: "Ray workers do not see the fabric: Ray Train runs its collectives on TCP",
         tell: "nccl-tests is fast on the node and slow inside a Ray worker",
         cure: "the same RDMA resource, memory limits and interface in the worker template as in any other pod or job",
@@ -146,10 +154,10 @@ pub(super) const FLEET: &[Hazard] = &[
     Hazard {
         id: "scattered-ranks",
         source: Source::new(Page::Comparison, "failure modes, 5"),
-        when: All(&[GANGS, Never(&NOTHING)]),
+        when: All(&[GANGS, ON_KUBERNETES]),
         sentence: "placement that does not know the switches scatters a run across them: every all-reduce is slower",
         tell: "the same run is slower on some days, on other nodes",
-        cure: "topology.conf on Slurm; a topology-aware scheduler and Topology Manager on Kubernetes",
+        cure: "topology-aware placement in the gang scheduler or in Kueue, Topology Manager within a node",
     },
     Hazard {
         id: "traffic-before-tests",

@@ -5,7 +5,8 @@ use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
 use crate::condition::Condition::{All, Any, Chosen, Is, Never, Not, Reaches};
 use crate::rule::Hazard;
 use crate::site::terms::{
-    COUPLED, FINITE, GANGS, KUBERNETES, NOTHING, ON_KUBERNETES, PYTHON, SEVERAL_NODES, SLURM, TRAINS,
+    COUNTED_SHARES, COUPLED, FINITE, GANGS, KUBERNETES, NOTHING, ON_KUBERNETES, PYTHON, SEVERAL_NODES, SLURM,
+    SLURM_SERVES, TRAINS,
 };
 
 /// Most dangerous first.
@@ -56,7 +57,7 @@ pub(super) const PLANE: &[Hazard] = &[
     Hazard {
         id: "time-counted-in-cpus",
         source: Source::new(Page::Kentino, "a minimal slurm.conf: GPU accounting"),
-        when: All(&[SLURM, Any(&[Reaches(Threshold::SeveralTeams), Reaches(Threshold::SharedUsers)])]),
+        when: COUNTED_SHARES,
         sentence: "fair share counts CPU seconds unless it is told to count GPUs, and then means nothing",
         tell: "sshare is flat, and sacct shows jobs without gres/gpu",
         cure: "AccountingStorageTRES=gres/gpu, slurmdbd, and a GPU weight in TRESBillingWeights",
@@ -67,7 +68,16 @@ pub(super) const PLANE: &[Hazard] = &[
         when: All(&[SLURM, Is(Fact::StrictQuotas)]),
         sentence: "limits in the accounting database that the scheduler does not enforce",
         tell: "a team above its limit has running jobs",
-        cure: "AccountingStorageEnforce=associations,limits,qos, and non-zero priority weights",
+        cure: "AccountingStorageEnforce=associations,limits,qos, non-zero priority weights; a QOS limit overrides that of the \
+               association",
+    },
+    Hazard {
+        id: "whole-node-for-one-gpu",
+        source: Source::new(Page::Comparison, "how it's set up: GPU sharing within a node; note 2"),
+        when: All(&[SLURM, Any(&[Is(Fact::Notebooks), Is(Fact::SharedGpus)])]),
+        sentence: "a notebook or a job of one GPU takes a whole node where Slurm gives out nodes and not parts of them",
+        tell: "seven of eight GPUs idle, and squeue says that the node is allocated",
+        cure: "SelectType=select/cons_tres with CR_Core_Memory, written down: what is the default depends on version and package",
     },
     Hazard {
         id: "fixed-allocation",
@@ -96,7 +106,7 @@ pub(super) const PLANE: &[Hazard] = &[
     Hazard {
         id: "one-pool-many-kinds",
         source: Source::new(Page::Kentino, "where Slurm hits its ceiling, second place"),
-        when: All(&[SLURM, TRAINS, Is(Fact::Notebooks), Any(&[Is(Fact::Services), Is(Fact::Batch)])]),
+        when: All(&[SLURM, TRAINS, Is(Fact::Notebooks), Any(&[SLURM_SERVES, Is(Fact::Batch)])]),
         sentence: "training, notebooks, preparation and services on what Slurm treats as one pool",
         tell: "partitions multiply, and each has idle nodes that another waits for",
         cure: "few partitions by kind of node, limits by QOS; a second plane for what never ends",
