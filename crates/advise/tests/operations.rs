@@ -77,8 +77,33 @@ fn without_a_scheduler_there_is_nothing_to_operate() {
 /// Hyperstack: hardware to orchestrator is the provider's, the workloads are yours.
 #[test]
 fn managed_leaves_the_workloads() {
-    let facts: Vec<(Fact, u32)> = PLATFORM.iter().chain(&[(Fact::Managed, 1)]).copied().collect();
-    assert!(ask(&facts).operations.staff.contains("your workloads stay your job"));
+    let staff = |fte| {
+        let more = [(Fact::Managed, 1), (Fact::PlatformFte, fte)];
+        let facts: Vec<(Fact, u32)> = PLATFORM.iter().chain(&more).copied().collect();
+        let advice = ask(&facts);
+        let provided = advice.advice.label.addon.contains("run by a provider");
+        (provided, advice.operations.staff.contains("your workloads stay your job"))
+    };
+    assert_eq!(staff(24), (true, true));
+    assert_eq!(staff(25), (false, false), "who has a team runs it, also where a provider might");
+}
+
+/// What no label names, and somebody has to install all the same.
+#[test]
+fn needs_bring_parts_along() {
+    let parts = |need: &[(Fact, u32)]| {
+        let facts: Vec<(Fact, u32)> = PLATFORM.iter().chain(need).copied().collect();
+        ask(&facts).operations.components
+    };
+    for (need, part) in [
+        (&[(Fact::Rl, 1), (Fact::FleetRdma, 1)][..], "Network Operator or RDMA device plugin"),
+        (&[(Fact::Notebooks, 1)], "JupyterHub"),
+        (&[(Fact::Tracking, 1)], "tracking server such as MLflow"),
+        (&[(Fact::FleetElastic, 1)], "Karpenter or Cluster Autoscaler"),
+    ] {
+        assert!(parts(need).contains(&part), "{part}: {:?}", parts(need));
+        assert!(!parts(&need[1..]).contains(&part), "{part} also without its need");
+    }
 }
 
 #[test]

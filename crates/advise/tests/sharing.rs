@@ -126,7 +126,9 @@ fn notebooks_follow_the_base_plane() {
     let notebooks = [(Fact::Notebooks, 1)];
     for (base, more, plane, expected) in [
         (&LAB[..], &notebooks[..], Plane::Slurm, "notebook-salloc"),
-        (&PLATFORM[..], &notebooks[..], Plane::Kubernetes, "notebook-hub"),
+        (&PLATFORM[..], &[(Fact::Notebooks, 1), (Fact::Batch, 1)][..], Plane::Kubernetes, "notebook-hub"),
+        // Endpoints only: nothing queues, and nothing is said of a queue.
+        (&PLATFORM[..], &notebooks[..], Plane::Kubernetes, "notebook-hub-without-queue"),
         (
             &PLATFORM[..],
             &[(Fact::Notebooks, 1), (Fact::ToolingBudget, 1), (Fact::StrictQuotas, 1)][..],

@@ -4,7 +4,7 @@ use muster_model::advice::{Fact, Plane, Threshold};
 
 use crate::condition::Condition::{All, Always, Any, Chosen, Gang, Is, Never, Reaches};
 use crate::site::terms::{
-    FINITE, GANGS, KUBERNETES as KUBERNETES_CHOSEN, MIXED, NOTHING, ON_KUBERNETES, POOL, PROVIDED, PYTHON,
+    GANGS, KUBERNETES as KUBERNETES_CHOSEN, MIXED, NOTHING, ON_KUBERNETES, POOL, PROVIDED, PYTHON, QUEUED,
     RUNAI as RUNAI_RUNS, SLURM as SLURM_CHOSEN, SUBSTRATE, TRAINS,
 };
 use crate::workload::Stratum;
@@ -89,17 +89,7 @@ pub(crate) const LAYERS: &[Stratum] = &[
     Stratum { name: ALLOCATION, when: All(&[SLURM_CHOSEN, PYTHON]), on: &[FAIR_SHARE, SLURM] },
     Stratum { name: RAY_BY_HAND, when: All(&[NOTHING, PYTHON]), on: &[CONVENTIONS] },
     Stratum { name: RUNAI, when: RUNAI_RUNS, on: &[KUBERNETES] },
-    Stratum {
-        name: KUEUE,
-        when: All(&[
-            FINITE,
-            Any(&[
-                All(&[KUBERNETES_CHOSEN, Never(&RUNAI_RUNS)]),
-                All(&[Chosen(&[Plane::K3s]), Reaches(Threshold::SeveralTeams)]),
-            ]),
-        ]),
-        on: &[GANG, KUBERNETES, K3S],
-    },
+    Stratum { name: KUEUE, when: QUEUED, on: &[GANG, KUBERNETES, K3S] },
     Stratum {
         name: GANG,
         when: All(&[Gang, ON_KUBERNETES, GANGS, Never(&RUNAI_RUNS)]),

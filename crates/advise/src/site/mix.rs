@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use muster_model::advice::{Fact, Facts, MixEntry, Plane, Ruleset, SiteProfile, Threshold, WorkloadOnSite};
 
 use crate::case::Case;
-use crate::condition::Condition::{self, Always, Is};
+use crate::condition::Condition::{self, All, Always, Is};
 use crate::gpus;
-use crate::site::terms::{NOTHING, ON_KUBERNETES, POOL, RUNAI, SLURM};
+use crate::site::terms::{NOTHING, ON_KUBERNETES, POOL, QUEUED, RUNAI, SLURM};
 use crate::workload;
 
 /// More than this part of the GPU-hours is "most" of them, in percent.
@@ -181,6 +181,7 @@ const WAYS: &[Way] = &[
     ),
     way(Aspect::Batch, SLURM, Plane::Slurm, "a job script, or an array for many alike"),
     way(Aspect::Batch, RUNAI, Plane::Kubernetes, "a workload of Run:ai, under its project's quota"),
+    way(Aspect::Batch, All(&[K3S, QUEUED]), Plane::K3s, "a Job that Kueue admits when its quota is free"),
     way(Aspect::Batch, K3S, Plane::K3s, "a Job; the default scheduler keeps no queue"),
     way(Aspect::Batch, ON_KUBERNETES, Plane::Kubernetes, "a Job that Kueue admits when its quota is free"),
     way(Aspect::Batch, NOTHING, Plane::None, "in tmux, one after the other: nothing queues it for you"),

@@ -4,9 +4,9 @@
 use muster_model::advice::{Fact, FiredRule, Page, Plane, Source};
 
 use crate::case::Case;
-use crate::condition::Condition::{All, Chosen, Is, Never};
+use crate::condition::Condition::{All, Any, Chosen, Is, Never};
 use crate::rule::Rule;
-use crate::site::terms::RUNAI;
+use crate::site::terms::{ON_KUBERNETES, QUEUED, RUNAI};
 
 /// The page's section on notebooks.
 const KENTINO: Source = Source::new(Page::Kentino, "the interactive notebook problem");
@@ -29,8 +29,14 @@ pub(crate) const RULES: &[Rule] = &[
     Rule::reason(
         "notebook-hub",
         KENTINO,
-        All(&[Is(Fact::Notebooks), Chosen(&[Plane::Kubernetes, Plane::K3s]), Never(&RUNAI)]),
+        All(&[Is(Fact::Notebooks), QUEUED]),
         "JupyterHub, its Pods in a low-priority Kueue queue: training preempts idle notebooks",
+    ),
+    Rule::reason(
+        "notebook-hub-without-queue",
+        Source::new(Page::Muster, "Kentino's second pattern, where no queue is installed that could preempt"),
+        All(&[Is(Fact::Notebooks), ON_KUBERNETES, Never(&Any(&[QUEUED, RUNAI]))]),
+        "JupyterHub, its Pods with a lower priority class than everything else: the default scheduler preempts them for it",
     ),
     Rule::reason(
         "notebook-beside-ray",

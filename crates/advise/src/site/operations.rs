@@ -1,9 +1,11 @@
 //! What it takes to run what was recommended: the parts that are installed, kept running and upgraded, the people, and what
-//! breaks first. It follows from the label alone.
+//! breaks first. It follows from the label, and from needs that no label names.
 
 use muster_model::advice::{Fact, Operations, Page, Plane, Source};
 
 use crate::case::Case;
+use crate::condition::Condition::{self, All, Is};
+use crate::site::terms::{GANGS, ON_KUBERNETES};
 
 /// One kind of stack.
 struct Stack {
@@ -105,11 +107,19 @@ const PARTS: &[(&str, &[&str])] = &[
     ("KAI", &["KAI scheduler, where it is the gang scheduler"]),
     ("Kubeflow", &["Kubeflow Trainer"]),
     ("KubeRay", &["KubeRay operator"]),
+    ("Karpenter", &["Karpenter or Cluster Autoscaler"]),
     ("Run:ai", &["Run:ai control plane and scheduler"]),
     ("Slinky", &["slurm-operator"]),
     ("Soperator", &["Soperator"]),
     ("KServe", &["KServe"]),
     ("Argo", &["Argo CD"]),
+];
+
+/// What needs bring along that no label names.
+const BROUGHT: &[(Condition, &str)] = &[
+    (All(&[ON_KUBERNETES, GANGS, Is(Fact::FleetRdma)]), "Network Operator or RDMA device plugin"),
+    (All(&[ON_KUBERNETES, Is(Fact::Notebooks)]), "JupyterHub"),
+    (Is(Fact::Tracking), "tracking server such as MLflow"),
 ];
 
 /// What it takes to run a decided case.
@@ -132,14 +142,16 @@ pub(crate) fn of(case: &Case<'_>) -> Operations {
     let mut components: Vec<&'static str> = Vec::new();
     let own = stacks.iter().flat_map(|stack| stack.components).copied();
     let named = PARTS.iter().filter(|(word, _)| words.contains(word)).flat_map(|(_, parts)| *parts).copied();
-    for part in own.chain(named) {
+    let brought = BROUGHT.iter().filter(|(needed, _)| needed.holds(case)).map(|(_, part)| *part);
+    for part in own.chain(named).chain(brought) {
         if !components.contains(&part) {
             components.push(part);
         }
     }
 
     // 3. The people. A provider takes the orchestrator; what runs on it stays yours.
-    let staff = match (case.facts.is(Fact::Managed), label.primary, label.hybrid.is_some()) {
+    let provided = words.contains("run by a provider");
+    let staff = match (provided, label.primary, label.hybrid.is_some()) {
         (_, Plane::None, _) => NONE.staff,
         (true, _, _) => {
             "the provider runs hardware, drivers, fabric, cluster and orchestrator; your workloads stay your job"

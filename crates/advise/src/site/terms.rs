@@ -110,6 +110,15 @@ pub(crate) const NOTHING: Condition = Chosen(&[Plane::None]);
 pub(crate) const POOL: Condition =
     All(&[SLURM, Any(&[All(&[Is(Fact::Services), STAFFED]), BOTH_OPERATED, SUBSTRATE])]);
 
+/// Kueue decides what may start: work that ends, on full Kubernetes, or on k3s that teams share.
+pub(crate) const QUEUED: Condition = All(&[
+    FINITE,
+    Any(&[
+        All(&[KUBERNETES, Never(&RUNAI)]),
+        All(&[Chosen(&[Plane::K3s]), Reaches(Threshold::SeveralTeams)]),
+    ]),
+]);
+
 /// Shares on Slurm are counted rather than agreed on.
 pub(crate) const COUNTED_SHARES: Condition = All(&[
     SLURM,

@@ -7,7 +7,7 @@ use crate::condition::Condition::{All, Any, Chosen, Is, Never, Reaches};
 use crate::rule::{Effect, Rule};
 use crate::site::terms::{
     BOTH_OPERATED, COUPLED, FEDERATED, FINITE, GANGS, KUBERNETES, MIXED, NOTHING, ON_KUBERNETES, PROVIDED,
-    PYTHON, RUNAI, SLURM, STAFFED, SUBSTRATE, TRAINS,
+    PYTHON, QUEUED, RUNAI, SLURM, STAFFED, SUBSTRATE, TRAINS,
 };
 
 /// Requiring, adding and splitting rules, in the order of labels.
@@ -40,13 +40,7 @@ pub(super) const STACK: &[Rule] = &[
     Rule {
         id: "kueue",
         source: Source::new(Page::Kentino, "decision tree, step 2; Kueue and quota borrowing"),
-        when: All(&[
-            FINITE,
-            Any(&[
-                All(&[KUBERNETES, Never(&RUNAI)]),
-                All(&[Chosen(&[Plane::K3s]), Reaches(Threshold::SeveralTeams)]),
-            ]),
-        ]),
+        when: QUEUED,
         effect: Effect::Add("Kueue"),
         sentence: "work that ends needs a queue with quotas, which Kubernetes does not have",
     },
