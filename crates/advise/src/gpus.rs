@@ -44,6 +44,12 @@ pub struct Gpu {
 }
 
 impl Gpu {
+    /// Whether it is AMD's: its tools, operator and ways of sharing are others.
+    #[must_use]
+    pub fn is_amd(&self) -> bool {
+        self.link == Link::InfinityFabric
+    }
+
     /// Whether what the page says has aged or was wrong.
     #[must_use]
     pub fn page_is_wrong(&self) -> bool {
@@ -132,6 +138,11 @@ pub fn find(model: &GpuModel) -> Option<&'static Gpu> {
     let name = model.as_str().to_ascii_lowercase();
     let whole = name.split_once('-').map_or(name.as_str(), |(whole, _)| whole);
     GPUS.iter().find(|gpu| gpu.names.contains(&whole))
+}
+
+/// Whether every model is known, and AMD's.
+pub(crate) fn are_amd(models: &[GpuModel]) -> bool {
+    !models.is_empty() && models.iter().all(|model| find(model).is_some_and(Gpu::is_amd))
 }
 
 /// Whether a model can be cut into slices with memory and faults of their own (MIG); `None` for a model that is not known.

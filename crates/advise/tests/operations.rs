@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use muster_advise::advise_site;
+use muster_model::GpuModel;
 use muster_model::advice::{Fact, Facts, Page, Plane, Ruleset, SiteAdvice, SiteProfile};
 
 fn ask(facts: &[(Fact, u32)]) -> SiteAdvice {
@@ -86,6 +87,29 @@ fn managed_leaves_the_workloads() {
     };
     assert_eq!(staff(24), (true, true));
     assert_eq!(staff(25), (false, false), "who has a team runs it, also where a provider might");
+}
+
+/// Nobody installs NVIDIA's parts for AMD's GPUs; where one model is not AMD's, or not known, NVIDIA's are named.
+#[test]
+fn amd_has_parts_of_its_own() {
+    let parts = |base: &[(Fact, u32)], models: &[&str]| {
+        let facts = base.iter().fold(Facts::default(), |facts, (fact, value)| facts.with(*fact, *value));
+        let models = models.iter().map(|model| GpuModel::from(*model)).collect();
+        let site = SiteProfile { facts, models, ..SiteProfile::default() };
+        advise_site(&site, Ruleset::Corrected).operations.components
+    };
+    let nvidia = |parts: &[&str]| {
+        parts.iter().any(|part| ["NVIDIA", "DCGM", "MIG", "nvidia"].iter().any(|word| part.contains(word)))
+    };
+    let small = [(Fact::FleetGpus, 8), (Fact::Users, 4), (Fact::Talk, 1)];
+    for base in [&LAB[..], &PLATFORM, &small, &[(Fact::FleetEdge, 1)]] {
+        let amd = parts(base, &["mi300x", "mi210"]);
+        assert!(!nvidia(&amd), "{amd:?}");
+        for models in [&["mi300x", "h100"][..], &["mi300x", "unheard-of"], &[]] {
+            assert!(nvidia(&parts(base, models)), "{models:?}");
+        }
+    }
+    assert!(parts(&PLATFORM, &["mi300x"]).contains(&"AMD GPU Operator"));
 }
 
 /// What no label names, and somebody has to install all the same.

@@ -48,7 +48,7 @@ pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
         flips: search.flips(&site.facts, &site.thresholds, |facts| label(facts, site, ruleset)),
         disputes: disputes::touched(disputes::SITE, &case),
     };
-    let operations = operations::of(&case);
+    let operations = operations::of(&case, &site.models);
     let sharing = sharing::of(&case, &site.models);
     let notebooks = notebooks::of(&case);
     let workloads = mix::workloads(site, &case);

@@ -1,10 +1,12 @@
 //! What it takes to run what was recommended: the parts that are installed, kept running and upgraded, the people, and what
 //! breaks first. It follows from the label, and from needs that no label names.
 
+use muster_model::GpuModel;
 use muster_model::advice::{Fact, Operations, Page, Plane, Source};
 
 use crate::case::Case;
 use crate::condition::Condition::{self, All, Is};
+use crate::gpus;
 use crate::site::terms::{GANGS, ON_KUBERNETES};
 
 /// One kind of stack.
@@ -122,8 +124,28 @@ const BROUGHT: &[(Condition, &str)] = &[
     (Is(Fact::Tracking), "tracking server such as MLflow"),
 ];
 
+/// NVIDIA's parts, and what stands in their place where every GPU is AMD's; nothing where nothing does. Source: AMD GPU
+/// Operator, components, 2026.
+const ON_AMD: &[(&str, Option<&str>)] = &[
+    ("nvidia-smi", Some("amd-smi")),
+    ("NVIDIA driver on every node", Some("amdgpu driver and ROCm on every node")),
+    ("NVIDIA driver and container toolkit", Some("amdgpu driver")),
+    ("GPU Operator", Some("AMD GPU Operator")),
+    ("NVIDIA driver container", Some("Kernel Module Management")),
+    ("NVIDIA container toolkit", None),
+    ("GPU and node feature discovery", Some("node labeller and feature discovery")),
+    ("DCGM exporter", Some("device metrics exporter")),
+    ("MIG manager", None),
+];
+
+/// A part as it is called on this fleet.
+fn on_fleet(part: &'static str, amd: bool) -> Option<&'static str> {
+    let other = ON_AMD.iter().find(|(nvidia, _)| amd && *nvidia == part);
+    other.map_or(Some(part), |(_, instead)| *instead)
+}
+
 /// What it takes to run a decided case.
-pub(crate) fn of(case: &Case<'_>) -> Operations {
+pub(crate) fn of(case: &Case<'_>, models: &[GpuModel]) -> Operations {
     // 1. The plane, and what it stands on or beside.
     let label = case.label();
     let words = format!("{} {}", label.addon, label.hybrid.as_deref().unwrap_or_default());
@@ -143,7 +165,8 @@ pub(crate) fn of(case: &Case<'_>) -> Operations {
     let own = stacks.iter().flat_map(|stack| stack.components).copied();
     let named = PARTS.iter().filter(|(word, _)| words.contains(word)).flat_map(|(_, parts)| *parts).copied();
     let brought = BROUGHT.iter().filter(|(needed, _)| needed.holds(case)).map(|(_, part)| *part);
-    for part in own.chain(named).chain(brought) {
+    let amd = gpus::are_amd(models);
+    for part in own.chain(named).chain(brought).filter_map(|part| on_fleet(part, amd)) {
         if !components.contains(&part) {
             components.push(part);
         }

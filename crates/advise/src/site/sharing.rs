@@ -123,8 +123,7 @@ pub(crate) fn of(case: &Case<'_>, models: &[GpuModel]) -> Vec<FiredRule> {
     }
 
     // 2. The rules. A model that is not known may be NVIDIA's.
-    let amd_only = !known.is_empty() && known.iter().all(|(_, gpu)| gpu.is_some_and(is_amd));
-    let nvidia: &[Rule] = if amd_only { &[] } else { NVIDIA_RULES };
+    let nvidia: &[Rule] = if gpus::are_amd(models) { &[] } else { NVIDIA_RULES };
     let amd: &[Rule] = if has(|gpu| gpu.amd_partitions > 0) { AMD_RULES } else { &[] };
     let rules = RULES.iter().chain(nvidia).chain(amd).filter(|rule| rule.when.holds(&case));
     let mut fired: Vec<FiredRule> = rules.map(FiredRule::from).collect();
@@ -142,10 +141,6 @@ pub(crate) fn of(case: &Case<'_>, models: &[GpuModel]) -> Vec<FiredRule> {
         fired.push(FiredRule { id: MODEL, sentence: Cow::Borrowed(sentence), source: MIG_SOURCE });
     }
     fired
-}
-
-fn is_amd(gpu: &Gpu) -> bool {
-    gpu.link == gpus::Link::InfinityFabric
 }
 
 /// What is true of a model today, beside what the page says.
@@ -170,7 +165,7 @@ fn about(model: &GpuModel, gpu: Option<&Gpu>) -> FiredRule {
         Some(gpu) if gpu.amd_partitions > 0 => {
             (format!("{model}: up to {} partitions, no MIG", gpu.amd_partitions), AMD_SOURCE)
         }
-        Some(gpu) if is_amd(gpu) => (format!("{model}: no partitions, whole GPUs only"), AMD_SOURCE),
+        Some(gpu) if gpu.is_amd() => (format!("{model}: no partitions, whole GPUs only"), AMD_SOURCE),
         Some(_) => (format!("{model}: no MIG; whole GPUs, or sharing without isolation"), MIG_SOURCE),
     };
     FiredRule { id: MODEL, sentence: Cow::Owned(sentence), source }

@@ -49,6 +49,9 @@ pub(crate) const ENFORCED: Condition = Any(&[
     Is(Fact::MultiCluster),
 ]);
 
+/// Declared state, or several clusters that look alike.
+pub(crate) const DECLARED: Condition = Any(&[Is(Fact::Gitops), Is(Fact::MultiCluster)]);
+
 /// What Slurm does not give, however well it works.
 pub(crate) const PLATFORM_NEEDS: Condition =
     Any(&[Is(Fact::HostileTenants), Is(Fact::Gitops), Is(Fact::Autoscaling), Is(Fact::MultiCluster)]);

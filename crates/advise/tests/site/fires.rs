@@ -113,6 +113,12 @@ const DISPUTES: &[Row] = &[
     ("simple-batch", &[Training], LAB, (CoupledTraining, 1)),
     ("teams-on-slurm", &[Training], TEAMS, (Teams, 1)),
     ("declared-or-staffed", &[Batch, Gitops], LAB, (PlatformFte, 25)),
+    (
+        "declared-or-coupled",
+        &[CoupledTraining, MainlyCoupled, FleetBareMetal, Gitops],
+        RUN,
+        (MainlyCoupled, 0),
+    ),
     ("many-clusters", &[Batch, MultiCluster], RUN, (MultiCluster, 0)),
     ("ten-or-more-than-ten", &[Training, ToolingBudget], TEAMS, (Teams, 11)),
     ("budget-or-quotas", &[Training, ToolingBudget], TEAMS, (StrictQuotas, 1)),

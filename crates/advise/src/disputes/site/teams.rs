@@ -8,7 +8,7 @@ use muster_model::advice::{Fact, Threshold};
 use super::{dispute, says};
 use crate::condition::Condition::{All, Any, Below, Is, Never, Not, Reaches};
 use crate::rule::Disagreement;
-use crate::site::terms::{COMMERCIAL, FINITE, ON_KUBERNETES, RUNAI, SLURM, STAFFED};
+use crate::site::terms::{COMMERCIAL, COUPLED, DECLARED, FINITE, ON_KUBERNETES, RUNAI, SLURM, STAFFED};
 
 /// In the order of the rules that they touch.
 pub(super) const TEAMS: &[Disagreement] = &[
@@ -56,6 +56,32 @@ pub(super) const TEAMS: &[Disagreement] = &[
             says(Kentino, "decision tree, step 3", "no platform team: Slurm regardless"),
         ],
         "Slurm until somebody can run Kubernetes; its configuration can live in a repository too",
+    ),
+    dispute(
+        "declared-or-coupled",
+        Itself,
+        All(&[SLURM, DECLARED, STAFFED, COUPLED]),
+        "what must be declared: the cluster and its configuration, or every job?",
+        &[
+            says(
+                Guide,
+                "labeller, rule 1; decision flow",
+                "coupled on bare metal is asked first: Slurm, whatever else is wanted",
+            ),
+            says(Guide, "constraint table, row 2", "GitOps: Kubernetes, with a gang scheduler for batch"),
+            says(
+                Guide,
+                "failure modes, 4",
+                "services, tenancy or GitOps are what justifies leaving a Slurm that works",
+            ),
+            says(
+                Comparison,
+                "comparison table: GitOps",
+                "not native on Slurm; Argo CD or Flux on Kubernetes",
+            ),
+        ],
+        "Slurm while coupled training is the main work or Slurm is at home; its configuration in a repository declares the cluster, \
+         not the jobs",
     ),
     dispute(
         "many-clusters",

@@ -13,15 +13,16 @@
 //!    agreement cannot do.
 //! 5. Tenants who must be kept apart, before staff: neither conventions nor Slurm can do it with any staff.
 //! 6. Services, alone or mixed; for mixed work the question of staff stands before the wish, as in the tree's step 3.
-//! 7. What is left is work that starts and ends.
+//! 7. Coupled training on bare metal, before declared state: the labeller asks for coupling first.
+//! 8. What is left is work that starts and ends.
 
 use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
 
 use crate::condition::Condition::{All, Always, Any, Below, Is, Never, Not, Reaches};
 use crate::rule::{Effect, Rule};
 use crate::site::terms::{
-    COMMERCIAL, COUPLED, EDGE, ENFORCED, FEDERATED, FINITE, MIXED, PLATFORM_NEEDS, PURE_SERVICES, PYTHON,
-    SMALL, SMALL_BAND, STAFFED, SUBSTRATE,
+    COMMERCIAL, COUPLED, DECLARED, EDGE, ENFORCED, FEDERATED, FINITE, MIXED, PLATFORM_NEEDS, PURE_SERVICES,
+    PYTHON, SMALL, SMALL_BAND, STAFFED, SUBSTRATE,
 };
 
 const CONVENTIONS: Effect =
@@ -173,12 +174,26 @@ pub(super) const BASE: &[Rule] = &[
         sentence: "services and work that ends on one fleet, with somebody to run it: one substrate holds both",
     },
     Rule {
+        id: "coupled-before-declared",
+        source: Source::new(Page::Guide, "labeller, rule 1; decision flow: coupling is asked first"),
+        when: All(&[
+            DECLARED,
+            STAFFED,
+            COUPLED,
+            Is(Fact::FleetBareMetal),
+            Any(&[Is(Fact::MainlyCoupled), Is(Fact::OperatesSlurm), Is(Fact::HpcFluent)]),
+        ]),
+        effect: SLURM,
+        sentence: "coupled training on bare metal is the main work, or Slurm is at home here: that is asked before declared \
+                   state, and Slurm's configuration can live in a repository, too",
+    },
+    Rule {
         id: "declared-platform",
         source: Source::new(
             Page::Guide,
             "constraint table, row 2; kentino: Kubernetes is the right choice when",
         ),
-        when: All(&[Any(&[Is(Fact::Gitops), Is(Fact::MultiCluster)]), STAFFED]),
+        when: All(&[DECLARED, STAFFED]),
         effect: KUBERNETES,
         sentence: "declared state or several clusters, with somebody to run it: native on Kubernetes, foreign to Slurm",
     },
