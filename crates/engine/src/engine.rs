@@ -132,17 +132,22 @@ impl Engine {
 
     // ---- read ----
 
-    /// When [`Engine::overdue`] and [`Engine::plan`] should run though no event comes: begin times, back-offs, and, once
+    /// When [`Engine::overdue`] and [`Engine::plan`] should run though no event comes: begin times, back-offs, drains that begin, and, once
     /// [`Engine::watch_starts`] was called, the ends of waits.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
-        [self.state.entries.next_wake(), self.state.starting.next_wake()].into_iter().flatten().min()
+        let state = &self.state;
+        let wakes = [state.entries.next_wake(), state.starting.next_wake(), state.pool.next_drain()];
+        wakes.into_iter().flatten().min()
     }
 
-    /// What has not been reported in time, as events for [`Engine::apply`] and the journal.
+    /// What has not been reported in time, and what a drain that began stops, as events for [`Engine::apply`] and the
+    /// journal.
     #[must_use]
     pub fn overdue(&self, now: Time) -> Vec<Event> {
-        self.state.overdue(now)
+        let mut events = self.state.overdue(now);
+        events.extend(self.state.drained_away(now));
+        events
     }
 
     /// Walks all invariants of the state; empty when all hold. Costs as much as the state is large.

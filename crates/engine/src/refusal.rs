@@ -49,6 +49,16 @@ pub enum Refusal {
     /// No such node.
     #[error("there is no node {0}")]
     UnknownNode(NodeName),
+    /// The node has no device of that index.
+    #[error("node {node} has no GPU {device}; {}", numbered(*.known))]
+    UnknownDevice {
+        /// The node.
+        node: NodeName,
+        /// The index.
+        device: usize,
+        /// How many it has.
+        known: usize,
+    },
     /// More devices than a node can have.
     #[error(
         "node {node} has {devices} devices; at most {} are supported",
@@ -74,4 +84,13 @@ pub enum RestoreError {
     /// A job is in a queue that the snapshot does not have.
     #[error("job {0} is in a queue that the snapshot does not have")]
     UnknownQueue(JobId),
+}
+
+/// How the devices of a node are numbered.
+fn numbered(known: usize) -> String {
+    match known {
+        0 => "it has none".to_owned(),
+        1 => "its only one is 0".to_owned(),
+        _ => format!("they are 0 to {}", known - 1),
+    }
 }

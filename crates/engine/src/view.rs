@@ -300,7 +300,8 @@ fn node_view(node: &Node, mut holders: impl FnMut(usize) -> Option<Vec<ElementId
     NodeView {
         name: node.spec.name.clone(),
         up: node.up,
-        drained: node.drained.as_ref().map(ToString::to_string),
+        drained: node.drains.node.as_ref().filter(|_| node.walls.whole).map(|drain| drain.reason.to_string()),
+        drain: node.drains.node.clone(),
         cpus: node.spec.cpus,
         cpus_used: CpuMilli(u32::try_from(node.used.cpus).unwrap_or(u32::MAX)),
         memory: node.spec.memory,
@@ -317,7 +318,8 @@ fn node_view(node: &Node, mut holders: impl FnMut(usize) -> Option<Vec<ElementId
                     is_virtual: device.is_virtual,
                     used: GpuMilli(u32::from(node.held_of(index))),
                     foreign: node.foreign.devices.contains(index),
-                    drained: node.foreign.drained.contains(index),
+                    drained: node.foreign.drained.or(node.walls.devices).contains(index),
+                    drain: node.drains.of_device(&node.spec, index).cloned(),
                     elements,
                 }
             })

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{AttemptId, JobId, NodeName, Rank, UserName};
 use crate::job::JobSpec;
-use crate::node::{Foreign, NodeSpec};
+use crate::node::{DeviceSet, Drain, Foreign, NodeSpec};
 use crate::outcome::TaskExit;
 use crate::queue::QueueTree;
 use crate::unit::Span;
@@ -33,6 +33,16 @@ pub enum Event {
         drained: bool,
         /// Why, for people.
         reason: Arc<str>,
+    },
+    /// Take no new work on a node or on some of its devices, from an instant on; or take it again. Replaces what was
+    /// said of the same node or device before; the node and each of its devices are drained on their own.
+    DrainSet {
+        /// Which node.
+        node: NodeName,
+        /// Only these devices; `None` is the node as a whole.
+        devices: Option<DeviceSet>,
+        /// `None` takes them back.
+        drain: Option<Drain>,
     },
     /// What others hold of a node.
     ForeignUse {

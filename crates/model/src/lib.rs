@@ -23,7 +23,7 @@ pub use effect::{Effect, StopCause};
 pub use event::{Event, Observation, Target, TaskReport};
 pub use id::{Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName};
 pub use job::{Array, Checkpoint, Dependency, DependencyKind, JobSpec, NodeConstraint, Restart, TaskGroup};
-pub use node::{Device, DeviceSet, Foreign, GpuModel, NodeSpec};
+pub use node::{Device, DeviceSet, Drain, Foreign, GpuModel, NodeSpec};
 pub use outcome::{Outcome, TaskExit};
 pub use payload::{Identity, Payload};
 pub use plan::{Decision, Plan, Reservation, TaskPlacement};

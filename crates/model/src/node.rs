@@ -7,8 +7,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::id::NodeName;
-use crate::unit::{Bytes, CpuMilli, GpuMilli};
+use crate::id::{NodeName, UserName};
+use crate::unit::{Bytes, CpuMilli, GpuMilli, Time};
 
 /// Model of a GPU as users name it: lower case, no vendor, no blanks: `h100`, `rtxpro6000`, `virtual`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -198,6 +198,20 @@ pub struct Foreign {
     pub cpus: CpuMilli,
     /// Memory in use by others.
     pub memory: Bytes,
+}
+
+/// Out of service: nothing new that would still be there at an instant. What runs goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Drain {
+    /// From when nothing new may be there; until then, what ends in time still starts.
+    pub from: Time,
+    /// Who asked for it, when that is known.
+    pub by: Option<UserName>,
+    /// Why, for people; may be empty.
+    pub reason: Arc<str>,
+    /// What is still there at that instant is stopped and queued again.
+    #[serde(default)]
+    pub stop: bool,
 }
 
 /// How much of each device of a grant is held: 1000 each, or a share of one.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ElementId, JobId, NodeName, QueueName, Rank, UserName};
-use crate::node::{DeviceSet, GpuModel};
+use crate::node::{DeviceSet, Drain, GpuModel};
 use crate::outcome::{Outcome, TaskExit};
 use crate::reason::Reason;
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
@@ -191,6 +191,9 @@ pub struct NodeView {
     pub up: bool,
     /// Takes no new work, and why.
     pub drained: Option<String>,
+    /// As an administrator drained it; its instant may lie ahead.
+    #[serde(default)]
+    pub drain: Option<Drain>,
     /// CPUs.
     pub cpus: CpuMilli,
     /// CPUs set aside for jobs.
@@ -220,6 +223,9 @@ pub struct DeviceView {
     pub foreign: bool,
     /// Out of service.
     pub drained: bool,
+    /// As an administrator drained it; its instant may lie ahead.
+    #[serde(default)]
+    pub drain: Option<Drain>,
     /// Elements that hold it.
     pub elements: Vec<ElementId>,
 }

@@ -130,6 +130,7 @@ mod tests {
             used: GpuMilli(0),
             foreign: false,
             drained: false,
+            drain: None,
             elements: Vec::new(),
         }
     }
@@ -139,6 +140,7 @@ mod tests {
             name: name.into(),
             up: true,
             drained: None,
+            drain: None,
             cpus: CpuMilli(64_000),
             cpus_used: CpuMilli(2500),
             memory: Bytes(256 << 30),

@@ -96,6 +96,7 @@ pub(crate) fn is_observation(event: &Event) -> bool {
     match event {
         Event::NodeJoined(_) | Event::NodeLost { .. } | Event::ForeignUse { .. } | Event::Task(_) => true,
         Event::NodeDrained { .. }
+        | Event::DrainSet { .. }
         | Event::QueuesSet(_)
         | Event::Submitted { .. }
         | Event::Hold(_)

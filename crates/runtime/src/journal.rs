@@ -32,6 +32,7 @@ impl Record {
                 Event::NodeJoined(_) => "node_joined",
                 Event::NodeLost { .. } => "node_lost",
                 Event::NodeDrained { .. } => "node_drained",
+                Event::DrainSet { .. } => "drain_set",
                 Event::ForeignUse { .. } => "foreign_use",
                 Event::QueuesSet(_) => "queues_set",
                 Event::Submitted { .. } => "submitted",

@@ -9,7 +9,7 @@ use muster_model::{AttemptId, Decision, Effect, ElementId, NodeId, Plan, TaskPla
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ledger::{Sum, Sums};
-use super::{Violation, quota, reserved};
+use super::{Violation, drained, quota, reserved};
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::node::Node;
@@ -50,6 +50,7 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
     // 5. Limits, quotas, reservations.
     quota::check(state, plan, &mut found);
     reserved::check(state, now, plan, &mut found);
+    drained::check(state, now, plan, &mut found);
     if found.is_empty() { Ok(()) } else { Err(found) }
 }
 
@@ -137,7 +138,6 @@ fn check_tasks(
         let labels = &spec.constraint.labels;
         let refused = match () {
             () if !node.up => Some("it is lost"),
-            () if node.drained.is_some() => Some("it is drained"),
             () if spec.constraint.exclude.contains(&node.spec.name) => Some("the job excludes it"),
             () if labels.iter().any(|(key, value)| node.spec.labels.get(key) != Some(value)) => {
                 Some("its labels do not match")

@@ -181,6 +181,7 @@ fn check_index(state: &State, found: &mut Vec<Violation>) {
                     node.held_of(*device) == 0
                         && !node.foreign.devices.contains(*device)
                         && !node.foreign.drained.contains(*device)
+                        && !node.walls.devices.contains(*device)
                 })
                 .count() as u16;
             let listed =

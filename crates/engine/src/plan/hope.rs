@@ -75,7 +75,7 @@ impl Planner<'_> {
 
     /// What does not fit: would it for a moment, before any reservation begins?
     fn is_kept_back(&mut self, seat: Seat<'_>, class: ClassId, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
-        if self.state.pool.bookings().is_empty() {
+        if self.state.pool.bookings().is_empty() && !self.state.pool.has_drains_ahead() {
             return false;
         }
         let shape = Arc::clone(self.state.classes.shape(class));

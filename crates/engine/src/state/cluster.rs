@@ -1,12 +1,16 @@
 //! Nodes join, leave, are drained, and are partly used by others.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use muster_model::{DeviceSet, Foreign, NodeName, NodeSpec, Time};
+use muster_model::{
+    DeviceSet, Drain, ElementId, Event, Foreign, NodeName, NodeSpec, Target, TaskPlacement, Time,
+};
 use muster_policy::ModelId;
 use smallvec::SmallVec;
 
 use super::State;
+use super::job::RunStage;
 
 impl State {
     pub(super) fn node_joined(&mut self, now: Time, spec: &NodeSpec) {
@@ -38,10 +42,51 @@ impl State {
         }
     }
 
-    pub(super) fn node_drained(&mut self, name: &NodeName, drained: bool, reason: &Arc<str>) {
-        if let Some(node) = self.pool.find(name) {
-            self.pool.set_drained(node, drained.then(|| Arc::clone(reason)));
+    /// The whole node, from now on, by whomever.
+    pub(super) fn node_drained(&mut self, now: Time, name: &NodeName, drained: bool, reason: &Arc<str>) {
+        let drain = drained.then(|| Drain { from: now, by: None, reason: Arc::clone(reason), stop: false });
+        self.drain_set(now, name, None, drain.as_ref());
+    }
+
+    pub(super) fn drain_set(
+        &mut self,
+        now: Time,
+        name: &NodeName,
+        devices: Option<DeviceSet>,
+        drain: Option<&Drain>,
+    ) {
+        let Some(id) = self.pool.find(name) else { return };
+        let node = self.pool.node(id);
+        let mut drains = node.drains.clone();
+        match devices {
+            None => drains.set_node(now, drain),
+            Some(devices) => drains.set_devices(now, &node.spec, devices, drain),
         }
+        self.pool.set_drains(now, id, drains);
+    }
+
+    /// What is still there when a drain begins that stops it, as events for the journal.
+    pub(crate) fn drained_away(&self, now: Time) -> Vec<Event> {
+        let mut elements = BTreeSet::new();
+        for id in self.pool.stopping_drains() {
+            let node = self.pool.node(id);
+            let stopped = node.drains.stopped(&node.spec, now);
+            for holding in node.holds.iter().map(|hold| self.pool.holding(hold.key)) {
+                let is_on = |task: &TaskPlacement| {
+                    task.node == id && (stopped.whole || !task.devices.and(stopped.devices).is_empty())
+                };
+                if holding.placement.iter().any(is_on) && !self.is_stopping(holding.element) {
+                    elements.insert(holding.element);
+                }
+            }
+        }
+        let target = |element: ElementId| Target { job: element.job, index: Some(element.index) };
+        elements.into_iter().map(|element| Event::Requeue(target(element))).collect()
+    }
+
+    fn is_stopping(&self, element: ElementId) -> bool {
+        let run = self.element(element).and_then(|known| known.run.as_ref());
+        run.is_none_or(|run| matches!(run.stage, RunStage::Stopping(_)))
     }
 
     pub(super) fn foreign_use(&mut self, name: &NodeName, foreign: &Foreign) {

@@ -23,6 +23,7 @@ impl State {
             Event::NodeLost { node, .. }
             | Event::NodeDrained { node, .. }
             | Event::ForeignUse { node, .. } => self.judge_node(node),
+            Event::DrainSet { node, devices, .. } => self.judge_devices(node, *devices),
             Event::QueuesSet(tree) => Policy::new((**tree).clone()).map(|_| ()).map_err(Refusal::from),
             Event::Submitted { job, spec } => self.judge_submission(*job, spec),
             Event::Hold(target) => self.judge_target(*target, Verb::Hold),
@@ -36,6 +37,17 @@ impl State {
         match self.pool.find(node) {
             Some(_) => Ok(()),
             None => Err(Refusal::UnknownNode(node.clone())),
+        }
+    }
+
+    fn judge_devices(&self, name: &NodeName, devices: Option<DeviceSet>) -> Result<(), Refusal> {
+        self.judge_node(name)?;
+        let node = self.pool.find(name).map(|id| self.pool.node(id));
+        let known = node.map_or(0, |node| node.spec.devices.len());
+        let beyond = devices.unwrap_or_default().minus(DeviceSet::first(known)).iter().next();
+        match beyond {
+            None => Ok(()),
+            Some(device) => Err(Refusal::UnknownDevice { node: name.clone(), device, known }),
         }
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod act;
 pub(crate) mod attempt;
 pub(crate) mod cluster;
 pub(crate) mod depend;
+pub(crate) mod drain;
 pub(crate) mod ends;
 pub(crate) mod entries;
 pub(crate) mod index;
@@ -87,7 +88,10 @@ impl State {
         match event {
             Event::NodeJoined(spec) => self.node_joined(now, spec),
             Event::NodeLost { node, reason } => self.node_lost(now, node, reason),
-            Event::NodeDrained { node, drained, reason } => self.node_drained(node, *drained, reason),
+            Event::NodeDrained { node, drained, reason } => self.node_drained(now, node, *drained, reason),
+            Event::DrainSet { node, devices, drain } => {
+                self.drain_set(now, node, *devices, drain.as_ref());
+            }
             Event::ForeignUse { node, foreign } => self.foreign_use(node, foreign),
             Event::QueuesSet(tree) => self.queues_set(now, tree),
             Event::Submitted { job, spec } => self.submitted(now, *job, spec),
@@ -159,6 +163,7 @@ impl State {
 
     /// Wakes sleepers whose time has come.
     pub(crate) fn wake(&mut self, now: Time) {
+        self.pool.drains_begin(now);
         while let Some(owner) = self.entries.due(now) {
             self.sync(now, owner);
         }

@@ -1,12 +1,11 @@
 //! One node: what it offers, what is held of it, and by when that comes back. Arithmetic only; which node is
 //! taken is decided in `plan`, and the indexes over nodes are in [`super::index`].
 
-use std::sync::Arc;
-
 use muster_model::{DeviceSet, Foreign, NodeSpec, Time};
 use muster_policy::ModelId;
 use smallvec::SmallVec;
 
+use super::drain::{Drains, Walls};
 use super::ends::End;
 use super::pool::HoldKey;
 use super::scalars::Scalars;
@@ -20,8 +19,10 @@ pub(crate) struct Node {
     pub(crate) spec: NodeSpec,
     /// False while it is lost.
     pub(crate) up: bool,
-    /// Why it takes no new work.
-    pub(crate) drained: Option<Arc<str>>,
+    /// What an administrator took out of service.
+    pub(crate) drains: Drains,
+    /// What follows from it.
+    pub(crate) walls: Walls,
     pub(crate) foreign: Foreign,
     /// Its place among all nodes by name; ties between nodes break by it.
     pub(crate) rank: u32,
@@ -110,7 +111,18 @@ impl NodeBooking {
 impl Node {
     /// True when it may take new work.
     pub(crate) fn hosts(&self) -> bool {
-        self.up && self.drained.is_none()
+        self.up && !self.walls.whole
+    }
+
+    /// Works out what may be given away, as seen from an instant.
+    pub(crate) fn put_into_service(&mut self, now: Time) {
+        self.walls = self.drains.walls(&self.spec, now);
+        self.usable = DeviceSet::EMPTY;
+        if self.hosts() {
+            let all = DeviceSet::first(self.spec.devices.len());
+            let others = self.foreign.devices.or(self.foreign.drained);
+            self.usable = all.minus(others).minus(self.walls.devices);
+        }
     }
 
     /// Devices of one model.
@@ -130,7 +142,7 @@ impl Node {
 
     /// Usable devices that are wholly free throughout the window.
     pub(crate) fn free_during(&self, window: Window) -> DeviceSet {
-        let free = self.free();
+        let free = self.free().minus(self.walls.before(window.until));
         if self.booked.and(free).is_empty() {
             return free;
         }
@@ -143,7 +155,7 @@ impl Node {
     /// Thousandths of a usable device that are free throughout the window. What is held now counts as held for
     /// the whole window, so this may be low where a share ends before a booking begins.
     pub(crate) fn share_during(&self, device: usize, window: Window) -> u16 {
-        if !self.usable.contains(device) {
+        if !self.usable.minus(self.walls.before(window.until)).contains(device) {
             return 0;
         }
         let booked: u16 = self
@@ -158,6 +170,9 @@ impl Node {
     /// How many tasks with these needs the quantities allow throughout the window. Exact over time: at every
     /// instant at which a booking begins, what has ended by then counts as free.
     pub(crate) fn scalar_fits(&self, need: &Scalars, window: Window) -> u64 {
+        if self.walls.closes < window.until {
+            return 0;
+        }
         if need.is_zero() {
             return u64::MAX;
         }

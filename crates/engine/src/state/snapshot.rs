@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::{ElementId, Foreign, JobId, NodeSpec, Time};
+use muster_model::{Drain, ElementId, Foreign, JobId, NodeSpec, Time};
 use muster_policy::Policy;
 use serde::{Deserialize, Serialize};
 
 use super::State;
 use super::depend::Recent;
+use super::drain::Drains;
 use super::job::{Job, JobRecord, Phase};
 use super::shape::Shape;
 use crate::refusal::RestoreError;
@@ -28,8 +29,12 @@ pub struct Snapshot {
 struct StoredNode {
     spec: NodeSpec,
     up: bool,
+    /// Of a snapshot that knows of drained nodes only, and of no more than the reason.
+    #[serde(default, skip_serializing)]
     drained: Option<Arc<str>>,
     foreign: Foreign,
+    #[serde(default, skip_serializing_if = "Drains::is_empty")]
+    drains: Drains,
 }
 
 impl State {
@@ -37,8 +42,9 @@ impl State {
         let node = |node: &super::node::Node| StoredNode {
             spec: node.spec.clone(),
             up: node.up,
-            drained: node.drained.clone(),
+            drained: None,
             foreign: node.foreign.clone(),
+            drains: node.drains.clone(),
         };
         Snapshot {
             policy: self.policy.clone(),
@@ -57,7 +63,11 @@ impl State {
             state.node_joined(Time(0), &stored.spec);
             let node = state.pool.find(&name).expect("it just joined");
             state.pool.set_foreign(node, stored.foreign);
-            state.pool.set_drained(node, stored.drained);
+            let mut drains = stored.drains;
+            if let Some(reason) = stored.drained {
+                drains.node = Some(Drain { from: Time(0), by: None, reason, stop: false });
+            }
+            state.pool.set_drains(Time(0), node, drains);
             state.pool.set_up(node, stored.up);
         }
         state.pool.set_epoch(snapshot.epoch);

@@ -4,6 +4,7 @@
 mod nodes;
 mod scratch;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_model::{ElementId, NodeId, NodeName, TaskPlacement, Time};
@@ -77,6 +78,12 @@ pub(crate) struct Pool {
     nodes_by_model: Vec<u32>,
     /// Devices of each model on nodes that are up.
     devices_up: Vec<u64>,
+    /// Drains that lie ahead.
+    drains_ahead: BTreeSet<(Time, NodeId)>,
+    /// Nodes with a drain that stops what is there.
+    drains_that_stop: BTreeSet<NodeId>,
+    /// The instant up to which drains have come into force.
+    drains_seen: Time,
     /// Changes whenever what an idle cluster could host may have changed.
     epoch: u64,
 }

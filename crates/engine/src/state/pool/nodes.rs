@@ -1,12 +1,11 @@
 //! Nodes join, change and come into service; what follows from their terms is recomputed here.
 
-use std::sync::Arc;
-
-use muster_model::{DeviceSet, Foreign, NodeId, NodeSpec};
+use muster_model::{DeviceSet, Foreign, NodeId, NodeSpec, Time};
 use muster_policy::ModelId;
 use smallvec::SmallVec;
 
 use super::{HoldKey, Pool};
+use crate::state::drain::{Drains, Walls};
 use crate::state::node::{Node, Published};
 use crate::state::scalars::Scalars;
 
@@ -57,8 +56,39 @@ impl Pool {
         self.change(id, |node| node.up = up);
     }
 
-    pub(crate) fn set_drained(&mut self, id: NodeId, drained: Option<Arc<str>>) {
-        self.change(id, |node| node.drained = drained);
+    /// Changes what is drained of a node.
+    pub(crate) fn set_drains(&mut self, now: Time, id: NodeId, drains: Drains) {
+        self.drains_begin(now);
+        self.change(id, |node| node.drains = drains);
+    }
+
+    /// Drains that began by now come into force; whoever asks is told so.
+    pub(crate) fn drains_begin(&mut self, now: Time) {
+        self.drains_seen = self.drains_seen.max(now);
+        while let Some((from, id)) = self.drains_ahead.first().copied()
+            && from <= self.drains_seen
+        {
+            self.drains_ahead.remove(&(from, id));
+            let node = &mut self.nodes[id.0 as usize];
+            self.index.retire(node);
+            node.put_into_service(self.drains_seen);
+            self.index.publish(node);
+        }
+    }
+
+    /// When the next drain that lies ahead begins.
+    pub(crate) fn next_drain(&self) -> Option<Time> {
+        self.drains_ahead.first().map(|(from, _)| *from)
+    }
+
+    /// True when something may be placed that has to end before an instant.
+    pub(crate) fn has_drains_ahead(&self) -> bool {
+        !self.drains_ahead.is_empty()
+    }
+
+    /// Nodes with a drain that stops what is there, in force or not.
+    pub(crate) fn stopping_drains(&self) -> impl Iterator<Item = NodeId> {
+        self.drains_that_stop.iter().copied()
     }
 
     pub(crate) fn set_foreign(&mut self, id: NodeId, foreign: Foreign) {
@@ -77,7 +107,8 @@ impl Pool {
         self.nodes.push(Node {
             spec: spec.clone(),
             up: true,
-            drained: None,
+            drains: Drains::default(),
+            walls: Walls::default(),
             foreign: Foreign::default(),
             rank: rank as u32,
             models: SmallVec::new(),
@@ -105,8 +136,18 @@ impl Pool {
         let at = id.0 as usize;
         self.index.retire(&mut self.nodes[at]);
         self.count_models(at, false);
+        for from in self.nodes[at].drains.instants() {
+            self.drains_ahead.remove(&(from, id));
+        }
         edit(&mut self.nodes[at]);
         self.count_models(at, true);
+        let drains = &self.nodes[at].drains;
+        self.drains_ahead
+            .extend(drains.instants().filter(|from| *from > self.drains_seen).map(|from| (from, id)));
+        match drains.stops() {
+            true => self.drains_that_stop.insert(id),
+            false => self.drains_that_stop.remove(&id),
+        };
         let extras = self.nodes[at].spec.extras.clone();
         let mut extras: Vec<_> =
             extras.iter().map(|(name, count)| (self.intern_extra(name), *count)).collect();
@@ -116,11 +157,7 @@ impl Pool {
         node.limit = node.capacity.clone();
         node.limit.cpus = node.capacity.cpus.saturating_sub(u64::from(node.foreign.cpus.0));
         node.limit.memory = node.capacity.memory.saturating_sub(node.foreign.memory.0);
-        node.usable = DeviceSet::EMPTY;
-        if node.hosts() {
-            let all = DeviceSet::first(node.spec.devices.len());
-            node.usable = all.minus(node.foreign.devices).minus(node.foreign.drained);
-        }
+        node.put_into_service(self.drains_seen);
         self.index.publish(node);
         self.epoch += 1;
     }
@@ -134,8 +171,12 @@ impl Pool {
         }
         for id in (0..self.nodes.len() as u32).map(NodeId).filter(|_| !only_working) {
             self.change(id, |node| {
-                (node.up, node.drained, node.foreign) = (true, None, Foreign::default());
+                (node.up, node.drains, node.foreign) = (true, Drains::default(), Foreign::default());
             });
+        }
+        // Who asks what could be is not concerned with when.
+        for node in &mut self.nodes {
+            (node.walls.closes, node.walls.later) = (Time::NEVER, SmallVec::new());
         }
     }
 }
