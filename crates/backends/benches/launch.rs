@@ -48,6 +48,7 @@ fn order(job: u64) -> GangOrder {
         time_limit: None,
         grace: Span::from_secs(5),
         checkpoint: None,
+        last_checkpoint: None,
         tasks: vec![task],
     }
 }

@@ -13,7 +13,7 @@ use muster_model::launch::{GangOrder, TaskOrder};
 use muster_model::payload::{Command as Program, Identity};
 use muster_model::{
     Attempt, AttemptId, Bytes, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, NodeName, Observation, Rank,
-    Span, StopCause, TaskExit,
+    Span, StopCause, TaskCheckpoint, TaskExit,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -33,6 +33,8 @@ pub enum Does {
     Signal(i32),
     /// Runs until it is stopped.
     Forever,
+    /// Says once that its progress is saved, as `step-1`, and runs until it is stopped.
+    Save,
     /// Cannot be prepared.
     Refuse,
 }
@@ -65,6 +67,7 @@ pub async fn suite(subject: &mut dyn Subject) {
     stale_generations_are_refused(&mut bench, 40).await;
     tasks_are_found_after_a_restart(&mut bench, 50).await;
     forgetting_keeps_the_log_and_the_lock(&mut bench, 60).await;
+    a_checkpoint_is_one_however_often_it_is_told(&mut bench, 70).await;
 }
 
 /// A backend and everything it has said.
@@ -127,6 +130,7 @@ impl<'a> Bench<'a> {
             time_limit: None,
             grace: Span::from_secs(1),
             checkpoint: None,
+            last_checkpoint: None,
             tasks: tasks.iter().enumerate().map(task).collect(),
         })
     }
@@ -152,6 +156,13 @@ impl<'a> Bench<'a> {
 
     fn end(&self, id: AttemptId, rank: u32) -> Option<&Observation> {
         self.said(id, rank).iter().find(|what| is_end(what))
+    }
+
+    fn checkpoint(&self, id: AttemptId, rank: u32) -> Option<&TaskCheckpoint> {
+        self.said(id, rank).iter().find_map(|what| match what {
+            Observation::Checkpointed(noted) => Some(noted),
+            _ => None,
+        })
     }
 
     /// Takes reports until `holds`.
@@ -373,6 +384,31 @@ async fn tasks_are_found_after_a_restart(bench: &mut Bench<'_>, job: u64) {
     bench.stop(running);
     bench.until_said(running, 1, &Observation::Exited(TaskExit::Stopped)).await;
     assert!(bench.said(stray, 0).is_empty(), "an unexpected task was reported");
+}
+
+async fn a_checkpoint_is_one_however_often_it_is_told(bench: &mut Bench<'_>, job: u64) {
+    let id = id(job, 1);
+    bench.start(id, &[Does::Save, Does::Forever]).await;
+    bench.until("a checkpoint", |bench| bench.checkpoint(id, 0).is_some()).await;
+    let first = bench.checkpoint(id, 0).expect("just seen").clone();
+    assert_eq!((first.count, &*first.label, first.warned), (1, "step-1", false));
+
+    // Found again, it is the same, and it comes before the end that it belongs to.
+    bench.restart();
+    bench.adopt(&[(id, 0), (id, 1)]);
+    bench.until_said(id, 2, &Observation::Started).await;
+    bench.until("the checkpoint again", |bench| bench.checkpoint(id, 0).is_some()).await;
+    bench.stop(id);
+    bench.until_over(id, 2).await;
+    bench.restart();
+    bench.adopt(&[(id, 0), (id, 1)]);
+    bench.until_over(id, 2).await;
+    let mut said = bench.said(id, 0).to_vec();
+    said.dedup();
+    let stopped = Observation::Exited(TaskExit::Stopped);
+    said.truncate(2);
+    assert_eq!(said, [Observation::Checkpointed(first), stopped], "of a task that is over");
+    assert!(bench.checkpoint(id, 1).is_none(), "a task was told what another has said");
 }
 
 async fn forgetting_keeps_the_log_and_the_lock(bench: &mut Bench<'_>, job: u64) {

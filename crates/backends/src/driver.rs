@@ -7,8 +7,9 @@ use muster_model::launch::GangOrder;
 use muster_model::{AttemptId, NodeName, NodeSpec, Rank, StopCause, TaskReport};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Where a backend sends what it sees. Unbounded by design: every live task sends at most four reports, so the
-/// queue is bounded by what the cluster holds, and a backend must never block on the daemon.
+/// Where a backend sends what it sees. Unbounded by design: every live task sends at most four reports on its stages,
+/// and on checkpoints one per second at most, so the queue is bounded by what the cluster holds; and a backend must never
+/// block on the daemon.
 pub type Reports = UnboundedSender<Report>;
 
 /// Something a backend saw.

@@ -10,9 +10,12 @@ use muster_model::launch::{GangOrder, TaskOrder};
 /// Marks every process of one task, so that what a task started can be found where there is no cgroup.
 pub const TAG_VARIABLE: &str = "MUSTER_ATTEMPT_TAG";
 
+/// Names the pipe to which a task writes when its progress is saved.
+pub const CHECKPOINT_VARIABLE: &str = "MUSTER_CHECKPOINT_FILE";
+
 /// Variables that only Muster sets. They are dropped from the submitter's environment first, so that a job
 /// submitted from inside another job does not inherit that job's place.
-const OWNED: [&str; 28] = [
+const OWNED: [&str; 31] = [
     "MASTER_ADDR",
     "MASTER_PORT",
     "RANK",
@@ -35,6 +38,9 @@ const OWNED: [&str; 28] = [
     "MUSTER_ATTEMPT",
     "MUSTER_ARRAY_INDEX",
     "MUSTER_GPU_SHARE",
+    "MUSTER_RESTART_COUNT",
+    "MUSTER_LAST_CHECKPOINT",
+    CHECKPOINT_VARIABLE,
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES",
@@ -85,6 +91,9 @@ pub fn place_in_group(order: &GangOrder, task: &TaskOrder) -> (usize, usize) {
 /// | `PET_NPROC_PER_NODE` | workers per agent: the task's GPUs, at least 1 |
 /// | `PET_MASTER_*`, `PET_RDZV_*` | where the group's agents meet: a port per group, so that two roles can both use torchrun |
 /// | `MUSTER_TASK`, `MUSTER_GROUP` | rank, and name of the role |
+/// | `MUSTER_RESTART_COUNT` | attempts before this one; 0 in the first |
+/// | `MUSTER_LAST_CHECKPOINT` | what the last acknowledged checkpoint of an earlier attempt was called; absent without one |
+/// | `MUSTER_CHECKPOINT_FILE` | where to say that progress is saved; set where the task is launched |
 /// | `MUSTER_GPU_SHARE` | thousandths held of each visible device; absent without a device |
 ///
 /// So `torchrun train.py` needs no argument with `nodes: 2, gpus: 8` (two agents of eight workers), and with
@@ -140,6 +149,10 @@ pub fn task_env(
     set("MUSTER_TASK", task.rank.to_string());
     set("MUSTER_GROUP", task.group.to_string());
     set("MUSTER_ATTEMPT", order.id.attempt.to_string());
+    set("MUSTER_RESTART_COUNT", order.id.attempt.0.saturating_sub(1).to_string());
+    if let Some(label) = &order.last_checkpoint {
+        set("MUSTER_LAST_CHECKPOINT", label.to_string());
+    }
     if let Some(index) = order.array_index {
         set("MUSTER_ARRAY_INDEX", index.to_string());
     }
@@ -236,6 +249,7 @@ mod tests {
             time_limit: None,
             grace: Span::from_secs(30),
             checkpoint: None,
+            last_checkpoint: None,
             tasks,
         }
     }

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use muster_model::launch::{GangOrder, TaskOrder};
 use muster_model::payload::Command as Program;
 use muster_model::{
-    Attempt, AttemptId, ElementId, Foreign, NodeName, NodeSpec, Observation, Rank, TaskExit, TaskReport,
+    Attempt, AttemptId, ElementId, Foreign, NodeName, NodeSpec, Observation, Rank, TaskCheckpoint, TaskExit,
+    TaskReport, Time,
 };
 
 use crate::driver::{Backend, Capabilities, Command, Expected, Report, Reports};
@@ -32,6 +33,8 @@ pub struct Script {
     pub end: End,
     /// Steps from Stop to its end.
     pub stop_steps: u64,
+    /// What it calls the checkpoint that it acknowledges as soon as it runs.
+    pub saves: Option<String>,
 }
 
 /// How a scripted task ends.
@@ -53,13 +56,14 @@ impl Default for Script {
             run_steps: Some(1),
             end: End::Exit(TaskExit::Code { code: 0 }),
             stop_steps: 1,
+            saves: None,
         }
     }
 }
 
 impl Script {
     /// Reads a script off the task's command: `exit N`, `signal N`, `oom`, `lose`, `refuse`, `run` (for ever),
-    /// `sleep N`, `true`, `false`; everything else succeeds at once.
+    /// `sleep N`, `save LABEL` (and run for ever), `true`, `false`; everything else succeeds at once.
     #[must_use]
     pub fn by_command(_: &GangOrder, task: &TaskOrder) -> Self {
         let words: Vec<&str> = match &task.command {
@@ -78,6 +82,7 @@ impl Script {
             ["sleep", steps] => {
                 Self { run_steps: Some(number(steps).unsigned_abs().into()), ..Self::default() }
             }
+            ["save", label] => Self { run_steps: None, saves: Some((*label).to_owned()), ..Self::default() },
             ["false"] => exit(TaskExit::Code { code: 1 }),
             _ => Self::default(),
         }
@@ -120,6 +125,7 @@ struct Task {
     due: Option<u64>,
     limit_steps: Option<u64>,
     started_at: u64,
+    saved: Option<TaskCheckpoint>,
     is_forgotten: bool,
 }
 
@@ -241,7 +247,11 @@ impl World {
                 let path = log_file(&self.log_dir, id, rank);
                 let _ = path.parent().map(std::fs::create_dir_all);
                 let _ = std::fs::write(path, format!("rank {rank} of {id}\n"));
+                let label = task.script.saves.clone();
                 self.report(id, rank, Observation::Started);
+                if let Some(label) = label {
+                    self.save(id, rank, label.into());
+                }
             }
             Stage::Running => {
                 let ran = step - task.started_at;
@@ -271,6 +281,16 @@ impl World {
         }
     }
 
+    /// A process of the task says that its progress is saved.
+    fn save(&mut self, id: AttemptId, rank: Rank, label: Arc<str>) {
+        let at = Time(self.step * 1000);
+        let Some(task) = self.tasks.get_mut(&(id, rank)) else { return };
+        let count = task.saved.as_ref().map_or(0, |saved| saved.count) + 1;
+        let saved = TaskCheckpoint { count, answers: 0, warned: false, at, label };
+        task.saved = Some(saved.clone());
+        self.report(id, rank, Observation::Checkpointed(saved));
+    }
+
     fn report(&self, id: AttemptId, rank: Rank, what: Observation) {
         self.send(Report::Task(TaskReport { id, rank, what }));
     }
@@ -286,6 +306,9 @@ impl World {
 
     /// Says the present stage of a task again.
     fn repeat(&self, id: AttemptId, rank: Rank) {
+        if let Some(saved) = self.tasks.get(&(id, rank)).and_then(|task| task.saved.clone()) {
+            self.report(id, rank, Observation::Checkpointed(saved));
+        }
         match self.tasks.get(&(id, rank)).map(|task| &task.stage) {
             Some(Stage::Prepared | Stage::Released) => self.report(id, rank, Observation::Prepared),
             Some(Stage::Running | Stage::Stopping) => self.report(id, rank, Observation::Started),
@@ -317,8 +340,15 @@ impl World {
             let script = scripts(order, task);
             let due = Some(self.step + script.prepare_steps);
             let limit_steps = order.time_limit.map(|limit| limit.as_secs().max(1));
-            let task =
-                Task { script, stage: Stage::Ordered, due, limit_steps, started_at: 0, is_forgotten: false };
+            let task = Task {
+                script,
+                stage: Stage::Ordered,
+                due,
+                limit_steps,
+                started_at: 0,
+                saved: None,
+                is_forgotten: false,
+            };
             self.tasks.insert(key, task);
         }
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use muster_model::payload::{Command, Identity};
-use muster_model::{Attempt, AttemptId, Checkpoint, ElementId, JobId, Rank, Span, TaskExit};
+use muster_model::{Attempt, AttemptId, Checkpoint, ElementId, JobId, Rank, Span, TaskCheckpoint, TaskExit};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,8 @@ pub(crate) const ORDER: &str = "order.json";
 pub(crate) const CLAIM: &str = "claim.json";
 pub(crate) const EXIT: &str = "exit.json";
 pub(crate) const LOG: &str = "output.log";
+/// What it acknowledged last.
+const CHECKPOINT: &str = "checkpoint.json";
 
 /// Why a record could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +109,9 @@ pub struct OrderRecord {
     pub open_files: Option<u64>,
     /// Socket on which the supervisor listens.
     pub socket: PathBuf,
+    /// Where the task's processes say that their progress is saved; orders of earlier versions have none.
+    #[serde(default)]
+    pub checkpoint_file: Option<PathBuf>,
 }
 
 /// Which supervisor owns the task.
@@ -127,6 +132,15 @@ pub struct Started {
     pub main: ProcessKey,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
+}
+
+/// The newest checkpoint that the task acknowledged; written before anybody is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpointed {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What was noted.
+    pub noted: TaskCheckpoint,
 }
 
 /// How the task ended; written before anybody is told.
@@ -245,6 +259,16 @@ impl TaskDir {
         self.read(EXIT)
     }
 
+    /// Records durably what the task acknowledged.
+    pub fn write_checkpointed(&self, noted: TaskCheckpoint) -> Result<(), RecordError> {
+        self.write(CHECKPOINT, &Checkpointed { version: VERSION, noted }, Sync::Yes)
+    }
+
+    /// What the task acknowledged last, if it did.
+    pub fn checkpointed(&self) -> Result<Option<Checkpointed>, RecordError> {
+        self.read(CHECKPOINT)
+    }
+
     /// Opens the log for the first time. Fails if anything is there already, a symbolic link above all.
     pub fn create_log(&self) -> Result<File, RecordError> {
         let path = self.log();
@@ -260,7 +284,7 @@ impl TaskDir {
     /// Deletes what is kept for re-adoption, secrets above all. The log stays, and so do claim and exit, which
     /// keep the same attempt from ever running again.
     pub fn forget(&self) {
-        for name in [ORDER, "started.json"] {
+        for name in [ORDER, "started.json", CHECKPOINT] {
             let _ = std::fs::remove_file(self.path.join(name));
         }
     }
@@ -417,7 +441,7 @@ fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, RecordErr
     serde_json::from_slice(bytes).map_err(corrupt)
 }
 
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
 }

@@ -3,7 +3,7 @@
 //! Pure: types and their lines. Either side ignores an object that it does not know, so that a newer daemon can
 //! talk to an older supervisor and the other way round; a field is never given another meaning.
 
-use muster_model::{StopCause, TaskExit};
+use muster_model::{StopCause, TaskCheckpoint, TaskExit};
 use serde::{Deserialize, Serialize};
 
 /// Longest line that is read; the largest real one is a refusal with its reason.
@@ -57,7 +57,7 @@ pub enum ToSupervisor {
     Status,
 }
 
-/// Supervisor to daemon. Each implies the ones before it.
+/// Supervisor to daemon. Each stage implies the ones before it; a checkpoint is no stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 pub enum FromSupervisor {
@@ -70,6 +70,11 @@ pub enum FromSupervisor {
     },
     /// The user's program runs.
     Started,
+    /// A process of it says that its progress is saved, and the record of that is on disk.
+    Checkpointed {
+        /// What was noted.
+        noted: TaskCheckpoint,
+    },
     /// It is over, nothing is left of it, and the record of it is on disk.
     Exited {
         /// How.

@@ -36,6 +36,7 @@ impl Subject for Fake {
             Does::Exit(code) => vec!["exit".into(), code.to_string()],
             Does::Signal(signal) => vec!["signal".into(), signal.to_string()],
             Does::Forever => vec!["run".into()],
+            Does::Save => vec!["save".into(), "step-1".into()],
             Does::Refuse => vec!["refuse".into()],
         })
     }
@@ -91,6 +92,9 @@ impl Subject for Local {
             Does::Exit(code) => Command::Script(format!("exit {code}")),
             Does::Signal(signal) => Command::Script(format!("kill -{signal} $$")),
             Does::Forever => Command::Argv(vec!["sleep".into(), "1000".into()]),
+            Does::Save => {
+                Command::Script("echo step-1 > \"$MUSTER_CHECKPOINT_FILE\"; exec sleep 1000".into())
+            }
             Does::Refuse => Command::Argv(vec!["no-such-program-anywhere".into()]),
         }
     }

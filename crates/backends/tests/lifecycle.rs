@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{Groups, Rig, gang, id, is_running, pid_in, stop, until};
 use muster_backends::driver::{Backend, Command};
+use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::launch::GangOrder;
 use muster_model::{Bytes, Checkpoint, CpuMilli, Observation, Rank, Span, StopCause, TaskExit};
 
@@ -125,7 +126,12 @@ async fn the_limit_ends_a_task_that_ignores_it_and_warns_before() {
     let script = "trap 'echo saved' USR1; trap 'echo told' TERM; echo up; while :; do sleep 0.05; done";
     let order = GangOrder {
         time_limit: Some(Span(900)),
-        checkpoint: Some(Checkpoint { signal: 10, lead: Span(500) }),
+        checkpoint: Some(Checkpoint {
+            signal: 10,
+            lead: Span(500),
+            by: CheckpointBy::First,
+            then: AfterCheckpoint::Continue,
+        }),
         ..gang(id(1, 1), &[script])
     };
     rig.start(&order).await;

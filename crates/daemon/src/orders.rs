@@ -73,6 +73,7 @@ pub(crate) fn gang_order(
         time_limit: spec.time_limit,
         grace: spec.grace,
         checkpoint: spec.checkpoint,
+        last_checkpoint: engine.last_checkpoint(id.element),
         tasks,
     })
 }

@@ -188,6 +188,19 @@ impl Engine {
         Some((attempt_id(element.job, element.index, known.attempt), Arc::clone(&run.placement)))
     }
 
+    /// What the last acknowledged checkpoint of an element was called, in whichever attempt.
+    #[must_use]
+    pub fn last_checkpoint(&self, element: ElementId) -> Option<Arc<str>> {
+        self.state.element(element)?.saved.as_ref().map(|saved| Arc::clone(&saved.label))
+    }
+
+    /// GPU time that would be lost if the attempt of an element ended now, in thousandths of a GPU times milliseconds:
+    /// all since its last checkpoint, or since it began to run.
+    #[must_use]
+    pub fn unsaved_gpu_millis(&self, now: Time, element: ElementId) -> u64 {
+        self.state.element(element).map_or(0, |element| element.unsaved_gpu_millis(now))
+    }
+
     /// All nodes, by name.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeView> {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use muster_model::view::{
-    ArrayView, DeviceView, ElementView, JobView, NodeView, QueueView, State as Word, TaskView, device_indices,
+    ArrayView, CheckpointView, DeviceView, ElementView, JobView, NodeView, QueueView, State as Word,
+    TaskView, device_indices,
 };
 use muster_model::{
     Bytes, CpuMilli, ElementId, GpuMilli, JobId, NodeId, Outcome, Rank, Reason, TaskPlacement, Time,
@@ -109,6 +110,12 @@ impl State {
             ends_by: live.and_then(|run| ends_by(run, now)),
             ended,
             outcome,
+            checkpoint: element.saved.as_deref().map(|saved| CheckpointView {
+                at: saved.at,
+                label: saved.label.to_string(),
+                attempt: saved.attempt,
+            }),
+            checkpoint_asked: None,
             tasks: run.map(|run| self.task_views(record, run)).unwrap_or_default(),
         })
     }
@@ -291,6 +298,8 @@ fn fresh_view(id: ElementId, record: &JobRecord, ordinal: u32) -> ElementView {
         ends_by: None,
         ended: rest.map(|rest| rest.at),
         outcome: rest.map(|rest| rest.outcome.clone()),
+        checkpoint: None,
+        checkpoint_asked: None,
         tasks: Vec::new(),
     }
 }

@@ -11,7 +11,7 @@ use crate::job::JobSpec;
 use crate::node::{DeviceSet, Drain, Foreign, NodeSpec};
 use crate::outcome::TaskExit;
 use crate::queue::QueueTree;
-use crate::unit::Span;
+use crate::unit::{Span, Time};
 
 /// Everything that can wake the engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,4 +124,26 @@ pub enum Observation {
         /// What is known.
         reason: Arc<str>,
     },
+    /// Its process says that its progress is saved. Says nothing of its stage.
+    Checkpointed(TaskCheckpoint),
+}
+
+/// A checkpoint that a process of a task acknowledged, as its supervisor noted it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskCheckpoint {
+    /// Which of the task's, from 1: of two reports the one with the higher number is newer.
+    pub count: u32,
+    /// The newest request that had reached the task by then; 0 is none.
+    pub answers: u32,
+    /// The warning before the time limit had reached the task by then.
+    pub warned: bool,
+    /// When, by the clock of its machine.
+    pub at: Time,
+    /// What the process wrote, such as `step 1200`; may be empty, at most [`TaskCheckpoint::MAX_LABEL_BYTES`].
+    pub label: Arc<str>,
+}
+
+impl TaskCheckpoint {
+    /// Longest label that is kept, in bytes: room for a step, an epoch or a file name, and no place for a log.
+    pub const MAX_LABEL_BYTES: usize = 128;
 }

@@ -201,11 +201,41 @@ impl Restart {
     pub const NEVER: Restart = Restart { on_failure: false, max_restarts: 0, backoff: Span::from_secs(1) };
 }
 
-/// Ask the job to save its progress this long before its limit.
+/// Ask the job to save its progress: before its limit, and whenever somebody wants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Signal number to send.
     pub signal: i32,
-    /// How long before the time limit.
+    /// How long before the time limit, and how long an answer is waited for.
     pub lead: Span,
+    /// Whose acknowledgement counts for the gang.
+    #[serde(default)]
+    pub by: CheckpointBy,
+    /// What follows an acknowledgement that answers the warning before the limit.
+    #[serde(default)]
+    pub then: AfterCheckpoint,
+}
+
+/// Whose acknowledgement counts for the gang.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointBy {
+    /// Rank 0, which speaks for all.
+    #[default]
+    First,
+    /// Every rank; the gang is as old as the oldest of their latest ones.
+    All,
+}
+
+/// What follows a checkpoint that answers the warning before the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterCheckpoint {
+    /// The job goes on to its limit.
+    #[default]
+    Continue,
+    /// It is stopped, and counts as timed out.
+    Stop,
+    /// It is stopped and waits for its next turn, which resumes.
+    Requeue,
 }

@@ -37,6 +37,8 @@ pub struct GangOrder {
     pub grace: Span,
     /// Warning before the limit.
     pub checkpoint: Option<Checkpoint>,
+    /// What the last acknowledged checkpoint of an earlier attempt was called, when there was one.
+    pub last_checkpoint: Option<Arc<str>>,
     /// Tasks by rank, dense from 0.
     pub tasks: Vec<TaskOrder>,
 }

@@ -20,9 +20,12 @@ pub mod unit;
 pub mod view;
 
 pub use effect::{Effect, StopCause};
-pub use event::{Event, Observation, Target, TaskReport};
+pub use event::{Event, Observation, Target, TaskCheckpoint, TaskReport};
 pub use id::{Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName};
-pub use job::{Array, Checkpoint, Dependency, DependencyKind, JobSpec, NodeConstraint, Restart, TaskGroup};
+pub use job::{
+    AfterCheckpoint, Array, Checkpoint, CheckpointBy, Dependency, DependencyKind, JobSpec, NodeConstraint,
+    Restart, TaskGroup,
+};
 pub use node::{Device, DeviceSet, Drain, Foreign, GpuModel, NodeSpec};
 pub use outcome::{Outcome, TaskExit};
 pub use payload::{Identity, Payload};

@@ -129,9 +129,26 @@ pub struct ElementView {
     pub ended: Option<Time>,
     /// How it ended.
     pub outcome: Option<Outcome>,
+    /// The last checkpoint that it acknowledged, in whichever attempt.
+    #[serde(default)]
+    pub checkpoint: Option<CheckpointView>,
+    /// Since when an answer to a request for a checkpoint is waited for.
+    #[serde(default)]
+    pub checkpoint_asked: Option<Time>,
     /// Tasks of the current or last attempt, by rank; empty before the first, and for an element of an array that has
     /// ended as a whole.
     pub tasks: Vec<TaskView>,
+}
+
+/// Saved progress that the job told of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckpointView {
+    /// When it was acknowledged.
+    pub at: Time,
+    /// What the job called it, such as `step 1200`; may be empty.
+    pub label: String,
+    /// In which attempt.
+    pub attempt: u32,
 }
 
 /// One task.

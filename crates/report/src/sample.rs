@@ -173,6 +173,8 @@ pub fn running(job: u64, index: u32, devices: std::ops::Range<u16>, limit_secs: 
         ends_by: Some(after(limit_secs)),
         ended: None,
         outcome: None,
+        checkpoint: None,
+        checkpoint_asked: None,
         tasks: devices
             .enumerate()
             .map(|(rank, device)| task(rank as u32, device, TaskStage::Running))

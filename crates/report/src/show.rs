@@ -95,12 +95,32 @@ fn facts(detail: &Detail<'_>, style: &Style) -> Vec<(&'static str, String)> {
     } else if let Some(end) = job.elements.iter().filter_map(|element| element.ends_by).max() {
         facts.push(("ends by", format!("{} (time limit and grace)", at(end))));
     }
+    for element in &job.elements {
+        facts.extend(checkpoint(job, element, detail.now));
+    }
     let attempts = job.elements.iter().map(|element| element.attempt).max().unwrap_or(0);
     if attempts > 1 {
         facts.push(("attempts", attempts.to_string()));
     }
     facts.extend(private(detail));
     facts
+}
+
+/// How old the saved progress of an element is, and what it is called.
+fn checkpoint(job: &JobView, element: &ElementView, now: Time) -> Option<(&'static str, String)> {
+    let saved = element.checkpoint.as_ref()?;
+    let mut text = String::new();
+    if job.array.is_some() {
+        text = format!("{}: ", element.element);
+    }
+    text.push_str(&format!("{} ago", clock::elapsed(now.since(saved.at))));
+    if !saved.label.is_empty() {
+        text.push_str(&format!(" ({})", clean(&saved.label)));
+    }
+    if saved.attempt != element.attempt {
+        text.push_str(&format!(", in attempt {}", saved.attempt));
+    }
+    Some(("checkpoint", text))
 }
 
 /// What only its owner and admins see, and the words on isolation.

@@ -40,11 +40,10 @@ pub(super) fn adopt(shared: &Arc<Shared>, expected: Vec<Expected>) {
         let newest = state.newest.entry(id.element).or_insert(id.attempt);
         *newest = id.attempt.max(*newest);
         match state.gangs.get(id).and_then(|gang| gang.tasks.get(rank)) {
-            Some(Entry { last: Some(last), .. }) => shared.send(*id, *rank, last.clone()),
-            Some(_) => {}
+            Some(entry) => entry.said().into_iter().for_each(|what| shared.send(*id, *rank, what)),
             None => {
                 let to = start(shared, *id, *rank, Begin::Find, Audience::Daemon);
-                state.gangs.entry(*id).or_default().tasks.insert(*rank, Entry { to, last: None });
+                state.gangs.entry(*id).or_default().tasks.insert(*rank, Entry::new(to));
             }
         }
         if let Ok(Some(order)) = shared.dir(*id, *rank).order() {

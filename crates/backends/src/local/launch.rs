@@ -9,7 +9,7 @@ use muster_model::Rank;
 use muster_model::launch::{GangOrder, TaskOrder};
 
 use super::state::Shared;
-use crate::env::{self, Rendezvous};
+use crate::env::{self, CHECKPOINT_VARIABLE, Rendezvous};
 use crate::process;
 use crate::record::{OrderRecord, RecordError, TaskDir, VERSION};
 use crate::socket;
@@ -81,11 +81,14 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
     let tag = shared.tag(order.id, task.rank);
     let meet = Rendezvous { address: MASTER_ADDR.to_owned(), ports: ports.to_vec() };
     let name = shared.group_name(order.id, task.rank);
+    let checkpoint_file = shared.checkpoint_file(order.id, task.rank);
+    let mut env = env::task_env(order, task, &meet, &tag);
+    env.insert(CHECKPOINT_VARIABLE.to_owned(), checkpoint_file.to_string_lossy().into_owned());
     OrderRecord {
         version: VERSION,
         id: order.id,
         rank: task.rank,
-        env: env::task_env(order, task, &meet, &tag),
+        env,
         tag,
         command: task.command.clone(),
         workdir: order.workdir.clone(),
@@ -102,6 +105,7 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
         oom_score_adj: shared.oom_score_adj,
         open_files: shared.open_files,
         socket: shared.socket(order.id, task.rank),
+        checkpoint_file: Some(checkpoint_file),
     }
 }
 

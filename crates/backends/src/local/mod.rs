@@ -135,6 +135,7 @@ impl LocalBackend {
         let sockets = config.runtime_dir.join("tasks");
         private_dir(&jobs)?;
         private_dir(&sockets)?;
+        progress_dir(&config.runtime_dir.join("checkpoints"), config.system)?;
         let live = LiveList::open(&jobs)?;
         let hierarchies = hierarchies(&state::instance(&config.state_dir));
 
@@ -192,6 +193,18 @@ impl Backend for LocalBackend {
     fn attach_socket(&self, id: AttemptId, rank: Rank) -> Option<PathBuf> {
         Some(self.shared.socket(id, rank))
     }
+}
+
+/// Makes the directory of the pipes to which tasks write. In system mode these belong to the users whose jobs write to
+/// them: they may pass through it, and not list it.
+fn progress_dir(path: &Path, system: bool) -> Result<(), LocalError> {
+    use std::os::unix::fs::PermissionsExt;
+    private_dir(path)?;
+    if system {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(crate::supervise::PASSAGE_MODE))
+            .map_err(|source| LocalError::Dir { path: path.to_owned(), source })?;
+    }
+    Ok(())
 }
 
 /// Makes a directory closed to others, and refuses one that is another user's.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use muster_model::{Attempt, AttemptId, ElementId, Observation, Rank, TaskReport};
+use muster_model::{Attempt, AttemptId, ElementId, Observation, Rank, TaskCheckpoint, TaskReport};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
@@ -26,6 +26,7 @@ pub(super) struct Shared {
     pub(super) config: LocalConfig,
     pub(super) jobs: PathBuf,
     sockets: PathBuf,
+    checkpoints: PathBuf,
     pub(super) live: LiveList,
     pub(super) hierarchies: Hierarchies,
     pub(super) instance: String,
@@ -59,8 +60,23 @@ pub(super) struct Gang {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) to: UnboundedSender<ToTask>,
-    /// What was reported last.
+    /// The stage that was reported last.
     pub(super) last: Option<Observation>,
+    /// The checkpoint that was reported last.
+    pub(super) checkpoint: Option<TaskCheckpoint>,
+}
+
+impl Entry {
+    /// A task of which nothing has been said yet.
+    pub(super) fn new(to: UnboundedSender<ToTask>) -> Self {
+        Self { to, last: None, checkpoint: None }
+    }
+
+    /// Everything that was reported of it and still holds, a checkpoint before the stage, since that may be the end.
+    pub(super) fn said(&self) -> Vec<Observation> {
+        let checkpoint = self.checkpoint.clone().map(Observation::Checkpointed);
+        checkpoint.into_iter().chain(self.last.clone()).collect()
+    }
 }
 
 impl Shared {
@@ -87,6 +103,7 @@ impl Shared {
         Self {
             oom_score_adj,
             open_files: facts::raise_open_files(),
+            checkpoints: config.runtime_dir.join("checkpoints"),
             config,
             jobs,
             sockets,
@@ -113,6 +130,11 @@ impl Shared {
         self.sockets.join(live_name(id, rank))
     }
 
+    /// Where a task's processes say that their progress is saved.
+    pub(super) fn checkpoint_file(&self, id: AttemptId, rank: Rank) -> PathBuf {
+        self.checkpoints.join(live_name(id, rank))
+    }
+
     /// Name of a task's control groups.
     pub(super) fn group_name(&self, id: AttemptId, rank: Rank) -> String {
         format!("{}{}", name_prefix(&self.instance), live_name(id, rank))
@@ -131,7 +153,10 @@ impl Shared {
     /// Remembers and reports what was seen of a task.
     pub(super) fn report(&self, id: AttemptId, rank: Rank, what: Observation) {
         if let Some(entry) = self.state().gangs.get_mut(&id).and_then(|gang| gang.tasks.get_mut(&rank)) {
-            entry.last = Some(what.clone());
+            match &what {
+                Observation::Checkpointed(noted) => entry.checkpoint = Some(noted.clone()),
+                stage => entry.last = Some(stage.clone()),
+            }
         }
         self.send(id, rank, what);
     }

@@ -69,12 +69,12 @@ pub(super) fn prepare(shared: &Arc<Shared>, order: &Arc<GangOrder>) {
     for task in &order.tasks {
         let launch = ToTask::Launch(Arc::clone(order), ports.clone());
         match state.gangs.get(&id).and_then(|gang| gang.tasks.get(&task.rank)) {
-            Some(Entry { last: Some(last), .. }) => shared.send(id, task.rank, last.clone()),
-            Some(Entry { to, last: None }) => drop(to.send(launch)),
+            Some(Entry { to, last: None, .. }) => drop(to.send(launch)),
+            Some(entry) => entry.said().into_iter().for_each(|what| shared.send(id, task.rank, what)),
             None => {
                 let to = start(shared, id, task.rank, Begin::Wait, Audience::Daemon);
                 let _ = to.send(launch);
-                state.gangs.entry(id).or_default().tasks.insert(task.rank, Entry { to, last: None });
+                state.gangs.entry(id).or_default().tasks.insert(task.rank, Entry::new(to));
             }
         }
     }
@@ -95,7 +95,7 @@ pub(super) fn send(shared: &Arc<Shared>, id: AttemptId, command: &ToTask) {
     }
     for rank in on_disk {
         let to = start(shared, id, rank, Begin::Find, Audience::Daemon);
-        state.gangs.entry(id).or_default().tasks.insert(rank, Entry { to, last: None });
+        state.gangs.entry(id).or_default().tasks.insert(rank, Entry::new(to));
     }
     for (rank, entry) in state.gangs.get(&id).iter().flat_map(|gang| &gang.tasks) {
         match &entry.last {
@@ -142,6 +142,7 @@ fn clear(shared: &Shared, id: AttemptId, rank: Rank) {
     }
     dir.forget();
     let _ = std::fs::remove_file(shared.socket(id, rank));
+    let _ = std::fs::remove_file(shared.checkpoint_file(id, rank));
     shared.live.remove(id, rank);
 }
 
@@ -210,7 +211,10 @@ impl Actor {
                 Next::Follow(stream) => self.follow(stream, &mut inbox).await,
                 Next::FindOut => match self.find_out(launched).await {
                     Found::Connected(stream) => self.connected(stream),
-                    Found::Over(what) => Next::Over(what),
+                    Found::Over(what) => {
+                        self.report_recorded_checkpoint().await;
+                        Next::Over(what)
+                    }
                     Found::Unclaimed => Next::AwaitLaunch,
                 },
                 Next::AwaitLaunch => {
@@ -319,6 +323,9 @@ impl Actor {
                 match serde_json::from_slice(&text) {
                     Ok(FromSupervisor::Prepared) => self.report(Observation::Prepared),
                     Ok(FromSupervisor::Started) => self.report(Observation::Started),
+                    Ok(FromSupervisor::Checkpointed { noted }) => {
+                        self.report(Observation::Checkpointed(noted));
+                    }
                     Ok(FromSupervisor::Exited { exit }) => return Next::Over(Observation::Exited(exit)),
                     Ok(FromSupervisor::Refused { reason }) => {
                         return Next::Over(Observation::Refused { reason: reason.into() });
@@ -366,6 +373,14 @@ impl Actor {
     fn report(&self, what: Observation) {
         if self.audience == Audience::Daemon {
             self.shared.report(self.id, self.rank, what);
+        }
+    }
+
+    /// What a supervisor noted that is no longer there to say it. Repeating it changes nothing.
+    async fn report_recorded_checkpoint(&self) {
+        let dir = self.shared.dir(self.id, self.rank);
+        if let Ok(Some(record)) = blocking(move || dir.checkpointed()).await {
+            self.report(Observation::Checkpointed(record.noted));
         }
     }
 

@@ -159,6 +159,9 @@ impl Supervisor {
         let passed = |at: Option<Duration>| at.is_some_and(|at| at <= now);
         if passed(self.deadlines.checkpoint_at) {
             self.deadlines.checkpoint_at = None;
+            // What was written until now answers nothing.
+            self.note_progress();
+            self.progress.warn();
             finish::checkpoint(self);
         }
         if passed(self.deadlines.limit_at) {
@@ -185,6 +188,7 @@ impl Supervisor {
                 self.listener = listener;
             }
         }
+        self.progress.keep(&self.order);
     }
 
     /// Collects ended children: the main process, shells of sessions, and orphans of the task. True while any
@@ -230,6 +234,7 @@ impl Supervisor {
         if let Some(terminal) = self.terminal.as_mut() {
             terminal.pump(&mut self.log, &mut self.sessions);
         }
+        self.note_progress();
         while self.output.as_mut().is_some_and(|output| output.pump(&mut self.log)) {}
         finish::remove_groups(&self.order.cgroup);
         let end = self.end.clone().unwrap_or(End::Exited(TaskExit::Stopped));
@@ -239,6 +244,7 @@ impl Supervisor {
             std::thread::sleep(RECORD_RETRY);
         }
         let _ = std::fs::remove_file(&self.order.socket);
+        let _ = self.order.checkpoint_file.as_ref().map(std::fs::remove_file);
         let (message, code) = match end {
             End::Refused(reason) => (FromSupervisor::Refused { reason }, 125),
             End::Exited(exit) => {

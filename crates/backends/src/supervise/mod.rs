@@ -12,6 +12,7 @@ mod finish;
 mod life;
 mod output;
 mod prepare;
+mod progress;
 mod sessions;
 mod stage;
 mod supervisor;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 use crate::record::TaskDir;
 
 pub(crate) use life::REAP_PAUSE_MAX as LISTEN_AGAIN;
+pub(crate) use progress::PASSAGE_MODE;
 
 /// First argument that makes the binary a supervisor.
 pub const SUPERVISE: &str = "__supervise";

@@ -12,6 +12,7 @@ use super::exec::{ExecPlan, OOM_FILE};
 use super::finish;
 use super::life::Deadlines;
 use super::output::{Log, Output};
+use super::progress::Progress;
 use super::sessions::Sessions;
 use super::stage::Child;
 use super::supervisor::{Stage, Supervisor};
@@ -39,6 +40,7 @@ pub(super) fn run(dir: TaskDir) {
                 let _ = order.cgroup.kill_all(finish::KILL_PATIENCE);
                 let _ = order.cgroup.remove();
                 let _ = std::fs::remove_file(&order.socket);
+                let _ = order.checkpoint_file.as_ref().map(std::fs::remove_file);
                 let _ = dir.write_ended(End::Refused(reason.clone()), None);
                 FromSupervisor::Refused { reason }
             }
@@ -102,6 +104,7 @@ fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervi
         let (output, far_end) = Output::open(owner).map_err(|error| failed("open a pipe", error))?;
         (None, Some(output), far_end)
     };
+    let progress = Progress::open(order).map_err(|error| failed("make the pipe for checkpoints", error))?;
     let alarm = Alarm::new().map_err(|error| failed("make a timer", error))?;
     let child = Child::spawn(&exec_plan(order), far_end).map_err(|error| failed("start stage two", error))?;
     Ok(Supervisor {
@@ -114,6 +117,7 @@ fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervi
         child,
         terminal,
         sessions: Sessions::default(),
+        progress,
         stage: Stage::Preparing,
         ending: None,
         end: None,

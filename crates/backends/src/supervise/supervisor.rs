@@ -14,6 +14,7 @@ use super::control::{Incoming, Links};
 use super::life::Deadlines;
 use super::output::{Log, Output};
 use super::prepare::exec_plan;
+use super::progress::Progress;
 use super::sessions::Sessions;
 use super::stage::Child;
 use super::terminal::Terminal;
@@ -59,6 +60,7 @@ pub(super) struct Supervisor {
     pub(super) child: Child,
     pub(super) terminal: Option<Terminal>,
     pub(super) sessions: Sessions,
+    pub(super) progress: Progress,
     pub(super) stage: Stage,
     pub(super) ending: Option<Why>,
     /// Decided when the main process ends; what happens later does not change it.
@@ -81,6 +83,7 @@ enum Ready {
     Alarm,
     Terminal,
     Output,
+    Progress,
     Session(usize),
 }
 
@@ -107,7 +110,9 @@ impl Supervisor {
 
     /// Waits until something is ready. Empty after an interruption.
     fn wait(&mut self) -> Vec<Ready> {
+        let now = clock::now();
         let next = self.deadlines.next();
+        let next = self.progress.due(now).map_or(next, |due| due.min(next));
         // The timer is the only source of deadlines; without it the loop would never end a task, so a
         // failure to set it (kernel memory) is retried by not waiting.
         let wait = if self.alarm.set(Some(next)).is_ok() { None } else { Some(&TIMER_RETRY) };
@@ -122,6 +127,9 @@ impl Supervisor {
         }
         if let Some(output) = self.output.as_ref().and_then(Output::wants) {
             want(Ready::Output, output, PollFlags::IN);
+        }
+        if let Some(pipe) = self.progress.wants(now) {
+            want(Ready::Progress, pipe, PollFlags::IN);
         }
         if self.end.is_none() {
             want(Ready::Main, self.child.pidfd.as_fd(), PollFlags::IN);
@@ -163,6 +171,7 @@ impl Supervisor {
                     terminal.pump(&mut self.log, &mut self.sessions);
                 }
             }
+            Ready::Progress => self.note_progress(),
             Ready::Session(index) => self.sessions.pump(index, self.terminal.as_mut()),
             Ready::Link(index) => {
                 for incoming in self.links.read(index) {
@@ -182,11 +191,21 @@ impl Supervisor {
         }
     }
 
+    /// Hears what the task says of its progress.
+    pub(super) fn note_progress(&mut self) {
+        if let Some(noted) = self.progress.read(&self.dir, clock::now()) {
+            self.links.tell(&FromSupervisor::Checkpointed { noted });
+        }
+    }
+
     fn tell_stage(&mut self) {
         match self.stage {
             Stage::Preparing => {}
             Stage::Prepared | Stage::Released => self.links.tell(&FromSupervisor::Prepared),
             Stage::Running => self.links.tell(&FromSupervisor::Started),
+        }
+        if let Some(noted) = self.progress.noted().cloned() {
+            self.links.tell(&FromSupervisor::Checkpointed { noted });
         }
     }
 }

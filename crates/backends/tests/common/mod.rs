@@ -232,6 +232,7 @@ pub fn gang(id: AttemptId, scripts: &[&str]) -> GangOrder {
         time_limit: None,
         grace: Span(300),
         checkpoint: None,
+        last_checkpoint: None,
         tasks: tasks.collect(),
     }
 }

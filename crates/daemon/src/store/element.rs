@@ -85,6 +85,8 @@ fn view(element: ElementId, row: &Row<'_>) -> rusqlite::Result<ElementView> {
         ends_by: None,
         ended: Some(instant(row.get(2)?)),
         outcome: Some(outcome),
+        checkpoint: None,
+        checkpoint_asked: None,
         tasks: Vec::new(),
     })
 }

@@ -154,6 +154,8 @@ fn check_journal(site: &Site, seed: u64) {
                 Observation::Exited(_) => {
                     ran.entry(report.id).or_default().insert(report.rank);
                 }
+                // Not a stage.
+                Observation::Checkpointed(_) => {}
                 Observation::Lost { reason } => panic!("seed {seed}: {} was lost: {reason}", report.id),
                 Observation::Refused { reason } => panic!("seed {seed}: {} was refused: {reason}", report.id),
             },

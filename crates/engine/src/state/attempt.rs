@@ -75,7 +75,10 @@ impl State {
             ended: None,
             backfilled,
             stage: RunStage::Preparing,
-            tasks: vec![TaskState { stage: TaskStage::Ordered, exit: None }; placement.len()],
+            tasks: vec![
+                TaskState { stage: TaskStage::Ordered, exit: None, checkpoint: None };
+                placement.len()
+            ],
             prepared: 0,
             running: 0,
             over: 0,

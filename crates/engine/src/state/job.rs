@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use muster_model::outcome::{Outcome, TaskExit};
 use muster_model::view::TaskStage;
-use muster_model::{Dependency, JobSpec, NodeId, Rank, Span, StopCause, TaskPlacement, Time};
+use muster_model::{Dependency, JobSpec, NodeId, Rank, Span, StopCause, TaskCheckpoint, TaskPlacement, Time};
 use muster_policy::{LeafId, ModelId, UserId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -79,6 +79,9 @@ pub(crate) struct Element {
     pub(crate) avoid_epoch: u64,
     /// Current or last attempt.
     pub(crate) run: Option<Run>,
+    /// Its last checkpoint, in whichever attempt.
+    #[serde(default)]
+    pub(crate) saved: Option<Box<Saved>>,
 }
 
 /// Where an element stands.
@@ -169,6 +172,18 @@ pub(crate) enum Fate {
 pub(crate) struct TaskState {
     pub(crate) stage: TaskStage,
     pub(crate) exit: Option<TaskExit>,
+    /// The newest checkpoint that it acknowledged. Boxed: most tasks have none.
+    #[serde(default)]
+    pub(crate) checkpoint: Option<Box<TaskCheckpoint>>,
+}
+
+/// Saved progress of an element.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Saved {
+    pub(crate) at: Time,
+    pub(crate) label: Arc<str>,
+    /// In which attempt.
+    pub(crate) attempt: u32,
 }
 
 impl JobRecord {
@@ -266,6 +281,7 @@ impl Element {
             avoid: SmallVec::new(),
             avoid_epoch: 0,
             run: None,
+            saved: None,
         }
     }
 }

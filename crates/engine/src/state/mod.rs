@@ -14,6 +14,7 @@ pub(crate) mod judge;
 pub(crate) mod node;
 pub(crate) mod overdue;
 pub(crate) mod pool;
+pub(crate) mod progress;
 pub(crate) mod rank_set;
 pub(crate) mod report;
 pub(crate) mod scalars;

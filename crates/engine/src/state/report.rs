@@ -22,6 +22,9 @@ impl State {
         if element.phase != Phase::Active || element.attempt != report.id.attempt.0 {
             return;
         }
+        if let Observation::Checkpointed(told) = &report.what {
+            return self.checkpointed(now, id.job, ordinal, report.rank, told);
+        }
         let Some(run) = element.run.as_mut() else { return };
         if observe(run, report.rank, &report.what) {
             self.advance_run(now, id.job, ordinal);
@@ -110,6 +113,8 @@ pub(super) fn observe(run: &mut Run, rank: Rank, what: &Observation) -> bool {
         Observation::Lost { reason } => {
             (TaskStage::Ended, Some(Fate::Failed(Outcome::Lost { rank, reason: reason.clone() })))
         }
+        // Says nothing of its stage.
+        Observation::Checkpointed(_) => return false,
     };
     if stage <= old {
         return false;

@@ -9,6 +9,7 @@ mod explain;
 mod judge;
 mod life;
 mod places;
+mod progress;
 mod random;
 mod review;
 mod world;

@@ -1,7 +1,7 @@
 //! How a job ends: time limit, warning before it, grace, restarts.
 
 use muster_model::Span;
-use muster_model::job::{Checkpoint, Restart};
+use muster_model::job::{AfterCheckpoint, Checkpoint, CheckpointBy, Restart};
 
 use crate::diagnostic::{Problem, Problems};
 use crate::job::document::JobDocument;
@@ -55,7 +55,12 @@ pub(super) fn checkpoint(
     if lead.value.0 == Span(0) {
         problems.add(Problem::new("`checkpoint` gives no time").at(lead.place, "the smallest is 1ms"));
     }
-    Some(Checkpoint { signal: signal.map_or(USR1, |signal| signal.value.0), lead: lead.value.0 })
+    Some(Checkpoint {
+        signal: signal.map_or(USR1, |signal| signal.value.0),
+        lead: lead.value.0,
+        by: CheckpointBy::First,
+        then: AfterCheckpoint::Continue,
+    })
 }
 
 pub(super) fn restart(job: &JobDocument, problems: &mut Problems) -> Restart {

@@ -1,0 +1,118 @@
+//! What a task says of its progress, with real processes.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod common;
+
+use common::{Groups, Rig, gang, id, stop, until};
+use muster_backends::driver::Command;
+use muster_model::job::{AfterCheckpoint, CheckpointBy};
+use muster_model::launch::GangOrder;
+use muster_model::{Checkpoint, Observation, Span, TaskCheckpoint, TaskExit};
+
+/// Runs until it is stopped, and says so once it is ready.
+const ENDLESS: &str = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
+
+impl Rig {
+    /// The next checkpoint; stages may be said before it.
+    async fn checkpoint(&mut self) -> TaskCheckpoint {
+        loop {
+            match self.next().await.2 {
+                Observation::Checkpointed(noted) => return noted,
+                Observation::Prepared | Observation::Started => {}
+                other => panic!("expected a checkpoint, got {other:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_at_any_time_is_a_checkpoint_and_survives_the_daemon() {
+    let mut rig = Rig::new(Groups::Found);
+    let script = format!("echo 'step 7' > \"$MUSTER_CHECKPOINT_FILE\"; {ENDLESS}");
+    let order = gang(id(1, 1), &[script.as_str()]);
+    rig.start(&order).await;
+    let first = rig.checkpoint().await;
+    assert_eq!((first.count, &*first.label, first.warned), (1, "step 7", false));
+
+    rig.boot();
+    rig.adopt(&[(order.id, 0)]);
+    assert_eq!(rig.checkpoint().await, first, "the same again, for a daemon that may have missed it");
+    rig.execute(stop(order.id));
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_word_of_a_task_is_heard_before_its_end() {
+    let mut rig = Rig::new(Groups::Found);
+    let script =
+        "trap 'printf \"step 9\" > \"$MUSTER_CHECKPOINT_FILE\"; exit 0' TERM; while :; do sleep 0.02; done";
+    let order = gang(id(1, 1), &[script]);
+    rig.start(&order).await;
+    let log = rig.task_dir(order.id, 0);
+    rig.execute(stop(order.id));
+    assert_eq!(&*rig.checkpoint().await.label, "step 9");
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
+    // For a daemon that was away, it is on disk.
+    rig.boot();
+    rig.adopt(&[(order.id, 0)]);
+    assert_eq!(&*rig.checkpoint().await.label, "step 9");
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
+    assert!(log.join("checkpoint.json").exists());
+    rig.execute(Command::Forget(order.id));
+    until("it to be forgotten", || !log.join("checkpoint.json").exists()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_was_written_after_the_warning_answers_it() {
+    let mut rig = Rig::new(Groups::Found);
+    let script = "trap 'echo after > \"$MUSTER_CHECKPOINT_FILE\"' USR1; trap 'exit 0' TERM; \
+                  echo before > \"$MUSTER_CHECKPOINT_FILE\"; while :; do sleep 0.02; done";
+    let checkpoint = Checkpoint {
+        signal: 10,
+        lead: Span(600_000),
+        by: CheckpointBy::First,
+        then: AfterCheckpoint::Continue,
+    };
+    let order = GangOrder {
+        time_limit: Some(Span(601_000)),
+        checkpoint: Some(checkpoint),
+        ..gang(id(1, 1), &[script])
+    };
+    rig.start(&order).await;
+    let before = rig.checkpoint().await;
+    assert_eq!((&*before.label, before.warned), ("before", false));
+    let after = rig.checkpoint().await;
+    assert_eq!((after.count, &*after.label, after.warned), (2, "after", true));
+    rig.execute(stop(order.id));
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_writes_without_end_is_read_ever_more_rarely() {
+    let mut rig = Rig::new(Groups::Found);
+    let order = gang(id(1, 1), &["exec yes 'step' > \"$MUSTER_CHECKPOINT_FILE\""]);
+    rig.start(&order).await;
+    let (first, second, third) = (rig.checkpoint().await, rig.checkpoint().await, rig.checkpoint().await);
+    assert_eq!((first.count, second.count, third.count), (1, 2, 3));
+    assert!(second.at.since(first.at) >= Span(900), "{first:?} {second:?}");
+    assert!(third.at.since(second.at) >= Span(1_800), "{second:?} {third:?}");
+    rig.execute(stop(order.id));
+    // Its last word is heard at its end.
+    assert_eq!(rig.checkpoint().await.count, 4);
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_knows_what_the_last_one_saved() {
+    let mut rig = Rig::new(Groups::Found);
+    let script = "echo \"$MUSTER_RESTART_COUNT:$MUSTER_LAST_CHECKPOINT\"";
+    let fresh = GangOrder {
+        env: [("MUSTER_LAST_CHECKPOINT".to_owned(), "of another job".to_owned())].into(),
+        ..gang(id(1, 1), &[script])
+    };
+    rig.run(&fresh).await;
+    assert_eq!(rig.log(fresh.id, 0), "0:\n");
+    let again = GangOrder { last_checkpoint: Some("step 7".into()), ..gang(id(1, 3), &[script]) };
+    rig.run(&again).await;
+    assert_eq!(rig.log(again.id, 0), "2:step 7\n");
+}
