@@ -132,13 +132,13 @@ impl Engine {
 
     // ---- read ----
 
-    /// When [`Engine::overdue`] and [`Engine::plan`] should run though no event comes: begin times, back-offs, drains that begin, and, once
-    /// [`Engine::watch_starts`] was called, the ends of waits.
+    /// When [`Engine::overdue`] and [`Engine::plan`] should run though no event comes: begin times, back-offs, drains that
+    /// begin, refills of budgets that kept something back, and, once [`Engine::watch_starts`] was called, the ends of waits.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         let state = &self.state;
-        let wakes = [state.entries.next_wake(), state.starting.next_wake(), state.pool.next_drain()];
-        wakes.into_iter().flatten().min()
+        let due = [state.entries.next_wake(), state.starting.next_wake(), state.pool.next_drain()];
+        due.into_iter().chain([state.refill]).flatten().min()
     }
 
     /// What has not been reported in time, and what a drain that began stops, as events for [`Engine::apply`] and the

@@ -195,7 +195,7 @@ impl State {
     /// The first thing that keeps an element from starting.
     fn first_reason(&self, now: Time, id: JobId, job: &Job, ordinal: u32, gaps: &mut Gaps) -> Option<Reason> {
         let own = self.own_reasons(now, job, ordinal);
-        own.into_iter().next().or_else(|| self.outer_reason(id, job, ordinal, gaps))
+        own.into_iter().next().or_else(|| self.outer_reason(now, id, job, ordinal, gaps))
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::QueueName;
 use crate::node::GpuModel;
-use crate::unit::Span;
+use crate::unit::{Span, Time};
 
 /// The whole tree. Without a queue file it is [`QueueTree::single`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +69,9 @@ pub struct QueueSpec {
     pub priority: Option<(i32, i32)>,
     /// Ceilings.
     pub limits: Limits,
+    /// GPU-hours that may be promised in a window of time. `None`: any.
+    #[serde(default)]
+    pub budget: Option<Budget>,
     /// Children; a leaf has none.
     pub queues: Vec<QueueSpec>,
 }
@@ -85,6 +88,7 @@ impl QueueSpec {
             lend: None,
             priority: None,
             limits: Limits::default(),
+            budget: None,
             queues: Vec::new(),
         }
     }
@@ -97,6 +101,22 @@ pub struct Limits {
     pub running_jobs: Option<u32>,
     /// GPUs that one user may hold at once.
     pub gpus_per_user: Option<u64>,
+    /// Jobs of one user of which something waits; an array is one. What would be more is refused.
+    #[serde(default)]
+    pub pending_jobs: Option<u32>,
     /// Longest time limit a job may ask for; a job without a limit exceeds it.
     pub time: Option<Span>,
+}
+
+/// GPU-hours that the jobs of a queue's whole subtree may promise in a window of time; each window has its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Of all jobs together. `None`: any.
+    pub gpu_hours: Option<u64>,
+    /// Of each user's jobs. `None`: any.
+    pub gpu_hours_per_user: Option<u64>,
+    /// How long a window is; not 0.
+    pub every: Span,
+    /// A window begins at this instant; the others follow it, and go before it, without a gap.
+    pub start: Time,
 }

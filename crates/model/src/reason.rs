@@ -75,6 +75,35 @@ pub enum Reason {
         /// At most this many.
         limit: GpuMilli,
     },
+    /// With its time limit it would promise more GPU-time than a budget has left. An endless job promises all of the
+    /// window, and of every window that follows.
+    Budget {
+        /// Which queue.
+        queue: QueueName,
+        /// Whose, when it is the budget of one user.
+        user: Option<UserName>,
+        /// GPU-seconds that it would promise.
+        asked_gpu_secs: u64,
+        /// GPU-seconds that ended jobs used of this window.
+        used_gpu_secs: u64,
+        /// GPU-seconds that running jobs have promised of it.
+        promised_gpu_secs: u64,
+        /// GPU-seconds of a window.
+        budget_gpu_secs: u64,
+        /// When the next window begins.
+        refills_at: Time,
+    },
+    /// The user has as many jobs waiting as the queue admits: one more is refused at submission.
+    PendingJobs {
+        /// Which queue.
+        queue: QueueName,
+        /// Whose.
+        user: UserName,
+        /// Jobs of which something waits.
+        pending: u32,
+        /// At most this many.
+        limit: u32,
+    },
     /// Not enough is free now; it would fit an idle cluster.
     Capacity(CapacityGap),
     /// It fits, but would delay a reservation of a job before it.
@@ -114,10 +143,17 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// True when waiting cannot help: the job is refused at submission.
+    /// True when a job that waits would not be helped by it: it is refused at submission.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
-        matches!(self, Reason::NeverFits(_) | Reason::TimeLimit { .. } | Reason::Priority { .. })
+        match self {
+            Reason::NeverFits(_)
+            | Reason::TimeLimit { .. }
+            | Reason::Priority { .. }
+            | Reason::PendingJobs { .. } => true,
+            Reason::Budget { asked_gpu_secs, budget_gpu_secs, .. } => asked_gpu_secs > budget_gpu_secs,
+            _ => false,
+        }
     }
 }
 

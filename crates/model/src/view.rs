@@ -266,6 +266,39 @@ pub struct QueueView {
     pub usage_gpu_secs: u64,
     /// Its share in millionths: what orders it among its siblings, lowest first.
     pub share_ppm: u64,
+    /// What is left of its GPU-hours, when it has a budget.
+    #[serde(default)]
+    pub budget: Option<BudgetView>,
+}
+
+/// A queue's budget in the present window. What is left is the budget without what is used and promised.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BudgetView {
+    /// GPU-seconds of a window; `None` when only users have a budget.
+    pub gpu_secs: Option<u64>,
+    /// Of them, used by elements that ended.
+    pub used_gpu_secs: u64,
+    /// Of them, promised by elements that hold GPUs: all that their time limits allow.
+    pub promised_gpu_secs: u64,
+    /// GPU-seconds of a window for each user; `None` when users have no budget.
+    pub per_user_gpu_secs: Option<u64>,
+    /// Users who used or promised something, by name, when users have a budget.
+    pub users: Vec<UserBudgetView>,
+    /// How long a window is.
+    pub every: Span,
+    /// When the next window begins.
+    pub refills_at: Time,
+}
+
+/// What one user takes of a budget in the present window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UserBudgetView {
+    /// Who.
+    pub user: UserName,
+    /// GPU-seconds used by elements that ended.
+    pub used_gpu_secs: u64,
+    /// GPU-seconds promised by elements that hold GPUs.
+    pub promised_gpu_secs: u64,
 }
 
 /// Quota of a queue for one GPU model.

@@ -1,5 +1,5 @@
-//! The part of a [`Policy`] that a snapshot keeps: tree, names, usage. What runs and waits is left out; the engine
-//! rebuilds it through [`Policy::restore_hold`] and [`Policy::enqueue`].
+//! The part of a [`Policy`] that a snapshot keeps: tree, names, usage, and what was used of budgets. What runs and waits is left out; the engine
+//! rebuilds it through [`Policy::restore_hold`], [`Policy::restore_promise`] and [`Policy::enqueue`].
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use muster_model::{GpuModel, QueueName, QueueTree, UserName};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::Policy;
+use crate::budget::StoredAccount;
 use crate::intern::{Models, UserId, Users};
 use crate::leaf::{LeafState, UserRow};
 use crate::tree::TreeError;
@@ -24,6 +25,9 @@ pub(crate) struct Durable {
     leaves: Vec<DurableLeaf>,
     /// Usage by model of every queue; the root has the empty name.
     queues: BTreeMap<QueueName, Vec<Usage>>,
+    /// What was used of budgets, by queue; a snapshot of a version without budgets has none.
+    #[serde(default)]
+    budgets: BTreeMap<QueueName, StoredAccount>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -50,6 +54,11 @@ impl Serialize for Policy {
             users: self.users.names().to_vec(),
             leaves: self.leaves.iter().map(leaf).collect(),
             queues: self.nodes.iter().map(|node| (node.name.clone(), node.usage.clone())).collect(),
+            budgets: self
+                .nodes
+                .iter()
+                .filter_map(|node| Some((node.name.clone(), node.account.as_ref()?.stored())))
+                .collect(),
         }
         .serialize(serializer)
     }
@@ -76,6 +85,11 @@ impl TryFrom<Durable> for Policy {
             *capacity = stored;
         }
         // 3. Usage.
+        for node in &mut policy.nodes {
+            if let (Some(account), Some(stored)) = (&mut node.account, durable.budgets.get(&node.name)) {
+                account.read(stored);
+            }
+        }
         for node in &mut policy.nodes {
             if let Some(usage) = durable.queues.get(&node.name) {
                 node.usage.clone_from(usage);

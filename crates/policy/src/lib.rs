@@ -8,18 +8,21 @@
 //! same calls give the same numbers, bit by bit. Reads never change anything.
 //!
 //! * quota: definition and a worked example in `quota.rs`
+//! * budgets: definition in `budget.rs`
 //! * order: `share.rs` (what a share is), `pass.rs` (the merge)
 //! * decay: arithmetic and its error in `decay.rs`
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there"))]
 
 mod audit;
+mod budget;
 mod decay;
 mod durable;
 mod intern;
 mod leaf;
 mod ledger;
 mod pass;
+mod promise;
 mod quota;
 mod replace;
 mod share;
@@ -41,14 +44,16 @@ use crate::leaf::LeafState;
 use crate::tree::{Node, ROOT};
 
 pub use crate::audit::Inconsistency;
+pub use crate::budget::Promise;
 pub use crate::intern::{LeafId, ModelId, Models, Slot, UserId};
 pub use crate::pass::Pass;
+pub use crate::promise::Taken;
 pub use crate::tree::{MAX_DEPTH, TreeError};
 
 /// The tree of queues with everything that waits, runs and was used in it.
 ///
-/// Serialises to its durable part: tree, names and usage. After a restore, what was running comes back through
-/// [`Policy::restore_hold`] and what was waiting through [`Policy::enqueue`].
+/// Serialises to its durable part: tree, names, usage, and what was used of budgets. After a restore, what was running
+/// comes back through [`Policy::restore_hold`] and [`Policy::restore_promise`], and what was waiting through [`Policy::enqueue`].
 ///
 /// Ids come from this very policy; one from elsewhere makes a call panic.
 #[derive(Clone, Debug, Deserialize)]

@@ -14,7 +14,8 @@ use crate::usage::Usage;
 impl Policy {
     /// Replaces the tree at `now`. A queue keeps its usage, and a leaf its [`LeafId`], as long as there is one of the same
     /// path. What waits and runs in a leaf that is gone moves to the default queue ([`Policy::leaf_moved`]), without the
-    /// usage that it made in the old one. Must not be called between `try_hold` and `undo_hold`.
+    /// usage that it made in the old one. A budget keeps what was used of its window, if its windows stay the same ones; what
+    /// runs must be told again with [`Policy::restore_promise`]. Must not be called between `try_hold` and `undo_hold`.
     ///
     /// # Errors
     /// What is wrong with the new tree; then nothing has changed.
@@ -34,6 +35,9 @@ impl Policy {
         for node in &mut next.nodes {
             if let Some(old) = old.get(&node.name) {
                 node.usage = settle(&old.usage);
+            }
+            if let Some(account) = &mut node.account {
+                account.follow(now, old.get(&node.name).and_then(|old| old.account.as_ref()));
             }
         }
         for (old, new) in self.leaves.iter().zip(&mut next.leaves) {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_model::queue::Limits;
 use muster_model::{GpuModel, QueueName, QueueSpec, QueueTree};
 
+use crate::budget::Account;
 use crate::intern::{LeafId, ModelId, Models, UserId};
 use crate::quota::Quota;
 use crate::usage::Usage;
@@ -81,6 +82,12 @@ pub enum TreeError {
         /// Highest.
         high: i32,
     },
+    /// A budget whose windows have no length is refilled all the time.
+    #[error("queue `{queue}` has a budget for windows of no length")]
+    ZeroWindow {
+        /// Its path.
+        queue: QueueName,
+    },
     /// Usage that halves in no time cannot be counted.
     #[error("the half-life is 0")]
     ZeroHalfLife,
@@ -111,6 +118,8 @@ pub(crate) struct Node {
     pub(crate) weight: u32,
     pub(crate) priority: Option<(i32, i32)>,
     pub(crate) limits: Limits,
+    /// Set where there is a budget.
+    pub(crate) account: Option<Account>,
     /// Set for a leaf, once it has its id.
     pub(crate) leaf: Option<LeafId>,
     pub(crate) quota: Vec<Quota>,
@@ -137,6 +146,7 @@ impl Node {
             weight: 1,
             priority: None,
             limits: Limits::default(),
+            account: None,
             leaf: None,
             quota: Vec::new(),
             held: Vec::new(),
@@ -236,6 +246,9 @@ fn node_of(spec: &QueueSpec, parent: usize, depth: usize, above: &QueueName) -> 
     if spec.lend.is_some() && spec.quota.is_empty() {
         return Err(TreeError::LendWithoutQuota { queue });
     }
+    if spec.budget.as_ref().is_some_and(|budget| budget.every.0 == 0) {
+        return Err(TreeError::ZeroWindow { queue });
+    }
     if let Some((low, high)) = spec.priority
         && low > high
     {
@@ -245,6 +258,7 @@ fn node_of(spec: &QueueSpec, parent: usize, depth: usize, above: &QueueName) -> 
     node.weight = spec.weight;
     node.priority = spec.priority;
     node.limits = spec.limits.clone();
+    node.account = spec.budget.clone().map(Account::new);
     Ok(node)
 }
 

@@ -10,12 +10,13 @@ use muster_model::{GpuMilli, JobSpec, Reason, TaskGroup};
 
 use crate::intern::{LeafId, ModelId, UserId};
 use crate::ledger::total_milli;
+use crate::promise::judge_budget_ever;
 use crate::quota::{Quota, headroom};
 use crate::{Policy, tree::Node};
 
 impl Policy {
     /// Could a job with this spec ever start in `leaf`, were it alone in the cluster? Judges time limit, priority, and
-    /// the least GPUs it needs against limits and quota. A job that may take several models is refused only if all of
+    /// the least GPUs it needs against limits, budgets and quota. A job that may take several models is refused only if all of
     /// them together are not enough.
     ///
     /// # Errors
@@ -23,6 +24,7 @@ impl Policy {
     pub fn judge_submission(&self, leaf: LeafId, spec: &JobSpec) -> Result<(), Reason> {
         for node in self.path(leaf) {
             judge_shape(node, spec)?;
+            judge_budget_ever(node, spec)?;
         }
         self.judge_quota_ever(leaf, &spec.groups)
     }

@@ -62,6 +62,7 @@ impl Policy {
             running: node.running,
             usage_gpu_secs: usage / PER_GPU_SEC,
             share_ppm: to_ppm(self.queue_share(now, node)),
+            budget: node.account.as_ref().map(|account| self.budget_view(now, account)),
         }
     }
 

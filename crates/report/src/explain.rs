@@ -116,7 +116,14 @@ fn queue_line(explanation: &Explanation, position: u32, waiting: u32) -> String 
         return explanation.queue.to_string();
     }
     let limited = explanation.reasons.iter().any(|reason| {
-        matches!(reason, Reason::Quota { .. } | Reason::RunningJobs { .. } | Reason::GpusPerUser { .. })
+        matches!(
+            reason,
+            Reason::Quota { .. }
+                | Reason::RunningJobs { .. }
+                | Reason::GpusPerUser { .. }
+                | Reason::Budget { .. }
+                | Reason::PendingJobs { .. }
+        )
     });
     let verdict = if limited { "" } else { "; quota is not the limit" };
     format!("{} of {waiting} in {}{verdict}", ordinal(position), explanation.queue)

@@ -68,6 +68,7 @@ mod tests {
             running: 2,
             usage_gpu_secs: 45_000,
             share_ppm: 375_000,
+            budget: None,
         }
     }
 

@@ -4,7 +4,7 @@
 use muster_model::reason::{CapacityGap, Limiting};
 use muster_model::{DependencyKind, ElementId, GpuMilli, Reason, Span, Time};
 
-use crate::amount::{count, gpus, is_are, models, times};
+use crate::amount::{count, gpus, hours, is_are, models, times};
 use crate::clock;
 use crate::style::Style;
 
@@ -55,6 +55,8 @@ pub fn word(reason: &Reason) -> &'static str {
         Reason::Quota { .. } => "quota",
         Reason::RunningJobs { .. } => "running-jobs limit",
         Reason::GpusPerUser { .. } => "gpus-per-user limit",
+        Reason::Budget { .. } => "budget",
+        Reason::PendingJobs { .. } => "pending-jobs limit",
         Reason::Capacity(_) => "capacity",
         Reason::Reserved { .. } => "reservation",
         Reason::Behind { .. } => "strict order",
@@ -82,6 +84,10 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
         Reason::RunningJobs { queue, running, limit } => format!("{queue} runs {running} of {limit} jobs"),
         Reason::GpusPerUser { queue, user, used, limit, .. } => {
             format!("{user} holds {used} of {limit} GPUs in {queue}")
+        }
+        Reason::Budget { .. } => short_budget(reason, now, style),
+        Reason::PendingJobs { queue, user, pending, limit } => {
+            format!("{user} has {pending} of at most {limit} jobs waiting in {queue}")
         }
         Reason::Capacity(gap) => short_gap(gap),
         Reason::Reserved { element: other, start, .. } => {
@@ -143,6 +149,14 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
                 gpus(*used)
             ),
         )],
+        Reason::Budget { .. } => budget_lines(reason, now, style),
+        Reason::PendingJobs { queue, user, pending, limit } => vec![
+            Line::new(
+                "limit",
+                format!("{user} has {pending} jobs waiting in {queue}, of at most {limit}; an array is one"),
+            )
+            .with("muster ps"),
+        ],
         Reason::Capacity(gap) => {
             gap_lines(gap, "free now", &format!("{} of {}", gap.gpus_free, gap.gpus_total))
         }
@@ -175,6 +189,65 @@ fn reached(kind: DependencyKind) -> &'static str {
         DependencyKind::AfterAny => "end",
         DependencyKind::AfterOk => "succeed",
         DependencyKind::AfterNotOk => "fail",
+    }
+}
+
+/// `research has 12.0 of 5000.0 GPU-hours left, asks for 64.0; refilled at Dec 01 00:00`.
+fn short_budget(reason: &Reason, now: Time, style: &Style) -> String {
+    let Reason::Budget { asked_gpu_secs: asked, budget_gpu_secs: budget, refills_at, .. } = reason else {
+        return String::new();
+    };
+    let (whose, all, asks) = (holder(reason), hours(*budget), hours(*asked));
+    if reason.is_permanent() {
+        return format!("{whose} has a budget of {all} GPU-hours, this can take {asks}");
+    }
+    let left = hours(left(reason));
+    let at = clock::time(*refills_at, now, style);
+    format!("{whose} has {left} of {all} GPU-hours left, asks for {asks}; refilled at {at}")
+}
+
+fn budget_lines(reason: &Reason, now: Time, style: &Style) -> Vec<Line> {
+    let Reason::Budget {
+        asked_gpu_secs: asked,
+        used_gpu_secs: used,
+        promised_gpu_secs: promised,
+        budget_gpu_secs: budget,
+        refills_at,
+        ..
+    } = reason
+    else {
+        return Vec::new();
+    };
+    let (whose, all, asks) = (holder(reason), hours(*budget), hours(*asked));
+    if reason.is_permanent() {
+        let text = format!("{whose} has {all} GPU-hours at a time, this can take {asks}");
+        return vec![Line::new("budget", text).with("muster run … --time")];
+    }
+    let (left, used, promised) = (hours(left(reason)), hours(*used), hours(*promised));
+    let at = clock::time(*refills_at, now, style);
+    vec![
+        Line::new("budget", format!("{whose} has {left} of {all} GPU-hours left, this can take {asks}"))
+            .with("muster queues"),
+        Line::new("", format!("{used} are used, {promised} promised to what runs; refilled at {at}")),
+    ]
+}
+
+/// Whose budget it is: `research`, `ann in research`.
+fn holder(reason: &Reason) -> String {
+    match reason {
+        Reason::Budget { queue, user: Some(user), .. } => format!("{user} in {queue}"),
+        Reason::Budget { queue, .. } => queue.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// GPU-seconds that a budget has left.
+fn left(reason: &Reason) -> u64 {
+    match reason {
+        Reason::Budget { used_gpu_secs, promised_gpu_secs, budget_gpu_secs, .. } => {
+            budget_gpu_secs.saturating_sub(used_gpu_secs.saturating_add(*promised_gpu_secs))
+        }
+        _ => 0,
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     explanation.reasons = state.own_reasons(now, job, ordinal);
     if !matches!(state.entries.standing(owner), Standing::Queued(_)) {
         // Not in the order: what would stand against it besides is read from the state.
-        let outer = state.outer_reason(id.job, job, ordinal, &mut reasons::Gaps::default());
+        let outer = state.outer_reason(now, id.job, job, ordinal, &mut reasons::Gaps::default());
         explanation.reasons.extend(outer);
         return Some(explanation);
     }

@@ -4,6 +4,7 @@
 use muster_model::queue::Backfill;
 use muster_model::reason::CapacityGap;
 use muster_model::{ElementId, JobId, Reason, Time};
+use muster_policy::Promise;
 use rustc_hash::FxHashMap;
 
 use super::gap;
@@ -48,9 +49,16 @@ impl State {
     }
 
     /// What lies outside the element: limits and quota, then capacity, then what others have reserved.
-    pub(crate) fn outer_reason(&self, id: JobId, job: &Job, ordinal: u32, gaps: &mut Gaps) -> Option<Reason> {
+    pub(crate) fn outer_reason(
+        &self,
+        now: Time,
+        id: JobId,
+        job: &Job,
+        ordinal: u32,
+        gaps: &mut Gaps,
+    ) -> Option<Reason> {
         let shape = self.classes.shape(job.class);
-        if let Some(reason) = self.quota_reason(job) {
+        if let Some(reason) = self.quota_reason(now, job) {
             return Some(reason);
         }
         let gap = gaps.entry(job.class).or_insert_with(|| {
@@ -78,9 +86,13 @@ impl State {
         }
     }
 
-    /// The first refusal of its queue's limits and quota, when no model gets by.
-    fn quota_reason(&self, job: &Job) -> Option<Reason> {
+    /// The first refusal of its queue's limits, budgets and quota, when no model gets by.
+    fn quota_reason(&self, now: Time, job: &Job) -> Option<Reason> {
         let shape = self.classes.shape(job.class);
+        let promise = Promise { from: now, length: job.record.duration() };
+        if let Err(reason) = self.policy.judge_promise(job.record.leaf, job.user, shape.milli(), promise) {
+            return Some(reason);
+        }
         let mut refused = None;
         for pick in picks(&self.pool, shape) {
             let gpus = pick.exact.as_deref().unwrap_or(&[]);

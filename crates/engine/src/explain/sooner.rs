@@ -1,7 +1,7 @@
 //! The smallest changes that would start an element now. Each is tried with the planner before it is named.
 
 use muster_model::view::Change;
-use muster_model::{Decision, ElementId, GpuModel, JobSpec, QueueName, QueueSpec, Reason, Time};
+use muster_model::{Decision, ElementId, GpuModel, JobSpec, QueueName, QueueSpec, Reason, Span, Time};
 
 use super::trial::{Finding, Trial};
 use crate::plan;
@@ -61,9 +61,18 @@ fn fewer_gpus(trial: &mut Trial<'_>) -> Option<Change> {
 }
 
 fn shorter(trial: &mut Trial<'_>, finding: &Finding) -> Option<Change> {
-    let Some(Reason::Reserved { fits_if_shorter_than: Some(limit), .. }) = finding.reason else {
-        return None;
+    let limit = match finding.reason {
+        Some(Reason::Reserved { fits_if_shorter_than: Some(limit), .. }) => limit,
+        Some(Reason::Budget { .. }) => {
+            let longest = trial.longest_promise()?;
+            let secs = longest.0.checked_sub(trial.spec.grace.0)? / 1000;
+            Span::from_secs(if secs > 60 { secs - secs % 60 } else { secs })
+        }
+        _ => return None,
     };
+    if limit.0 == 0 {
+        return None;
+    }
     starts_with(trial, |spec| spec.time_limit = Some(limit)).then_some(Change::TimeLimit { limit })
 }
 

@@ -6,15 +6,19 @@ use std::sync::Arc;
 use muster_model::queue::Backfill;
 use muster_model::view::{Eta, Holder};
 use muster_model::{ElementId, JobSpec, Reason, Span, Time};
-use muster_policy::Slot;
+use muster_policy::{Promise, Slot};
 
 use super::{gap, holders};
-use crate::plan::ask::picks;
+use crate::plan::ask::{Caps, picks};
 use crate::plan::reserve::{self, Wish};
+use crate::plan::terms::Admitted;
 use crate::plan::{Candidate, Planner};
 use crate::state::State;
 use crate::state::entries::Owner;
 use crate::state::shape::Shape;
+
+/// Refills that are looked at for an expected start: several budgets may refuse one after the other.
+const MOST_REFILLS: usize = 8;
 
 /// See the module's description.
 pub(super) struct Trial<'s> {
@@ -136,7 +140,7 @@ impl<'s> Trial<'s> {
         if state.policy.judge_submission(leaf, spec).is_err() {
             return false;
         }
-        let candidate = Candidate { shape: Arc::clone(&shape), ..candidate };
+        let candidate = Candidate { shape: Arc::clone(&shape), duration, ..candidate };
         let Ok(tries) = self.planner.admitted(&candidate, &picks) else { return false };
         let checkpoint = self.planner.state.pool.checkpoint();
         let placed = tries
@@ -153,6 +157,7 @@ impl<'s> Trial<'s> {
         match &finding.reason {
             None => return Some(Eta { start: now, reserved: true }),
             Some(Reason::Capacity(_) | Reason::Reserved { .. }) => {}
+            Some(Reason::Budget { refills_at, .. }) => return self.eta_refilled(&candidate, *refills_at),
             Some(_) => return None,
         }
         let memo = self.planner.memo(candidate.class).clone();
@@ -168,6 +173,53 @@ impl<'s> Trial<'s> {
         };
         let (start, _, _) = reserve::earliest(&mut self.planner.state.pool, now, &wish)?;
         Some(Eta { start, reserved })
+    }
+
+    /// When it starts at the latest if its budget is refilled at `refill`, and nobody else takes of it.
+    fn eta_refilled(&mut self, candidate: &Candidate, refill: Time) -> Option<Eta> {
+        // 1. The first refill after which no budget refuses it.
+        let policy = &self.planner.state.policy;
+        let milli = candidate.shape.milli();
+        let judge = |from: Time| {
+            let promise = Promise { from, length: candidate.duration };
+            policy.judge_promise(candidate.leaf, candidate.user, milli, promise)
+        };
+        let refused_until = |at: &Time| match judge(*at) {
+            Err(Reason::Budget { refills_at, .. }) => Some(refills_at),
+            _ => None,
+        };
+        let mut refills = std::iter::successors(Some(refill), refused_until).take(MOST_REFILLS);
+        let refilled = refills.find(|at| judge(*at).is_ok())?;
+        // 2. Its place: what fits at some time fits later, too, as far as what runs and is reserved tells.
+        let memo = self.planner.memo(candidate.class).clone();
+        let tries: Vec<Admitted<'_>> =
+            memo.picks.iter().map(|pick| Admitted { pick, caps: Caps::new() }).collect();
+        let checkpoint = self.planner.state.pool.checkpoint();
+        let fits_now = tries.iter().any(|one| {
+            let (seat, duration) = (candidate.seat(), candidate.duration);
+            self.planner.place(seat, &candidate.shape, one, &memo.eligible, duration).is_some()
+        });
+        self.planner.state.pool.rollback(checkpoint);
+        if fits_now {
+            return Some(Eta { start: refilled, reserved: false });
+        }
+        let wish = Wish {
+            element: candidate.element,
+            shape: &candidate.shape,
+            tries: &tries,
+            eligible: &memo.eligible,
+            avoid: &candidate.avoid,
+            duration: candidate.duration,
+        };
+        let (start, _, _) = reserve::earliest(&mut self.planner.state.pool, self.planner.now, &wish)?;
+        Some(Eta { start: start.max(refilled), reserved: false })
+    }
+
+    /// The longest that budgets let it hold what it asks for; `None` is any length.
+    pub(super) fn longest_promise(&self) -> Option<Span> {
+        let candidate = self.candidate.as_ref()?;
+        let (leaf, user, milli) = (candidate.leaf, candidate.user, candidate.shape.milli());
+        self.state().policy.longest_promise(self.planner.now, leaf, user, milli)
     }
 
     /// Who holds GPUs that it could use, when it is capacity that it waits for.

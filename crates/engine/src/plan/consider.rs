@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use muster_model::queue::Backfill;
 use muster_model::{Decision, ElementId, JobId, NodeId, Reason, Span, TaskPlacement, Time};
-use muster_policy::{LeafId, Slot, UserId};
+use muster_policy::{LeafId, Promise, Slot, UserId};
 use smallvec::SmallVec;
 
 use super::ask::{Ask, Pick};
@@ -83,10 +83,14 @@ impl Planner<'_> {
         let Some(candidate) = self.candidate(slot) else { return Verdict::Nothing };
         let candidate = &candidate;
         let memo = self.memo(candidate.class).clone();
-        // 1. Limits and quota, for each model it could use.
-        let Ok(tries) = self.admitted(candidate, &memo.picks) else {
-            self.limited.refuse(candidate.leaf, candidate.user, memo.terms);
-            return Verdict::Limited;
+        // 1. Limits, budgets and quota, for each model it could use.
+        let tries = match self.admitted(candidate, &memo.picks) {
+            Ok(tries) => tries,
+            Err(reason) => {
+                let key = self.limit_key(candidate.leaf, candidate.user, candidate.duration, memo.terms);
+                self.limited.refuse(key, &reason);
+                return Verdict::Limited;
+            }
         };
         // 2. A place now.
         let duration = candidate.duration.unwrap_or(ENDLESS);
@@ -120,7 +124,11 @@ impl Planner<'_> {
             };
             debug_assert_eq!(self.state.policy.judge_start(candidate.leaf, candidate.user, &gpus), Ok(()));
             self.state.policy.try_hold(candidate.leaf, candidate.user, &gpus);
-            self.planned.push(Planned { leaf: candidate.leaf, user: candidate.user, gpus });
+            let promise = self.promise(candidate.duration);
+            let milli = candidate.shape.milli();
+            self.state.policy.try_promise(candidate.leaf, candidate.user, milli, promise);
+            let (leaf, user) = (candidate.leaf, candidate.user);
+            self.planned.push(Planned { leaf, user, gpus, milli, promise });
             let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
             let backfilled = !self.state.pool.bookings().is_empty();
             self.decisions.push(Decision::Start { id, placement, backfilled });
@@ -186,13 +194,19 @@ impl Planner<'_> {
         self.later.get(&leaf).is_none_or(|later| later.goes_on(depth))
     }
 
-    /// Tries that limits and quota admit; the first refusal when there is none.
+    /// What a start now would promise.
+    pub(super) fn promise(&self, duration: Option<Span>) -> Promise {
+        Promise { from: self.now, length: duration }
+    }
+
+    /// Tries that limits, budgets and quota admit; the first refusal when there is none.
     pub(crate) fn admitted<'p>(
         &self,
         candidate: &Candidate,
         picks: &'p [Pick],
     ) -> Result<SmallVec<[Admitted<'p>; 1]>, Reason> {
         let whose = (candidate.leaf, candidate.user);
-        terms::admitted(&self.state.policy, whose, &candidate.shape, picks)
+        let promise = self.promise(candidate.duration);
+        terms::admitted(&self.state.policy, whose, &candidate.shape, promise, picks)
     }
 }

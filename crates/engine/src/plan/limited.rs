@@ -5,33 +5,49 @@
 //! nominal quota, borrow and lend limits are fixed meanwhile. With holds growing,
 //!
 //! * what runs in a queue only grows, and so does what a user holds: a limit that was reached stays reached;
+//! * what is charged to a budget only grows, since a pass plans at one instant, in one window; and a longer promise is
+//!   refused where a shorter one is;
 //! * `taken` of every queue only grows, since the claim of each child, `max(taken, kept)`, does;
 //! * a start that adds `x` to a queue adds `max(taken + x, kept) - max(taken, kept)` to the claim that its parent sees,
 //!   and this does not fall as `taken` grows: what a queue keeps for itself and does not use yet is used up first. So at
 //!   every level the same start adds no less than before to no less than before, and a ceiling that it broke it breaks.
 //!
-//! The judgement depends on the leaf, the user and [`Terms`], so these three are the key; all rounds of a pass share
+//! The judgement depends on the leaf, the user and [`Terms`], and below a budget on how long the element may run, so these
+//! are the key; all rounds of a pass share
 //! what was learnt. The property is tested in `policy`; debug builds judge again whatever is answered from memory.
 
 use std::sync::Arc;
 
+use muster_model::{Reason, Span, Time};
 use muster_policy::{LeafId, UserId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Planner;
 use super::ask::Pick;
 use super::terms;
+use crate::state::entries::ENDLESS;
 use crate::state::shape::{ClassId, Shape};
 
 /// Classes that limits and quota cannot tell apart: the same models, the same numbers of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Terms(u32);
 
+/// What a refusal is remembered by. The length is [`ENDLESS`] where no budget asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    leaf: LeafId,
+    user: UserId,
+    terms: Terms,
+    duration: Span,
+}
+
 /// See the module's description.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limited {
     terms: FxHashMap<(Arc<[Pick]>, u64), Terms>,
-    refused: FxHashSet<(LeafId, UserId, Terms)>,
+    refused: FxHashSet<Key>,
+    /// When the first of the budgets is refilled that refused something.
+    refill: Option<Time>,
     /// Refused entries by user and leaf in this round.
     counts: FxHashMap<(LeafId, UserId), u32>,
     /// A planner without a memory, to compare with.
@@ -50,12 +66,20 @@ impl Limited {
     }
 
     /// Remembers a refusal.
-    pub(super) fn refuse(&mut self, leaf: LeafId, user: UserId, terms: Terms) {
+    pub(super) fn refuse(&mut self, key: Key, reason: &Reason) {
+        if let Reason::Budget { refills_at, .. } = reason {
+            self.refill = Some(self.refill.map_or(*refills_at, |earlier| earlier.min(*refills_at)));
+        }
         #[cfg(test)]
         if self.forgets {
             return;
         }
-        self.refused.insert((leaf, user, terms));
+        self.refused.insert(key);
+    }
+
+    /// When the first of the budgets is refilled that refused something in this pass.
+    pub(super) fn refill(&self) -> Option<Time> {
+        self.refill
     }
 
     /// How many refusals are remembered.
@@ -71,12 +95,22 @@ impl Limited {
 }
 
 impl Planner<'_> {
-    /// True when a class of a user is known to be refused in a leaf.
-    pub(super) fn is_limited(&self, leaf: LeafId, user: UserId, class: ClassId) -> bool {
-        let memo = self.memos.get(&class);
-        let is_limited = memo.is_some_and(|memo| self.limited.refused.contains(&(leaf, user, memo.terms)));
+    /// What a refusal of this is remembered by.
+    pub(super) fn limit_key(&self, leaf: LeafId, user: UserId, duration: Option<Span>, terms: Terms) -> Key {
+        let duration = duration.filter(|_| self.state.policy.is_budgeted(leaf)).unwrap_or(ENDLESS);
+        Key { leaf, user, terms, duration }
+    }
+
+    /// True when a class of a user is known to be refused in a leaf, for so long.
+    pub(super) fn is_limited(&self, leaf: LeafId, user: UserId, class: ClassId, duration: Span) -> bool {
+        if self.limited.refused.is_empty() {
+            return false;
+        }
+        let Some(memo) = self.memos.get(&class) else { return false };
+        let duration = (duration < ENDLESS).then_some(duration);
+        let is_limited = self.limited.refused.contains(&self.limit_key(leaf, user, duration, memo.terms));
         debug_assert!(
-            !is_limited || memo.is_some_and(|memo| self.judge(leaf, user, class, &memo.picks)),
+            !is_limited || self.judge(leaf, user, class, duration, &memo.picks).is_err(),
             "what was refused once in a pass stays refused"
         );
         is_limited
@@ -97,21 +131,31 @@ impl Planner<'_> {
         // In no meaningful order; a judgement changes nothing but what is remembered.
         let classes = self.state.entries.classes_of_user(leaf, user);
         classes.into_iter().all(|class| {
-            if self.is_limited(leaf, user, class) {
+            // What is refused for the shortest is refused for all; the shortest of the leaf is no longer than the user's.
+            let shortest = self.state.entries.shortest(leaf, class);
+            if self.is_limited(leaf, user, class, shortest) {
                 return true;
             }
             let memo = self.memo(class);
             let (picks, terms) = (Arc::clone(&memo.picks), memo.terms);
-            let is_limited = self.judge(leaf, user, class, &picks);
-            if is_limited {
-                self.limited.refuse(leaf, user, terms);
-            }
-            is_limited
+            let duration = (shortest < ENDLESS).then_some(shortest);
+            let Err(reason) = self.judge(leaf, user, class, duration, &picks) else { return false };
+            let key = self.limit_key(leaf, user, duration, terms);
+            self.limited.refuse(key, &reason);
+            true
         })
     }
 
-    /// Do limits and quota refuse every try?
-    fn judge(&self, leaf: LeafId, user: UserId, class: ClassId, picks: &[Pick]) -> bool {
-        terms::admitted(&self.state.policy, (leaf, user), self.state.classes.shape(class), picks).is_err()
+    /// Do limits, budgets and quota admit a try? The first refusal when they do not.
+    fn judge(
+        &self,
+        leaf: LeafId,
+        user: UserId,
+        class: ClassId,
+        duration: Option<Span>,
+        picks: &[Pick],
+    ) -> Result<(), Reason> {
+        let (promise, shape) = (self.promise(duration), self.state.classes.shape(class));
+        terms::admitted(&self.state.policy, (leaf, user), shape, promise, picks).map(|_| ())
     }
 }

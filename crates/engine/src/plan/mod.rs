@@ -15,7 +15,7 @@ mod plain;
 pub(crate) mod reserve;
 mod search;
 mod share;
-mod terms;
+pub(crate) mod terms;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use muster_model::queue::Backfill;
 use muster_model::{Decision, ElementId, JobId, Plan, Reservation, Time};
-use muster_policy::{LeafId, ModelId, Slot, UserId};
+use muster_policy::{LeafId, ModelId, Promise, Slot, UserId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -41,13 +41,16 @@ use limited::Limited;
 /// Makes a plan and leaves the state as it was.
 pub(crate) fn plan(state: &mut State, now: Time) -> Plan {
     state.wake(now);
+    state.refill = None;
     if state.entries.is_idle() {
         state.reservations.clear();
         return Plan::default();
     }
     let mut planner = Planner::new(state, now);
     planner.run(|_| false);
+    let refill = planner.limited.refill();
     let plan = planner.finish();
+    state.refill = refill;
     state.reservations.clone_from(&plan.reservations);
     plan
 }
@@ -77,6 +80,8 @@ struct Planned {
     leaf: LeafId,
     user: UserId,
     gpus: SmallVec<[(ModelId, u64); 1]>,
+    milli: u64,
+    promise: Promise,
 }
 
 /// Elements that a pass has dealt with.
@@ -200,7 +205,7 @@ impl<'s> Planner<'s> {
             let verdict = if self.is_hopeless(class, duration) && !self.may_reserve(leaf) {
                 self.note_contest(class);
                 Verdict::Blocked
-            } else if self.is_limited(leaf, user, class) {
+            } else if self.is_limited(leaf, user, class, duration) {
                 Verdict::Limited
             } else {
                 self.consider(slot)
@@ -256,7 +261,9 @@ impl<'s> Planner<'s> {
         let reservations = self.reservations();
         self.state.pool.rollback(self.checkpoint);
         for planned in self.planned.drain(..).rev() {
-            self.state.policy.undo_hold(planned.leaf, planned.user, &planned.gpus);
+            let Planned { leaf, user, gpus, milli, promise } = planned;
+            self.state.policy.undo_promise(leaf, user, milli, promise);
+            self.state.policy.undo_hold(leaf, user, &gpus);
         }
         Plan { decisions: std::mem::take(&mut self.decisions), reservations }
     }

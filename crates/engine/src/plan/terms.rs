@@ -1,7 +1,7 @@
 //! What limits and quota say to each try of a gang, before a place is looked for.
 
 use muster_model::Reason;
-use muster_policy::{LeafId, ModelId, Policy, UserId};
+use muster_policy::{LeafId, ModelId, Policy, Promise, UserId};
 use smallvec::SmallVec;
 
 use super::ask::{Caps, Pick};
@@ -14,13 +14,16 @@ pub(crate) struct Admitted<'p> {
     pub(crate) caps: Caps,
 }
 
-/// The tries that are admitted; the first refusal when there is none.
+/// The tries that are admitted; the first refusal when there is none. Budgets see only the sum of what a gang holds, which
+/// is the same on any models.
 pub(crate) fn admitted<'p>(
     policy: &Policy,
     (leaf, user): (LeafId, UserId),
     shape: &Shape,
+    promise: Promise,
     picks: &'p [Pick],
 ) -> Result<SmallVec<[Admitted<'p>; 1]>, Reason> {
+    policy.judge_promise(leaf, user, shape.milli(), promise)?;
     let mut admitted = SmallVec::new();
     let mut refused = None;
     for pick in picks {

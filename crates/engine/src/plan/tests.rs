@@ -41,6 +41,7 @@ fn limited_tree(dice: &mut Dice) -> QueueTree {
             queue.lend = dice.maybe(40, 3);
         }
         queue.limits = Limits {
+            pending_jobs: None,
             running_jobs: dice.maybe(40, 6).map(|jobs| 1 + jobs as u32),
             gpus_per_user: dice.maybe(50, 6).map(|gpus| 1 + gpus),
             time: None,

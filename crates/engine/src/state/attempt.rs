@@ -7,7 +7,7 @@ use muster_model::view::TaskStage;
 use muster_model::{
     Attempt, AttemptId, Decision, Effect, ElementId, JobId, NodeId, Outcome, Plan, Span, TaskPlacement, Time,
 };
-use muster_policy::ModelId;
+use muster_policy::{ModelId, Promise};
 use smallvec::SmallVec;
 
 use super::State;
@@ -66,6 +66,9 @@ impl State {
         let gpus = gpus_by_model(&self.pool, placement);
         let key = self.pool.hold(id.element, end.into(), shape, Arc::clone(placement));
         self.policy.hold(now, record.leaf, job.user, &gpus);
+        let milli = gpus.iter().map(|(_, milli)| *milli).sum();
+        let promise = Promise { from: now, length: record.duration() };
+        self.policy.promise(record.leaf, job.user, milli, promise);
         // 2. Record the attempt.
         let run = Run {
             placement: Arc::clone(placement),
@@ -107,7 +110,7 @@ impl State {
     pub(super) fn finish(&mut self, now: Time, id: JobId, ordinal: u32) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let record = &mut job.record;
-        let index = record.index_of(ordinal);
+        let (index, length) = (record.index_of(ordinal), record.duration());
         let Some(element) = record.elements.get_mut(&ordinal) else { return };
         let attempt = attempt_id(id, index, element.attempt);
         let Some(run) = element.run.as_mut() else { return };
@@ -117,7 +120,9 @@ impl State {
         record.active -= 1;
         self.pool.release(run.key);
         self.policy.release(now, record.leaf, job.user, &run.gpus);
-        let milli: u64 = run.gpus.iter().map(|(_, milli)| *milli).sum();
+        let milli = run.milli();
+        let promise = Promise { from: run.held_from, length };
+        self.policy.settle(now, record.leaf, job.user, milli, promise);
         self.facts.push(Fact::AttemptEnded {
             id: attempt,
             user: record.spec.user.clone(),

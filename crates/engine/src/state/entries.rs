@@ -163,6 +163,12 @@ impl Entries {
         shortest.collect()
     }
 
+    /// The shortest duration of a class in the order of a leaf.
+    pub(crate) fn shortest(&self, leaf: LeafId, class: ClassId) -> Span {
+        let durations = self.census.get(&leaf).and_then(|census| census.get(&class));
+        durations.and_then(BTreeMap::first_key_value).map_or(ENDLESS, |(duration, _)| *duration)
+    }
+
     /// Classes that a user has standing in the order of a leaf; in no meaningful order.
     pub(crate) fn classes_of_user(&self, leaf: LeafId, user: UserId) -> Vec<ClassId> {
         self.by_user.get(&(leaf, user)).map(|classes| classes.keys().copied().collect()).unwrap_or_default()

@@ -270,6 +270,13 @@ impl JobRecord {
     }
 }
 
+impl Run {
+    /// Thousandths of GPUs that it holds, over all models.
+    pub(crate) fn milli(&self) -> u64 {
+        self.gpus.iter().map(|(_, milli)| milli).sum()
+    }
+}
+
 impl Element {
     /// A record for an element that waits.
     pub(crate) fn waiting(held: bool, not_before: Time) -> Self {

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_model::{Effect, ElementId, Event, JobId, JobSpec, QueueTree, Reservation, Time};
-use muster_policy::{Policy, TreeError};
+use muster_policy::{Policy, Promise, TreeError};
 
 use crate::fact::Fact;
 use depend::Recent;
@@ -59,6 +59,8 @@ pub(crate) struct State {
     pub(crate) facts: Vec<Fact>,
     /// Of the last pass.
     pub(crate) reservations: Vec<Reservation>,
+    /// When the first budget is refilled that kept something back in the last pass.
+    pub(crate) refill: Option<Time>,
 }
 
 impl State {
@@ -81,6 +83,7 @@ impl State {
             effects: Vec::new(),
             facts: Vec::new(),
             reservations: Vec::new(),
+            refill: None,
         }
     }
 
@@ -144,6 +147,13 @@ impl State {
         self.entries.follow_tree(&self.policy);
         for job in self.jobs.values_mut() {
             job.record.leaf = self.policy.leaf_moved(job.record.leaf);
+            // What runs counts in the budgets of the new tree as it did when it began.
+            let (leaf, user, length) = (job.record.leaf, job.user, job.record.duration());
+            let active = job.record.elements.values().filter(|element| element.phase == Phase::Active);
+            for run in active.filter_map(|element| element.run.as_ref()) {
+                let promise = Promise { from: run.held_from, length };
+                self.policy.restore_promise(leaf, user, run.milli(), promise);
+            }
         }
         self.publish_capacity(now);
     }

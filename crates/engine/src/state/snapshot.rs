@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::{Drain, ElementId, Foreign, JobId, NodeSpec, Time};
-use muster_policy::Policy;
+use muster_policy::{Policy, Promise};
 use serde::{Deserialize, Serialize};
 
 use super::State;
@@ -89,6 +89,7 @@ impl State {
         });
         let indices: Vec<(u32, u32)> =
             record.elements.keys().map(|ordinal| (*ordinal, record.index_of(*ordinal))).collect();
+        let length = record.duration();
         for (ordinal, index) in indices {
             let element = record.elements.get_mut(&ordinal).expect("its own key");
             let Some(run) = element.run.as_mut().filter(|_| element.phase == Phase::Active) else { continue };
@@ -99,6 +100,8 @@ impl State {
             let element_id = ElementId { job: id, index };
             run.key = self.pool.hold(element_id, run.end.into(), shape, Arc::clone(&run.placement));
             self.policy.restore_hold(record.leaf, user, &run.gpus);
+            let promise = Promise { from: run.held_from, length };
+            self.policy.restore_promise(record.leaf, user, run.milli(), promise);
         }
         let active: Vec<u32> = record.elements.keys().copied().collect();
         self.jobs.insert(id, Box::new(Job { record, user, class }));

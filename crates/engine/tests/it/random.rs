@@ -66,6 +66,7 @@ fn leaf(dice: &mut Dice, name: &str) -> QueueSpec {
     }
     if dice.chance(30) {
         queue.limits = Limits {
+            pending_jobs: None,
             running_jobs: dice.chance(50).then(|| 1 + dice.roll(5) as u32),
             gpus_per_user: dice.chance(50).then(|| 1 + dice.roll(6)),
             time: None,

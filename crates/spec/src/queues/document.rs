@@ -1,11 +1,12 @@
 //! The fields of a queue file as they may be written. What they mean together is in the parent module.
 
+use muster_model::Time;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::diagnostic::{Problem, Problems};
 use crate::field::{Field, Many, Named, Text, Whole, document, inline_schema, parsed};
 use crate::job::fields::{JobName, Length, LengthOrNone};
-use crate::quantity::{Malformed, parse_whole};
+use crate::quantity::{Malformed, parse_instant, parse_whole};
 use crate::suggest::nearest;
 use crate::yaml::{Node, Value};
 
@@ -42,6 +43,8 @@ document! {
         "priority" priority: PriorityRange,
         /// Ceilings for its whole subtree.
         "limits" limits: LimitsDocument,
+        /// GPU-hours that its jobs may take in a window of time.
+        "budget" budget: BudgetDocument,
         /// Queues below it.
         "queues" queues: Many<Queue>,
     }
@@ -49,13 +52,53 @@ document! {
 
 document! {
     /// Ceilings of a queue.
-    LimitsDocument ("limits") requires [] foreign &[("max-jobs", "running-jobs"), ("jobs", "running-jobs"), ("gpus", "gpus-per-user"), ("walltime", "time")] => {
+    LimitsDocument ("limits") requires [] foreign &[("max-jobs", "running-jobs"), ("jobs", "running-jobs"), ("gpus", "gpus-per-user"), ("walltime", "time"), ("submit-jobs", "pending-jobs")] => {
         /// Jobs (array elements) running at once.
         "running-jobs" running_jobs: Whole<1, 1_000_000_000>,
         /// GPUs that one user may hold at once.
         "gpus-per-user" gpus_per_user: Whole<1, 1_000_000_000>,
+        /// Jobs of one user that may wait at once; an array is one. What would be more is refused.
+        "pending-jobs" pending_jobs: Whole<1, 1_000_000_000>,
         /// Longest time limit that a job may have; one without a limit is refused then.
         "time" time: LengthOrNone,
+    }
+}
+
+document! {
+    /// GPU-hours of a queue in a window of time; each window has its own.
+    BudgetDocument ("budget") requires ["every"] foreign &[("hours", "gpu-hours"), ("per-user", "gpu-hours-per-user"), ("window", "every"), ("period", "every"), ("from", "start")] => {
+        /// GPU-hours of all jobs of the subtree together.
+        "gpu-hours" gpu_hours: Whole<1, 1_000_000_000>,
+        /// GPU-hours of each user's jobs in the subtree.
+        "gpu-hours-per-user" gpu_hours_per_user: Whole<1, 1_000_000_000>,
+        /// How long a window is.
+        "every" every: Length,
+        /// A window begins then, and others before and after it; a day is meant in UTC. By default 1970-01-01.
+        "start" start: WindowStart,
+    }
+}
+
+/// When a window begins: a day, or an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WindowStart(pub(crate) Time);
+
+inline_schema!(WindowStart, { "type": "string", "examples": ["2026-11-01", "2026-11-01T06:00:00Z"] });
+
+impl Field for WindowStart {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        parsed(node, name, "a day or an instant", problems, |text| {
+            // A day alone has ten letters, as in `2026-11-01`.
+            let instant = match text.trim().len() {
+                10 => parse_instant(&format!("{}T00:00Z", text.trim())),
+                _ => parse_instant(text),
+            };
+            instant.map(Self).map_err(|error| Malformed {
+                label: error
+                    .label
+                    .replace("`+2h`, or an instant", "a day such as `2026-11-01`, or an instant"),
+                ..error
+            })
+        })
     }
 }
 

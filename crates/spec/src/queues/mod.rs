@@ -6,8 +6,8 @@ mod document;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::queue::{Backfill, Limits, QueueSpec, QueueTree};
-use muster_model::{GpuModel, QueueName, Span};
+use muster_model::queue::{Backfill, Budget, Limits, QueueSpec, QueueTree};
+use muster_model::{GpuModel, QueueName, Span, Time};
 
 use crate::diagnostic::{Diagnostics, Problem, Problems, show};
 use crate::field::{Field, Item, Located, ROOT, Text, Whole};
@@ -18,7 +18,7 @@ use crate::suggest::nearest;
 use crate::yaml;
 
 pub(crate) use document::QueuesDocument;
-use document::{BackfillRule, LimitsDocument, Queue, QueueDocument};
+use document::{BackfillRule, BudgetDocument, LimitsDocument, Queue, QueueDocument};
 
 /// Queues of one tree, parents included.
 const MAX_QUEUES: usize = 10_000;
@@ -26,6 +26,8 @@ const MAX_QUEUES: usize = 10_000;
 const DEFAULT_HALF_LIFE: Span = Span::from_secs(7 * 86_400);
 /// Blocked jobs per leaf that hold a reservation under conservative backfill when the file does not say.
 const DEFAULT_DEPTH: u32 = 16;
+/// A budget's window is no shorter: a planning pass follows each refill that somebody waits for.
+const SHORTEST_WINDOW: Span = Span::from_secs(60);
 
 /// Reads a queue file.
 ///
@@ -107,6 +109,7 @@ fn queue(document: &QueueDocument, queues: Vec<QueueSpec>, problems: &mut Proble
         lend: document.lend.as_ref().map(whole),
         priority: document.priority.as_ref().map(|range| (range.value.0, range.value.1)),
         limits: document.limits.as_ref().map(|limits| ceilings(&limits.value, problems)).unwrap_or_default(),
+        budget: document.budget.as_ref().and_then(|budget| self::budget(budget, problems)),
         queues,
     }
 }
@@ -163,8 +166,32 @@ fn ceilings(document: &LimitsDocument, problems: &mut Problems) -> Limits {
     Limits {
         running_jobs: document.running_jobs.as_ref().map(|limit| limit.value.0 as u32),
         gpus_per_user: document.gpus_per_user.as_ref().map(|limit| limit.value.0 as u64),
+        pending_jobs: document.pending_jobs.as_ref().map(|limit| limit.value.0 as u32),
         time,
     }
+}
+
+fn budget(written: &Located<BudgetDocument>, problems: &mut Problems) -> Option<Budget> {
+    let document = &written.value;
+    if document.gpu_hours.is_none() && document.gpu_hours_per_user.is_none() {
+        problems.add(
+            Problem::new("`budget` has no GPU-hours")
+                .at(written.key, "of how many?")
+                .hint("add `gpu-hours: 5000`, or `gpu-hours-per-user: 200`".to_owned()),
+        );
+    }
+    let every = document.every.as_ref()?;
+    if every.value.0 < SHORTEST_WINDOW {
+        let label = format!("the smallest is {SHORTEST_WINDOW}");
+        problems.add(Problem::new("`every` is too short").at(every.place, label));
+    }
+    let hours = |written: &Located<Whole<1, 1_000_000_000>>| written.value.0 as u64;
+    Some(Budget {
+        gpu_hours: document.gpu_hours.as_ref().map(hours),
+        gpu_hours_per_user: document.gpu_hours_per_user.as_ref().map(hours),
+        every: every.value.0,
+        start: document.start.as_ref().map_or(Time(0), |start| start.value.0),
+    })
 }
 
 fn backfill(document: &QueuesDocument, problems: &mut Problems) -> Backfill {

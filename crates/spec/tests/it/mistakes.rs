@@ -979,7 +979,7 @@ fn queue_files() {
     1 | queues: [{name: a, priority: [9, 1], limits: {gpus: 4}}]
       |                                               ^^^^ did you mean `gpus-per-user`?
       |
-    hint: the fields are running-jobs, gpus-per-user, time
+    hint: the fields are running-jobs, gpus-per-user, pending-jobs, time
     ");
     assert_snapshot!(queues_complaint("queues: [{name: a}]\n---\nqueues: []"), @r"
     error: more than one document of queues
