@@ -24,6 +24,10 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ("docs/schema/site.schema.json", DOCUMENTS, "site"),
     ("docs/schema/advice.schema.json", MUSTER, "schema advice"),
     ("docs/schema/site-advice.schema.json", MUSTER, "schema site-advice"),
+    ("docs/schema/comparison.schema.json", MUSTER, "schema comparison"),
+    ("docs/schema/gang-proof.schema.json", MUSTER, "schema gang-proof"),
+    ("docs/schema/gang-orders.schema.json", MUSTER, "schema gang-orders"),
+    ("docs/schema/gang-sweep.schema.json", MUSTER, "schema gang-sweep"),
     ("docs/cli.md", MUSTER, "__docs"),
     ("docs/advise.md", MUSTER, "__docs advise"),
 ];

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use muster_model::advice::{Fact, FiredRule, Threshold, Thresholds};
+use muster_model::advice::{Fact, FiredRule, RuleEffect, Threshold, Thresholds};
 
 use crate::rule::Rule;
 
@@ -11,7 +11,12 @@ pub(crate) const SITE_THRESHOLD: &str = "site-threshold";
 
 impl From<&'static Rule> for FiredRule {
     fn from(rule: &'static Rule) -> Self {
-        FiredRule { id: rule.id, sentence: Cow::Borrowed(rule.sentence), source: rule.source }
+        FiredRule {
+            id: rule.id,
+            effect: rule.effect.kind(),
+            sentence: Cow::Borrowed(rule.sentence),
+            source: rule.source,
+        }
     }
 }
 
@@ -19,6 +24,7 @@ impl From<&'static Rule> for FiredRule {
 pub(crate) fn of(read: &[Threshold], thresholds: &Thresholds) -> Vec<FiredRule> {
     let entry = |threshold: Threshold| FiredRule {
         id: SITE_THRESHOLD,
+        effect: RuleEffect::Reason,
         sentence: Cow::Owned(format!(
             "this site sets {} to {} ({}; {} by default)",
             threshold.name(),

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use muster_model::advice::{DisputeKind, Plane, Position, Source};
+use muster_model::advice::{DisputeKind, Plane, Position, RuleEffect, Source};
 
 use crate::condition::Condition;
 
@@ -49,6 +49,19 @@ pub(crate) enum Effect {
     Split(&'static str),
     /// Gives a reason and changes nothing.
     Reason,
+}
+
+impl Effect {
+    /// What an answer says of it; what it put into the label stands there.
+    pub(crate) const fn kind(self) -> RuleEffect {
+        match self {
+            Effect::Choose { .. } => RuleEffect::Choice,
+            Effect::Require(_) => RuleEffect::Required,
+            Effect::Add(_) => RuleEffect::Added,
+            Effect::Split(_) => RuleEffect::Split,
+            Effect::Reason => RuleEffect::Reason,
+        }
+    }
 }
 
 /// In words.

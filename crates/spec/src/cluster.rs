@@ -8,6 +8,7 @@ use muster_model::node::Device;
 use muster_model::unit::{Bytes, CpuMilli};
 use muster_model::{DeviceSet, GpuModel, NodeSpec};
 
+use crate::advice::{Document, refuse_other};
 use crate::diagnostic::{Diagnostics, Problem, Problems, show};
 use crate::field::{Field, Item, Located, Many, Named, ROOT, Text, Whole, document};
 use crate::job::fields::{Cpus, JobName, Model, NodeNames, Size, duplicates, used_twice};
@@ -72,7 +73,8 @@ pub struct Cluster {
 pub fn parse_cluster(source: &str, file: Option<&str>) -> Result<Cluster, Diagnostics> {
     let sources = Arc::new(Sources::new(source, file));
     let mut problems = Problems::default();
-    let cluster = yaml::read_one(source, "cluster", &mut problems)
+    let cluster = yaml::read_one(&sources, "cluster", "nodes: [{name: node01, gpus: 8}]", &mut problems)
+        .filter(|node| refuse_other(node, Document::Cluster, &mut problems).is_some())
         .and_then(|node| ClusterDocument::read(&node, ROOT, &mut problems))
         .and_then(|document| cluster(&document, &mut problems));
     match cluster {

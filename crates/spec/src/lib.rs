@@ -20,7 +20,9 @@ mod source;
 mod suggest;
 mod yaml;
 
-pub use advice::{FactsFile, LineError, parse_fact_value, parse_facts, parse_facts_line, parse_site};
+pub use advice::{
+    FactsFile, LineError, fact_meant_by, parse_fact_value, parse_facts, parse_facts_line, parse_site,
+};
 pub use cluster::{Cluster, parse_cluster};
 pub use cluster_writer::{ClusterNotes, Unwritable, write_cluster};
 pub use diagnostic::{Colour, Diagnostic, Diagnostics};

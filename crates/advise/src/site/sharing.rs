@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use muster_model::GpuModel;
-use muster_model::advice::{Fact, FiredRule, Page, Plane, Source};
+use muster_model::advice::{Fact, FiredRule, Page, Plane, RuleEffect, Source};
 
 use crate::case::Case;
 use crate::condition::Condition::{self, All, Any, Chosen, Is, Not};
@@ -138,7 +138,7 @@ pub(crate) fn of(case: &Case<'_>, models: &[GpuModel]) -> Vec<FiredRule> {
     }
     if named.is_empty() {
         let sentence = "no GPU models are given, so no isolation is promised: name them under fleet.models";
-        fired.push(FiredRule { id: MODEL, sentence: Cow::Borrowed(sentence), source: MIG_SOURCE });
+        fired.push(about_model(Cow::Borrowed(sentence), MIG_SOURCE));
     }
     fired
 }
@@ -168,5 +168,9 @@ fn about(model: &GpuModel, gpu: Option<&Gpu>) -> FiredRule {
         Some(gpu) if gpu.is_amd() => (format!("{model}: no partitions, whole GPUs only"), AMD_SOURCE),
         Some(_) => (format!("{model}: no MIG; whole GPUs, or sharing without isolation"), MIG_SOURCE),
     };
-    FiredRule { id: MODEL, sentence: Cow::Owned(sentence), source }
+    about_model(Cow::Owned(sentence), source)
+}
+
+fn about_model(sentence: Cow<'static, str>, source: Source) -> FiredRule {
+    FiredRule { id: MODEL, effect: RuleEffect::Reason, sentence, source }
 }

@@ -1,6 +1,8 @@
 //! `muster schema`.
 
 use anyhow::Result;
+use muster_model::advice::{Advice, Comparison, SiteAdvice, answer_schema};
+use muster_model::proof::{GangOrders, GangProof, GangSweep};
 
 use crate::app::App;
 
@@ -14,7 +16,7 @@ pub struct Args {
     kind: Kind,
 }
 
-/// Files that Muster reads, and answers of `muster advise`.
+/// Files that Muster reads, and answers that need no daemon.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Kind {
     /// What to run
@@ -31,6 +33,14 @@ enum Kind {
     Advice,
     /// The answer to a site
     SiteAdvice,
+    /// The answer of `muster compare --json`
+    Comparison,
+    /// The answer of `muster prove gang --json`
+    GangProof,
+    /// The same, with --all-orders
+    GangOrders,
+    /// The same, with --sweep
+    GangSweep,
 }
 
 /// Runs the verb.
@@ -41,8 +51,12 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         Kind::Cluster => muster_spec::cluster_schema(),
         Kind::Facts => muster_spec::facts_schema(),
         Kind::Site => muster_spec::site_schema(),
-        Kind::Advice => muster_model::advice::advice_schema(),
-        Kind::SiteAdvice => muster_model::advice::site_advice_schema(),
+        Kind::Advice => answer_schema::<Advice>(),
+        Kind::SiteAdvice => answer_schema::<SiteAdvice>(),
+        Kind::Comparison => answer_schema::<Comparison>(),
+        Kind::GangProof => answer_schema::<GangProof>(),
+        Kind::GangOrders => answer_schema::<GangOrders>(),
+        Kind::GangSweep => answer_schema::<GangSweep>(),
     };
     app.ui.json(&schema)?;
     Ok(0)

@@ -38,10 +38,28 @@ pub struct Advice {
 pub struct FiredRule {
     /// Its id, an anchor of docs/advise.md.
     pub id: &'static str,
+    /// What it did to the label.
+    pub effect: RuleEffect,
     /// Why, in one sentence.
     pub sentence: Cow<'static, str>,
     /// Where it is from.
     pub source: Source,
+}
+
+/// What a rule that fired did to the label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RuleEffect {
+    /// It chose the plane.
+    Choice,
+    /// It put something in front that the rest cannot do without.
+    Required,
+    /// It added something.
+    Added,
+    /// It split the fleet.
+    Split,
+    /// Nothing: it gives a reason.
+    Reason,
 }
 
 /// A failure mode that the choice invites.

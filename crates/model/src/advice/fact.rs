@@ -223,6 +223,18 @@ impl Fact {
     /// The facts of a site.
     pub const SITE: &'static [Fact] = Fact::ALL.split_at(7).1;
 
+    /// Facts of a site that are only said where another holds too. What the other implies stands in later entries.
+    pub const IMPLIES: [Contradiction; 4] = [
+        implies(
+            Fact::MainlyCoupled,
+            Fact::CoupledTraining,
+            "training that does not span nodes cannot be the main part",
+        ),
+        implies(Fact::CoupledTraining, Fact::Training, "what spans nodes here is training"),
+        implies(Fact::Autoscaling, Fact::Services, "what scales with its load is a service"),
+        implies(Fact::IsolatedSlices, Fact::SharedGpus, "a slice is a part of a shared GPU"),
+    ];
+
     /// Finds a fact by its name.
     #[must_use]
     pub fn find(name: &str) -> Option<Fact> {
@@ -341,19 +353,10 @@ impl Facts {
     }
 }
 
-/// A fact of a site that is only said where another holds too, and why. What the second implies stands in later entries.
-const IMPLIES: [(Fact, Fact, &str); 4] = [
-    (Fact::MainlyCoupled, Fact::CoupledTraining, "training that does not span nodes cannot be the main part"),
-    (Fact::CoupledTraining, Fact::Training, "what spans nodes here is training"),
-    (Fact::Autoscaling, Fact::Services, "what scales with its load is a service"),
-    (Fact::IsolatedSlices, Fact::SharedGpus, "a slice is a part of a shared GPU"),
-];
-
 impl Facts {
     /// The first fact that holds without the one that it implies.
     fn unmet(&self) -> Option<Contradiction> {
-        let unmet = IMPLIES.iter().find(|(one, other, _)| self.is(*one) && !self.is(*other));
-        unmet.map(|(one, other, why)| Contradiction { one: *one, other: *other, why })
+        Fact::IMPLIES.into_iter().find(|pair| self.is(pair.one) && !self.is(pair.other))
     }
 }
 
@@ -374,7 +377,11 @@ impl Serialize for Facts {
     }
 }
 
-/// Two facts that cannot both hold.
+const fn implies(one: Fact, other: Fact, why: &'static str) -> Contradiction {
+    Contradiction { one, other, why }
+}
+
+/// Two facts that cannot be as they are: the values of both at once, or the first without the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contradiction {
     /// The fact to complain about.

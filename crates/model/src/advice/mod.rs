@@ -11,13 +11,13 @@ mod source;
 mod threshold;
 
 pub use answer::{
-    Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Layer, Operations, Position, SiteAdvice, Warning,
-    WorkloadOnSite,
+    Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Layer, Operations, Position, RuleEffect,
+    SiteAdvice, Warning, WorkloadOnSite,
 };
 pub use comparison::{Cell, Compared, Comparison, FactName, Fare, Role, Standing, Today, Verdict};
 pub use fact::{Contradiction, Fact, Facts, Kind, Value};
 pub use plane::{Label, Plane, Ruleset};
-pub use schema::{advice_schema, site_advice_schema};
+pub use schema::answer_schema;
 pub use site::{MixEntry, SiteProfile};
 pub use source::{Page, Source};
 pub use threshold::{Threshold, Thresholds};

@@ -5,7 +5,8 @@ mod site;
 mod stack;
 
 use muster_model::advice::{
-    Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Label, Layer, Plane, Source, Value, Warning,
+    Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Label, Layer, Plane, RuleEffect, Source, Value,
+    Warning,
 };
 
 use self::layout::{Item, Page, Section};
@@ -116,7 +117,7 @@ fn compose(label: &Label, mut sections: Vec<Section>, depth: &Depth, style: &Sty
 fn sections(advice: &Advice, depth: &Depth, style: &Style) -> Vec<Section> {
     let details = depth.details;
     let (required, because): (Vec<_>, Vec<_>) =
-        advice.rules.iter().partition(|rule| rule.id.contains("required"));
+        advice.rules.iter().partition(|rule| rule.effect == RuleEffect::Required);
     let split = advice.label.hybrid.iter().map(Item::new).collect();
     let section = |label, rank, items: Vec<Item>| Section { label, items, rank, apart: false };
     // Of a split fleet every pool is shown.

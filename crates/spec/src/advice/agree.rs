@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use muster_model::DeviceSet;
-use muster_model::advice::{Fact, Facts};
+use muster_model::advice::{Contradiction, Fact, Facts};
 
 use crate::advice::names::operated;
 use crate::advice::site::{MixDocument, SiteDocument};
@@ -12,14 +12,6 @@ use crate::advice::written::Written;
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::Item;
 use crate::source::Place;
-
-/// A fact of the site, another that it implies, and why. What an entry implies stands in later entries.
-const IMPLIES: [(Fact, Fact, &str); 4] = [
-    (Fact::MainlyCoupled, Fact::CoupledTraining, "what takes most GPU-hours is done at all"),
-    (Fact::CoupledTraining, Fact::Training, "this is training"),
-    (Fact::Autoscaling, Fact::Services, "what scales with its load is a service"),
-    (Fact::IsolatedSlices, Fact::SharedGpus, "a slice is a part of a shared GPU"),
-];
 
 /// A fact of work in the mix, and the needs of the site of which it is at least one; the first unless the site says
 /// otherwise.
@@ -49,7 +41,7 @@ pub(super) fn settle(site: &mut SiteDocument, problems: &mut Problems) {
     }
     mainly(written, mix, problems);
     // 2. The facts of the site among each other.
-    for (one, other, why) in IMPLIES {
+    for Contradiction { one, other, why } in Fact::IMPLIES {
         let Some(spot) = written.spot(one).filter(|_| written.facts.is(one)) else { continue };
         if written.denies(other) {
             problems.add(contradiction(written, one, why, other));

@@ -49,7 +49,7 @@ pub struct LineError {
 pub fn parse_facts(source: &str, file: Option<&str>) -> Result<FactsFile, Diagnostics> {
     let sources = Arc::new(Sources::new(source, file));
     let mut problems = Problems::default();
-    let facts = yaml::read_one(source, "facts", &mut problems)
+    let facts = yaml::read_one(&sources, "facts", "nodes: 4", &mut problems)
         .and_then(|node| FactsDocument::read(&node, ROOT, &mut problems));
     match facts {
         Some(facts) => problems.finish(facts.into(), &sources),
@@ -135,8 +135,8 @@ impl FactsDocument {
 impl Field for FactsDocument {
     fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
         let before = problems.len();
+        refuse_other(node, Document::Facts, problems)?;
         let entries = entries(node, name, problems)?;
-        refuse_other(entries, Document::Facts, problems)?;
         let mut document = Self::default();
         for entry in entries {
             if entry.key == "rules" {

@@ -13,8 +13,10 @@ mod word;
 mod written;
 
 pub use facts::{FactsFile, LineError, parse_facts, parse_facts_line};
+pub use names::fact_meant_by;
 pub use site::parse_site;
 pub use value::parse_fact_value;
 
 pub(crate) use facts::FactsDocument;
+pub(crate) use recognise::{Document, refuse_other};
 pub(crate) use site::SiteDocument;

@@ -149,13 +149,21 @@ pub(super) fn sections() -> Vec<&'static str> {
     sections
 }
 
+/// What to say of a name that is no fact of a workload, as a lowercase fragment; `None` where nothing is near.
+#[must_use]
+pub fn fact_meant_by(name: &str) -> Option<String> {
+    let plain = name.to_lowercase();
+    if let Some((_, why)) = NO_FACT.iter().find(|(theirs, _)| same(&plain, theirs)) {
+        return Some((*why).to_owned());
+    }
+    let foreign = FOREIGN.iter().find(|(theirs, _)| same(&plain, theirs)).map(|(_, fact)| fact.name());
+    let near = || nearest(name, Fact::WORKLOAD.iter().map(|fact| fact.name()));
+    foreign.or_else(near).map(did_you_mean)
+}
+
 /// Complains about what is no fact of a workload.
 pub(super) fn unknown_fact(entry: &Entry, known: &[&str]) -> Problem {
-    let because = NO_FACT.iter().find(|(theirs, _)| same(&entry.key.to_lowercase(), theirs));
-    let foreign = FOREIGN.iter().find(|(theirs, _)| same(&entry.key.to_lowercase(), theirs));
-    let meant = foreign.map(|(_, fact)| fact.name());
-    let label = because.map(|(_, why)| (*why).to_owned());
-    unknown("fact", entry, meant, label, known)
+    unknown("fact", entry, None, fact_meant_by(&entry.key), known)
 }
 
 /// Complains about what is no field of a section of a site file, or of the file.
@@ -178,10 +186,14 @@ pub(super) fn unknown_rule(entry: &Entry, known: &[&str]) -> Problem {
 
 fn unknown(what: &str, entry: &Entry, meant: Option<&str>, label: Option<String>, known: &[&str]) -> Problem {
     let meant = meant.or_else(|| nearest(&entry.key, known.iter().copied()));
-    let label = label.or_else(|| meant.map(|meant| format!("did you mean `{meant}`?")));
+    let label = label.or_else(|| meant.map(did_you_mean));
     Problem::new(format!("there is no {what} {}", show(&entry.key)))
         .at(entry.key_place, label.unwrap_or_else(|| format!("not a {what} here")))
         .hint(format!("the {what}s are {}", known.join(", ")))
+}
+
+fn did_you_mean(name: &str) -> String {
+    format!("did you mean `{name}`?")
 }
 
 #[cfg(test)]

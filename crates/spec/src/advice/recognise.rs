@@ -1,15 +1,15 @@
 //! Files that were meant for another reader: a cluster file handed over as a site is told so once, instead of once per
-//! field.
+//! field. What is in no other file either is for the reader to complain about.
 
 use muster_model::advice::Fact;
 
 use crate::advice::names::{same, sections};
 use crate::diagnostic::{Problem, Problems};
-use crate::yaml::{Entry, Value};
+use crate::yaml::{Entry, Node, Value};
 
 /// The files that Muster reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Document {
+pub(crate) enum Document {
     Facts,
     Site,
     Cluster,
@@ -49,8 +49,9 @@ fn lists_mappings(value: &Value) -> bool {
     matches!(value, Value::List(items) if items.iter().any(|item| matches!(item.value, Value::Map(_))))
 }
 
-/// Complains when the entries are those of another document and of none of the one that is read.
-pub(super) fn refuse_other(entries: &[Entry], reading: Document, problems: &mut Problems) -> Option<()> {
+/// Complains when the fields are those of another document and of none of the one that is read.
+pub(crate) fn refuse_other(node: &Node, reading: Document, problems: &mut Problems) -> Option<()> {
+    let Value::Map(entries) = &node.value else { return Some(()) };
     let told = |document: Document| entries.iter().find(|entry| document.is_told_by(entry));
     if told(reading).is_some() {
         return Some(());
@@ -58,18 +59,24 @@ pub(super) fn refuse_other(entries: &[Entry], reading: Document, problems: &mut 
     let others = [Document::Site, Document::Cluster, Document::Queues, Document::Job, Document::Facts];
     let found = others.into_iter().find_map(|other| told(other).map(|entry| (other, entry)));
     let Some((other, entry)) = found else { return Some(()) };
+    let message = format!("this looks like {}, not like {}", other.name(), reading.name());
     let label = format!("`{}` is a field of {}", entry.key, other.name());
-    let hint = match (reading, other) {
-        (Document::Facts, Document::Site) => "`muster advise --site` takes it".to_owned(),
+    problems.add(Problem::new(message).at(entry.key_place, label).hint(next_step(reading, other)));
+    None
+}
+
+/// Who takes the file that was found, or what the file that is read holds.
+fn next_step(reading: Document, found: Document) -> String {
+    match (reading, found) {
+        (_, Document::Site) => "`muster advise --site` takes it".to_owned(),
+        (_, Document::Facts) => "`muster advise --facts` takes it".to_owned(),
         (Document::Facts, Document::Job) => "`muster advise --job` takes it".to_owned(),
-        (Document::Site, Document::Facts) => "`muster advise --facts` takes it".to_owned(),
+        (Document::Cluster, _) => "a cluster file lists `nodes`; `muster inventory` writes one".to_owned(),
         (Document::Site, _) => "`muster advise --site` takes `fleet`, `people`, `needs` and `mix`".to_owned(),
-        _ => format!(
+        (Document::Job, _) => "a job has `run`, which says what to run".to_owned(),
+        (Document::Facts | Document::Queues, _) => format!(
             "facts are {}",
             Fact::WORKLOAD.iter().map(|fact| fact.name()).collect::<Vec<_>>().join(", ")
         ),
-    };
-    let message = format!("this looks like {}, not like {}", other.name(), reading.name());
-    problems.add(Problem::new(message).at(entry.key_place, label).hint(hint));
-    None
+    }
 }

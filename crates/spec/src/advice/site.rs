@@ -20,6 +20,9 @@ use crate::yaml::{self, Entry, Node, Value};
 /// Without these no boundary of the rules can be judged.
 pub(super) const REQUIRED: [Fact; 3] = [Fact::FleetNodes, Fact::FleetGpus, Fact::Users];
 
+/// What is enough for advice, on one line.
+const SMALLEST: &str = "{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}";
+
 document! {
     /// One kind of work that runs there.
     MixDocument ("mix") requires ["name", "facts"] foreign &[("workload", "name"), ("percent", "share"), ("weight", "share"), ("part", "share")] => {
@@ -51,7 +54,7 @@ pub(crate) struct SiteDocument {
 pub fn parse_site(source: &str, file: Option<&str>) -> Result<SiteProfile, Diagnostics> {
     let sources = Arc::new(Sources::new(source, file));
     let mut problems = Problems::default();
-    let site = yaml::read_one(source, "site", &mut problems)
+    let site = yaml::read_one(&sources, "site", SMALLEST, &mut problems)
         .and_then(|node| SiteDocument::read(&node, ROOT, &mut problems));
     let Some(mut site) = site else { return Err(problems.into_diagnostics(&sources)) };
     agree::settle(&mut site, &mut problems);
@@ -62,8 +65,8 @@ impl Field for SiteDocument {
     fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
         // 1. Is it a site at all?
         let before = problems.len();
+        refuse_other(node, Document::Site, problems)?;
         let entries = entries(node, name, problems)?;
-        refuse_other(entries, Document::Site, problems)?;
         // 2. Field by field.
         let mut site = Self::default();
         let sections = names::sections();
@@ -170,7 +173,7 @@ impl SiteDocument {
         let place = within.map_or(Place { end: node.place.start, ..node.place }, |entry| entry.key_place);
         let names: Vec<String> = missing.iter().map(|fact| format!("`{fact}`")).collect();
         let (verb, them) = if names.len() == 1 { ("is", "it") } else { ("are", "them") };
-        let hint = "the smallest site is `fleet: {nodes: 1, gpus: 8}` and `people: {users: 2}`".to_owned();
+        let hint = format!("the smallest site is `{SMALLEST}`");
         let problem = Problem::new(format!("{} {verb} missing", names.join(" and ")));
         problems.add(problem.at(place, format!("no boundary can be judged without {them}")).hint(hint));
     }

@@ -21,6 +21,7 @@ use muster_model::job::DependencyKind;
 use muster_model::payload::Command;
 use serde_json::{Map, Value};
 
+use crate::advice::{self, refuse_other};
 use crate::diagnostic::{Diagnostics, Problem, Problems};
 use crate::field::{Field, ROOT};
 use crate::quantity::Begin;
@@ -97,6 +98,9 @@ pub fn parse(
     let count = nodes.len();
     let mut documents = Vec::with_capacity(count);
     for (index, mut node) in nodes.into_iter().enumerate() {
+        if refuse_other(&node, advice::Document::Job, &mut problems).is_none() {
+            continue;
+        }
         overrides::merge(&mut node, &options);
         if let Some(fields) = JobDocument::read(&node, ROOT, &mut problems) {
             let (place, sources) = (node.place, Arc::clone(&sources));

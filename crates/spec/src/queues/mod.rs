@@ -36,7 +36,7 @@ const SHORTEST_WINDOW: Span = Span::from_secs(60);
 pub fn parse_queues(source: &str, file: Option<&str>) -> Result<QueueTree, Diagnostics> {
     let sources = Arc::new(Sources::new(source, file));
     let mut problems = Problems::default();
-    let tree = yaml::read_one(source, "queues", &mut problems)
+    let tree = yaml::read_one(&sources, "queues", "queues: [{name: research}]", &mut problems)
         .and_then(|node| QueuesDocument::read(&node, ROOT, &mut problems))
         .and_then(|document| tree(&document, &mut problems));
     match tree {

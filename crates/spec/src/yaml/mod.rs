@@ -72,10 +72,15 @@ pub(crate) fn read(text: &str, problems: &mut Problems) -> Vec<Node> {
     builder.into_documents()
 }
 
-/// Reads a text that must hold one document; complains otherwise.
-pub(crate) fn read_one(text: &str, what: &str, problems: &mut Problems) -> Option<Node> {
+/// Reads a file that must hold one document; complains otherwise. `smallest` is one such document, for people.
+pub(crate) fn read_one(
+    sources: &Sources,
+    what: &str,
+    smallest: &str,
+    problems: &mut Problems,
+) -> Option<Node> {
     let before = problems.len();
-    let mut nodes = read(text, problems);
+    let mut nodes = read(sources.text(Sources::FILE), problems);
     if problems.len() > before {
         return None;
     }
@@ -87,7 +92,8 @@ pub(crate) fn read_one(text: &str, what: &str, problems: &mut Problems) -> Optio
             None
         }
         None if nodes.is_empty() => {
-            problems.add(Problem::new(format!("the text holds no {what}")));
+            let problem = Problem::new(format!("{} holds no {what}", sources.name()));
+            problems.add(problem.hint(format!("the smallest is `{smallest}`")));
             None
         }
         None => nodes.pop(),

@@ -252,8 +252,8 @@ fn names_rules_and_other_files() {
         ),
         ("- nodes: 1", "1:1 the document is not a mapping (`field: value`) | this is a list"),
         ("4", "1:1 the document is not a mapping (`field: value`) | this is `4`"),
-        ("", "0:0 the text holds no facts | "),
-        ("# nothing", "0:0 the text holds no facts | "),
+        ("", "0:0 facts.yaml holds no facts |  | the smallest is `nodes: 4`"),
+        ("# nothing", "0:0 facts.yaml holds no facts |  | the smallest is `nodes: 4`"),
         ("nodes: 1\n---\nnodes: 2", "3:1 more than one document of facts | the second"),
         ("{", "1:1 this is not valid YAML | unclosed bracket '{'"),
         (

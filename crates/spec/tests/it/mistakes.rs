@@ -988,7 +988,10 @@ fn queue_files() {
     3 | queues: []
       | ^^^^^^^^^^ the second
     ");
-    assert_snapshot!(queues_complaint(""), @"error: the text holds no queues");
+    assert_snapshot!(queues_complaint(""), @r"
+    error: queues.yaml holds no queues
+    hint: the smallest is `queues: [{name: research}]`
+    ");
 }
 
 #[test]

@@ -404,7 +404,7 @@ fn contradictions() {
         ),
         (
             "N coupled-training: true, training: false",
-            "3:27 `needs.coupled-training` contradicts `needs.training` | this is training",
+            "3:27 `needs.coupled-training` contradicts `needs.training` | what spans nodes here is training",
         ),
         (
             "N autoscaling: true, services: false",
@@ -416,7 +416,7 @@ fn contradictions() {
         ),
         (
             "N mainly-coupled: true, coupled-training: false",
-            "3:25 `needs.mainly-coupled` contradicts `needs.coupled-training` | what takes most GPU-hours is done at all",
+            "3:25 `needs.mainly-coupled` contradicts `needs.coupled-training` | training that does not span nodes cannot be the main part",
         ),
         (
             "S services: false | {name: chat, facts: {long_lived_services: true}}",
@@ -432,7 +432,7 @@ fn contradictions() {
         ),
         (
             "S training: false | {name: pre, facts: {nodes: 2, tightly_coupled: true}}",
-            "4:54 `needs.coupled-training` contradicts `needs.training` | this is training",
+            "4:54 `needs.coupled-training` contradicts `needs.training` | what spans nodes here is training",
         ),
         (
             "S mainly-coupled: true, coupled-training: true | {name: pre, share: 20, facts: {nodes: 2, tightly_coupled: true}}, {name: rest, share: 80, facts: {}}",
@@ -452,18 +452,21 @@ fn contradictions() {
 #[test]
 fn what_is_missing_and_other_files() {
     refused(&[
-        ("", "0:0 the text holds no site | "),
+        (
+            "",
+            "0:0 site.yaml holds no site |  | the smallest is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`",
+        ),
         (
             "fleet: {nodes: 4}",
-            "1:1 `fleet.gpus` and `people.users` are missing | no boundary can be judged without them | the smallest site is `fleet: {nodes: 1, gpus: 8}` and `people: {users: 2}`",
+            "1:1 `fleet.gpus` and `people.users` are missing | no boundary can be judged without them | the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`",
         ),
         (
             "people: {users: 4}",
-            "1:1 `fleet.nodes` and `fleet.gpus` are missing | no boundary can be judged without them | the smallest site is `fleet: {nodes: 1, gpus: 8}` and `people: {users: 2}`",
+            "1:1 `fleet.nodes` and `fleet.gpus` are missing | no boundary can be judged without them | the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`",
         ),
         (
             "needs: {}",
-            "1:1 `fleet.nodes` and `fleet.gpus` and `people.users` are missing | no boundary can be judged without them | the smallest site is `fleet: {nodes: 1, gpus: 8}` and `people: {users: 2}`",
+            "1:1 `fleet.nodes` and `fleet.gpus` and `people.users` are missing | no boundary can be judged without them | the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`",
         ),
         (
             "fleet:\npeople: {users: 1}",
@@ -471,7 +474,7 @@ fn what_is_missing_and_other_files() {
         ),
         (
             "fleet: {nodes: 4, gpus: 32}\npeople: {teams: 2}",
-            "2:1 `people.users` is missing | no boundary can be judged without it | the smallest site is `fleet: {nodes: 1, gpus: 8}` and `people: {users: 2}`",
+            "2:1 `people.users` is missing | no boundary can be judged without it | the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`",
         ),
         ("fleet: 4", "1:8 `fleet` is not a mapping (`field: value`) | this is `4`"),
         ("- fleet", "1:1 the document is not a mapping (`field: value`) | this is a list"),
@@ -519,7 +522,7 @@ fn mistakes_as_they_are_shown() {
     1 | fleet: {nodes: 4}
       | ^^^^^ no boundary can be judged without them
       |
-    hint: the smallest site is `fleet: {nodes: 1, gpus: 8}` and `people: {users: 2}`
+    hint: the smallest site is `{fleet: {nodes: 1, gpus: 8}, people: {users: 2}}`
     ");
     assert_snapshot!(shown("P, teams: 7"), @r"
     error: `people.teams` contradicts `people.users`
