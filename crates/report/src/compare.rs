@@ -5,13 +5,17 @@ use muster_model::advice::{
     Cell, Changes, Compared, Comparison, Facts, Fare, Plane, Role, Standing, Value, Verdict,
 };
 
-use crate::style::{Ink, Style, wrap};
+use crate::style::{Ink, Style, shorten, wrap};
 use crate::table::{Align, Cell as Field, Table};
 
 /// Columns where there is no terminal, and at most: wider columns are no easier to read.
 const WIDTH: usize = 100;
-/// Below this nothing lines up any more.
-const MIN_WIDTH: usize = 60;
+/// Narrower than this, planes stand under each other.
+const SIDE_BY_SIDE: usize = 60;
+/// Below this nothing can be read any more.
+const MIN_WIDTH: usize = 30;
+/// Letters of the longest plane, and more than any standing has.
+const NAME: usize = "kubernetes".len();
 /// Blanks before every line, and between columns.
 const GAP: usize = 2;
 
@@ -27,7 +31,7 @@ pub enum Detail {
 /// The comparison as text.
 #[must_use]
 pub fn compare(comparison: &Comparison, detail: Detail, style: &Style) -> String {
-    let columns = Columns::of(style);
+    let columns = Columns::of(comparison, style);
     let [left, right] = comparison.planes;
     let mut text = heading(&format!("{left} and {right}{}", for_facts(comparison.facts.as_ref())), style);
 
@@ -86,9 +90,14 @@ fn for_facts(facts: Option<&Facts>) -> String {
 }
 
 fn heading(title: &str, style: &Style) -> String {
-    let lines = wrap(title, style.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH));
+    let lines = wrap(title, width(style));
     let painted: Vec<String> = lines.iter().map(|line| style.paint(Ink::Strong, line)).collect();
     format!("{}\n\n", painted.join("\n"))
+}
+
+/// Columns of the page.
+fn width(style: &Style) -> usize {
+    style.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH)
 }
 
 /// Widths of the three columns.
@@ -98,10 +107,13 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(style: &Style) -> Self {
-        let width = style.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH);
-        let title = width / 4 - GAP;
-        Self { title, cell: (width - GAP - title - 2 * GAP) / 2 }
+    /// The first is a quarter, unless the name of a fact needs more: names are not broken.
+    fn of(comparison: &Comparison, style: &Style) -> Self {
+        let width = width(style);
+        let names = comparison.dimensions.iter().flat_map(|row| &row.matters_for);
+        let longest = names.map(|name| name.0.name().len() + 1).max().unwrap_or(0);
+        let title = (width / 4 - GAP).max(longest);
+        Self { title, cell: width.saturating_sub(GAP + title + 2 * GAP) / 2 }
     }
 }
 
@@ -118,12 +130,16 @@ impl Line {
 }
 
 fn section(title: &str, rows: &[&Compared], planes: [Plane; 2], columns: &Columns, style: &Style) -> String {
-    let names = planes.map(|plane| vec![Line::new(plane.name(), Ink::Strong, style)]);
+    let names = planes.map(|plane| vec![named(plane, style)]);
     let mut text = String::new();
     if !title.is_empty() {
         text.push_str(&heading(title, style));
     }
     if rows.is_empty() {
+        return text;
+    }
+    if width(style) < SIDE_BY_SIDE {
+        text.extend(rows.iter().map(|row| below(row, planes, style) + "\n"));
         return text;
     }
     text.push_str(&beside(&[], &names, columns));
@@ -133,6 +149,25 @@ fn section(title: &str, rows: &[&Compared], planes: [Plane; 2], columns: &Column
         text.push('\n');
     }
     text
+}
+
+fn named(plane: Plane, style: &Style) -> Line {
+    Line::new(plane.name(), Ink::Strong, style)
+}
+
+/// One dimension on a narrow terminal, the planes under each other.
+fn below(row: &Compared, planes: [Plane; 2], style: &Style) -> String {
+    let room = width(style);
+    let mut text = indented(&title_lines(row, room - GAP, style), GAP);
+    for (plane, cell) in planes.into_iter().zip(&row.cells) {
+        text.push_str(&indented(&[named(plane, style)], 2 * GAP));
+        text.push_str(&indented(&cell_lines(cell, room - 3 * GAP, style), 3 * GAP));
+    }
+    text
+}
+
+fn indented(lines: &[Line], indent: usize) -> String {
+    lines.iter().map(|line| format!("{:indent$}{}\n", "", line.text)).collect()
 }
 
 /// What is compared, who is ahead, and which facts make it matter.
@@ -212,19 +247,31 @@ fn beside(title: &[Line], cells: &[Vec<Line>; 2], columns: &Columns) -> String {
     text
 }
 
-/// One line per dimension.
+/// One line per dimension; on a narrow terminal a sentence each.
 fn short(rows: &[&Compared], planes: [Plane; 2], style: &Style) -> String {
+    let [left, right] = planes;
+    if width(style) < SIDE_BY_SIDE {
+        let standing = |cell: &Cell| cell.standing_today().name();
+        let sentence = |row: &&Compared| {
+            let [one, other] = &row.cells;
+            format!("{}: {left} {}, {right} {}", row.title, standing(one), standing(other))
+        };
+        return rows.iter().map(|row| paragraph(&[("", sentence(row))], style)).collect();
+    }
+    let headings = [capitals(left), capitals(right), "AHEAD"];
     let mut table = Table::new(&[
         ("DIMENSION", Align::Left),
-        (capitals(planes[0]), Align::Left),
-        (capitals(planes[1]), Align::Left),
-        ("AHEAD", Align::Left),
+        (headings[0], Align::Left),
+        (headings[1], Align::Left),
+        (headings[2], Align::Left),
     ])
     .indented(GAP);
+    let taken: usize = headings.iter().map(|heading| heading.len().max(NAME) + GAP).sum();
+    let room = width(style) - GAP - taken;
     for row in rows {
         let standing = |cell: &Cell| Field::inked(cell.standing_today().name(), ink(cell.standing_today()));
         table.row(vec![
-            Field::from(row.title),
+            Field::from(shorten(row.title, room)),
             standing(&row.cells[0]),
             standing(&row.cells[1]),
             Field::from(row.ahead.map_or("", Plane::name)),
@@ -298,7 +345,7 @@ fn changes(changes: &Changes) -> String {
 
 /// Labels, and beside each its text, wrapped.
 fn paragraph(lines: &[(&str, String)], style: &Style) -> String {
-    let width = style.width.unwrap_or(WIDTH).clamp(MIN_WIDTH, WIDTH);
+    let width = width(style);
     let labels = lines.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
     let indent = if labels == 0 { GAP } else { GAP + labels + GAP };
     let mut text = String::new();
@@ -401,7 +448,7 @@ mod tests {
 
     #[test]
     fn it_fits_its_width() {
-        for width in [60, 80, 100, 200] {
+        for width in [40, 60, 80, 100, 200] {
             for (facts, detail) in [(true, Detail::Matters), (true, Detail::All), (false, Detail::Matters)] {
                 let text = compare(&sample(facts), detail, &Style::plain().with_width(width));
                 let widest = text.lines().map(|line| line.chars().count()).max().unwrap();

@@ -29,16 +29,19 @@ const LABEL: usize = 6;
 /// One order under both admissions, and why they differ.
 #[must_use]
 pub fn gang(proof: &GangProof, style: &Style) -> String {
-    let mut text = format!(
-        "{}; {}; {}; arrivals {}\n",
+    let asked = format!(
+        "{}; {}; {}; arrivals {}",
         pool(proof.gpus),
         needs(&proof.gangs),
         per_pod(proof.gpus_per_pod),
         shorten(&proof.order, ORDER_LETTERS)
     );
-    text += "\npod by pod: each pod is a job of its own and takes what is free\n";
+    let mut text = line(&asked, style);
+    text.push('\n');
+    text += &line("pod by pod: each pod is a job of its own and takes what is free", style);
     text += &steps(&proof.per_pod, proof, "POD", style);
-    text += "\ngang admission: each gang is one job, placed whole or not at all\n";
+    text.push('\n');
+    text += &line("gang admission: each gang is one job, placed whole or not at all", style);
     text += &steps(&proof.gang, proof, "GANG", style);
     text.push('\n');
     text += &beside(proof, style);
@@ -252,6 +255,12 @@ fn command(proof: &GangProof) -> String {
         gpus => format!(" --gpus-per-pod {gpus}"),
     };
     format!("muster prove gang --gpus {} --need {}{per_pod}", proof.gpus, needs.join(","))
+}
+
+/// A sentence, wrapped where the terminal ends.
+fn line(sentence: &str, style: &Style) -> String {
+    let width = style.width.unwrap_or(usize::MAX);
+    wrap(sentence, width).iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// A labelled sentence, wrapped under itself.

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use muster_model::advice::Layer;
 
+use crate::style::wrap;
+
 /// Between two layers, the upper one first.
 const ARROW: &str = " ─► ";
 
@@ -41,17 +43,22 @@ fn descend(
     }
 }
 
-/// A chain in lines of at most so many columns, broken before an arrow.
+/// A chain in lines of at most so many columns, broken before an arrow; inside of a name only where that alone is too long.
 pub(super) fn drawn(chain: &[&str], room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for name in chain {
         match lines.last_mut() {
-            None => lines.push((*name).to_owned()),
             Some(line) if line.chars().count() + ARROW.chars().count() + name.chars().count() <= room => {
                 line.push_str(ARROW);
                 line.push_str(name);
             }
-            Some(_) => lines.push(format!(" {ARROW}{name}")),
+            last => {
+                let lead = if last.is_none() { String::new() } else { format!(" {ARROW}") };
+                let indent = " ".repeat(lead.chars().count());
+                let parts = wrap(name, room.saturating_sub(indent.len()));
+                let leads = std::iter::once(&lead).chain(std::iter::repeat(&indent));
+                lines.extend(leads.zip(parts).map(|(lead, part)| format!("{lead}{part}")));
+            }
         }
     }
     lines
@@ -127,6 +134,10 @@ mod tests {
     fn a_long_chain_breaks_before_an_arrow() {
         assert_eq!(drawn(&["Ray", "KubeRay"], 40), ["Ray ─► KubeRay"]);
         assert_eq!(drawn(&["Ray", "KubeRay", "k3s"], 14), ["Ray ─► KubeRay", "  ─► k3s"]);
+        assert_eq!(
+            drawn(&["torchrun or MPI", "one of several"], 12),
+            ["torchrun or", "MPI", "  ─► one of", "     several"]
+        );
     }
 
     #[test]

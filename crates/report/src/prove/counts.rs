@@ -2,7 +2,7 @@
 
 use muster_model::proof::{GangOrders, GangSweep, OrderCounts, Share, SweepCell};
 
-use super::{closing, needs, per_pod, pool};
+use super::{closing, line, needs, per_pod, pool};
 use crate::amount::count;
 use crate::style::{Ink, Style};
 use crate::table::{Align, Cell, Table};
@@ -22,13 +22,15 @@ const MARGIN: usize = 8;
 /// How many of all orders come to what, under both admissions.
 #[must_use]
 pub fn orders(found: &GangOrders, style: &Style) -> String {
-    let mut text = format!(
-        "{}; {}; {}; {} of arrival\n\n",
+    let asked = format!(
+        "{}; {}; {}; {} of arrival",
         pool(found.gpus),
         needs(&found.gangs),
         per_pod(found.gpus_per_pod),
         if found.orders == 1 { "1 order".to_owned() } else { format!("{} orders", found.orders) },
     );
+    let mut text = line(&asked, style);
+    text.push('\n');
     let mut table = Table::new(&[
         ("ADMISSION", Align::Left),
         ("DEADLOCK", Align::Left),
@@ -83,11 +85,12 @@ fn tenths(share: &Share) -> String {
 /// Shares of all orders that deadlock and that waste, pod by pod, over pool and gang sizes.
 #[must_use]
 pub fn sweep(found: &GangSweep, style: &Style) -> String {
-    let mut text = format!(
-        "{} gangs of equal size, {}; percent of all orders of arrival, · is none\n",
+    let asked = format!(
+        "{} gangs of equal size, {}; percent of all orders of arrival, · is none",
         found.gangs,
         per_pod(found.gpus_per_pod)
     );
+    let mut text = line(&asked, style);
     let shares: [(&str, Pick); 2] = [
         ("deadlock, pod by pod: nothing ever runs", |counts| &counts.deadlock),
         ("waste, pod by pod: a gang that does not run holds GPUs", |counts| &counts.waste),
@@ -105,7 +108,7 @@ pub fn sweep(found: &GangSweep, style: &Style) -> String {
     let never = found.cells.iter().any(|cell| cell.need_pods * found.gpus_per_pod > cell.gpus);
     let never = if never { "; a gang larger than the pool is refused at once" } else { "" };
     text.push('\n');
-    text += &format!("gang admission: {gang}{never}\n");
+    text += &line(&format!("gang admission: {gang}{never}"), style);
     text
 }
 

@@ -105,13 +105,16 @@ fn an_open_end_on_a_narrow_terminal() {
         run(vec![step(1, 'a', placed(&[0, 1]), &[2, 0], 38)], &[(2, 2, 2), (2, 0, 0)], 38, Verdict::Open),
     );
     insta::assert_snapshot!(super::gang(&proof, &Style::plain().with_width(60)), @r"
-    pool of 40 GPUs; a and b need 2 pods each; 1 GPU per pod; arrivals a
+    pool of 40 GPUs; a and b need 2 pods each; 1 GPU per pod;
+    arrivals a
 
-    pod by pod: each pod is a job of its own and takes what is free
+    pod by pod: each pod is a job of its own and takes what is
+    free
       STEP  POD  HELD                FREE
          1  a    a 1 of 2, b 0 of 2    39  gets GPU 0
 
-    gang admission: each gang is one job, placed whole or not at all
+    gang admission: each gang is one job, placed whole or not at
+    all
       STEP  GANG  HELD                FREE
          1  a     a 2 of 2, b 0 of 2    38  gets GPUs 0,1: a
                                             runs
