@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use muster_model::advice::Kind;
+use muster_spec::parse_fact_value;
 
 use crate::cmd;
 use crate::exit;
@@ -35,10 +37,17 @@ pub struct Global {
     pub socket: Option<PathBuf>,
 }
 
+/// Reads a whole number within bounds, both included; for options, in the words of files.
+pub fn whole(min: u32, max: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        parse_fact_value(text, Kind::Count { min, max, default: min }).map_err(|malformed| malformed.label)
+    }
+}
+
 /// How data is written.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Output {
-    /// Write JSON, in the shapes of the API (docs/openapi.json)
+    /// Write JSON; docs/openapi.json and docs/schema have its shapes
     #[arg(long)]
     json: bool,
     /// Write in this format

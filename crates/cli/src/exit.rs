@@ -5,7 +5,7 @@ use std::fmt;
 use muster_api::ClientError;
 use muster_spec::Diagnostics;
 
-/// Something went wrong: refused by the daemon, a broken connection, a file that cannot be read.
+/// Something went wrong: refused by the daemon, a broken connection, a file that cannot be written.
 pub const FAILURE: u8 = 1;
 /// The command line or a spec is wrong; nothing was done.
 pub const USAGE: u8 = 2;
@@ -20,7 +20,7 @@ pub const INTERRUPTED: u8 = 130;
 pub const HELP: &str = "\
 Exit codes:
   0    success; of verbs that wait for jobs: every job succeeded
-  1    failure: refused, a broken connection, a file that cannot be read
+  1    failure: refused, a broken connection, a file that cannot be written
   2    the command line or a spec is wrong; nothing was done
   3    no daemon is running
   4    no such job, element, node or queue

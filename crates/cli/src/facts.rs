@@ -106,6 +106,11 @@ impl FactArgs {
         self.facts.is_none() && self.options().iter().all(|(_, text)| text.is_none())
     }
 
+    /// Whether the file is stdin.
+    pub fn reads_stdin(&self) -> bool {
+        self.facts.as_ref().is_some_and(|path| path.as_os_str() == "-")
+    }
+
     /// The workload that they describe: the file, and over it the options.
     pub fn read(&self) -> Result<Workload> {
         let mut workload = match &self.facts {

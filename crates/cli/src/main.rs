@@ -11,6 +11,7 @@ mod exit;
 mod facts;
 mod follow;
 mod jobref;
+mod mistyped;
 mod output_files;
 mod source;
 mod terminal;
@@ -36,8 +37,15 @@ fn main() -> ExitCode {
     if words.nth(1).is_some_and(|verb| verb == "__supervise" || verb == "__exec") {
         return muster_backends::local::supervise::main(std::env::args_os());
     }
-    let cli = Cli::parse();
-    let app = App { global: cli.global, ui: Ui::detect() };
+    let ui = Ui::detect();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => match mistyped::explained(&error) {
+            Some(failure) => return ExitCode::from(report(&ui, &failure.into())),
+            None => error.exit(),
+        },
+    };
+    let app = App { global: cli.global, ui };
     match run(&app, cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(error) => ExitCode::from(report(&app.ui, &error)),

@@ -4,13 +4,19 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::exit::{Failure, USAGE};
+use crate::source::plain;
 
 /// Writes texts to files of a directory, which is made when it is missing.
 pub fn write_all(dir: &Path, files: &[(&str, String)], force: bool) -> Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    if dir.exists() && !dir.is_dir() {
+        return Err(Failure::usage(format!("{} is a file, not a directory", dir.display()))
+            .hint("-o names another place")
+            .into());
+    }
+    fs::create_dir_all(dir).map_err(|error| unwritable("make", dir, &error))?;
     let there: Vec<&str> = files
         .iter()
         .map(|(name, _)| *name)
@@ -27,6 +33,11 @@ pub fn write_all(dir: &Path, files: &[(&str, String)], force: bool) -> Result<()
 
 /// Writes one text to a file.
 pub fn write(path: &Path, text: &str, force: bool) -> Result<()> {
+    if path.is_dir() {
+        return Err(Failure::usage(format!("{} is a directory", path.display()))
+            .hint("-o names a file")
+            .into());
+    }
     let mut options = OpenOptions::new();
     options.write(true);
     match force {
@@ -40,6 +51,11 @@ pub fn write(path: &Path, text: &str, force: bool) -> Result<()> {
                 .hint("--force writes it anew, -o names another place")
                 .into())
         }
-        other => Ok(other.with_context(|| format!("cannot write {}", path.display()))?),
+        other => Ok(other.map_err(|error| unwritable("write", path, &error))?),
     }
+}
+
+/// What cannot be done to a path.
+fn unwritable(what: &str, path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot {what} {}: {}", path.display(), plain(error))).hint("-o names another place")
 }

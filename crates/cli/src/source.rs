@@ -1,4 +1,4 @@
-//! Reads job and queue files, with a bound on their size.
+//! Reads files that people name, with a bound on their size.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,6 +11,9 @@ use crate::exit::{Failure, USAGE};
 /// Largest file that is read: a hundred times what any sensible spec needs; the parser refuses less.
 const MAX_BYTES: u64 = 16 << 20;
 
+/// What some editors and shells put before the first letter of a text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Text with what to call it in diagnostics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
@@ -20,32 +23,47 @@ pub struct Text {
     pub file: Option<String>,
 }
 
-/// Reads a file, or stdin when the path is `-`.
+/// Reads a spec, or stdin when the path is `-`.
 pub fn read(path: &Path) -> Result<Text> {
-    let name = if path.as_os_str() == "-" { "stdin".to_owned() } else { path.display().to_string() };
-    let failed = |error: std::io::Error| {
-        let failure = unreadable(Path::new(&name), &error);
-        match looks_like_a_time(path) {
-            true => failure.hint(format!("`-t` asks for a terminal; a time limit is `--time {name}`")),
-            false => failure,
+    let (name, source) = match text(path, MAX_BYTES) {
+        Err(failure) if looks_like_a_time(path) => {
+            let time = path.display();
+            return Err(failure
+                .hint(format!("`-t` asks for a terminal; a time limit is `--time {time}`"))
+                .into());
         }
+        read => read?,
     };
-    let mut bytes = Vec::new();
-    let reader: &mut dyn Read = match path.as_os_str() == "-" {
-        true => &mut std::io::stdin().lock(),
-        false => &mut File::open(path).map_err(failed)?,
-    };
-    reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(Failure::usage(format!("{name} is larger than {} MiB", MAX_BYTES >> 20)).into());
-    }
-    if bytes.starts_with(b"#!") {
-        return Err(Failure::usage(format!("{name} is a script, not a job file"))
+    if source.starts_with("#!") {
+        return Err(Failure::usage(format!("{name} is a script, not a file that is read here"))
             .hint(format!("to run it: muster run [OPTIONS] -- {}", runnable(path)))
             .into());
     }
-    let source = String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8 text")))?;
     Ok(Text { source, file: Some(name) })
+}
+
+/// Reads text of at most so many bytes, or stdin when the path is `-`, and answers what to call it.
+pub fn text(path: &Path, max_bytes: u64) -> Result<(String, String), Failure> {
+    let is_stdin = path.as_os_str() == "-";
+    let name = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
+    let failed = |error: std::io::Error| unreadable(Path::new(&name), &error);
+    let reader: &mut dyn Read = match is_stdin {
+        true => &mut std::io::stdin().lock(),
+        false => &mut File::open(path).map_err(failed)?,
+    };
+    let mut bytes = Vec::new();
+    reader.take(max_bytes + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(Failure::usage(format!("{name} is larger than {} MiB", max_bytes >> 20)));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8 text")))?;
+    let text = without_mark(&text).map(str::to_owned).unwrap_or(text);
+    Ok((name, text))
+}
+
+/// The text behind a byte order mark; `None` where there is none.
+pub fn without_mark(text: &str) -> Option<&str> {
+    text.strip_prefix(BYTE_ORDER_MARK)
 }
 
 /// A file that cannot be read.
@@ -67,7 +85,7 @@ fn looks_like_a_time(path: &Path) -> bool {
 }
 
 /// The system's words without its error number.
-fn plain(error: &std::io::Error) -> String {
+pub fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
     text.to_lowercase()

@@ -22,10 +22,10 @@ use crate::facts::{FactArgs, RuleArgs};
 #[command(verbatim_doc_comment)]
 pub struct Args {
     /// One of none, slurm, kubernetes, k3s, ray
-    #[arg(value_enum, hide_possible_values = true)]
+    #[arg(value_enum, ignore_case = true, hide_possible_values = true)]
     one: PlaneArg,
     /// Another one
-    #[arg(value_enum, hide_possible_values = true)]
+    #[arg(value_enum, ignore_case = true, hide_possible_values = true)]
     other: PlaneArg,
     /// Write out also what does not matter for the facts
     #[arg(long)]

@@ -1,8 +1,6 @@
 //! `muster inventory`: the cluster file of what there is. It reads and writes down; it never asks Slurm or Kubernetes itself.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -16,6 +14,7 @@ use muster_spec::{Cluster, ClusterNotes, Unwritable, write_cluster};
 use crate::app::App;
 use crate::exit::{Failure, USAGE};
 use crate::output_files;
+use crate::source;
 use crate::virtual_gpus::VirtualGpus;
 
 /// Largest list that is read: kubectl prints some 15 KB for a node, so that this is more than 15,000 of them.
@@ -39,7 +38,7 @@ pub struct Args {
     /// `kubectl get nodes -o json`
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Write to this file in place of stdout
+    /// Write to this file in place of stdout, which `-` is too
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Write over the file if it is there
@@ -107,8 +106,8 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
 
     // 3. Out.
     match &args.output {
-        Some(path) => output_files::write(path, &text, args.force)?,
-        None => app.ui.data(&text)?,
+        Some(path) if path.as_os_str() != "-" => output_files::write(path, &text, args.force)?,
+        _ => app.ui.data(&text)?,
     }
     app.ui.status(&summary);
     if out_of_service > 0 {
@@ -133,7 +132,7 @@ fn is_out_of_service(listed: &Listed) -> bool {
 
 /// What another control plane printed.
 fn listed(path: &Path, args: &Args) -> Result<Inventory> {
-    let (name, text) = read(path)?;
+    let (name, text) = source::text(path, MAX_BYTES)?;
     let options = Options {
         levels: args
             .level
@@ -151,28 +150,6 @@ fn listed(path: &Path, args: &Args) -> Result<Inventory> {
         }
     };
     Ok(inventory::read(&text, &options).map_err(refused)?)
-}
-
-fn read(path: &Path) -> Result<(String, String)> {
-    let (name, reader): (String, Box<dyn Read>) = match path.as_os_str() == "-" {
-        true => ("stdin".to_owned(), Box::new(std::io::stdin())),
-        false => {
-            let failed = |error: std::io::Error| {
-                // The system's words without its error number.
-                let why = error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase();
-                Failure { code: USAGE, ..Failure::new(format!("cannot read {}: {why}", path.display())) }
-            };
-            let file = File::open(path).map_err(failed)?;
-            (path.display().to_string(), Box::new(file))
-        }
-    };
-    let mut bytes = Vec::new();
-    reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(Failure::usage(format!("{name} is larger than {} MiB", MAX_BYTES >> 20)).into());
-    }
-    let text = String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8 text")))?;
-    Ok((name, text))
 }
 
 /// This machine, as the daemon sees it. Having no GPU is an answer.

@@ -9,7 +9,7 @@ use muster_report::prove;
 use muster_sim::prove::{CountError, Scenario, ScenarioError, SweepError, all_orders, sweep, walk};
 
 use crate::app::App;
-use crate::args::Output;
+use crate::args::{Output, whole};
 use crate::exit::Failure;
 
 /// Show on the real engine what a claim about scheduling comes to
@@ -42,16 +42,17 @@ enum Claim {
 #[derive(Debug, clap::Args)]
 struct GangArgs {
     /// GPUs of the pool, at most 128
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true, value_parser = whole(0, u32::MAX))]
     gpus: u32,
     /// Pods that each gang needs; gangs are a, b, c, in this order
-    #[arg(long, value_name = "PODS,...", value_delimiter = ',', default_value = "5,5")]
+    #[arg(long, value_name = "PODS,...", value_delimiter = ',', default_value = "5,5",
+          allow_negative_numbers = true, value_parser = whole(0, u32::MAX))]
     need: Vec<u32>,
     /// Arrivals, one letter per pod, as abab; without it the gangs take turns until all have arrived
     #[arg(long, value_name = "LETTERS")]
     order: Option<String>,
     /// GPUs that each pod asks for
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0, u32::MAX))]
     gpus_per_pod: u32,
     /// Count the outcomes of all orders in which the pods can arrive
     #[arg(long, conflicts_with = "order")]

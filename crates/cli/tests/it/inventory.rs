@@ -128,6 +128,16 @@ fn a_file_is_written_once_unless_forced() {
         run.stderr,
         "error: cluster.yaml is already there\nhint: --force writes it anew, -o names another place\n"
     );
+    let places = [
+        (".", ". is a directory\nhint: -o names a file"),
+        ("none/c", "cannot write none/c: no such file or directory"),
+    ];
+    for (place, said) in places {
+        let run = home.muster(&["inventory", "--virtual-gpus", "8", "-o", place]);
+        assert!(run.code != 0 && run.stderr.starts_with(&format!("error: {said}\n")), "{}", run.stderr);
+    }
+    assert!(home.words("inventory --virtual-gpus 8 -o -").ok().stdout.contains("gpus: 8"));
+    assert!(!home.path("-").exists());
     assert_eq!(home.read("cluster.yaml"), "mine\n");
     home.words("inventory --from nodes.json -o cluster.yaml --force").ok();
     assert_eq!(home.read("cluster.yaml"), first);

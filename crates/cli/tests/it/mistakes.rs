@@ -69,7 +69,7 @@ fn files_that_are_no_job_files() {
     let run = home.words("run train.sh").code(2);
     assert_eq!(
         run.stderr,
-        "error: train.sh is a script, not a job file\nhint: to run it: muster run [OPTIONS] -- ./train.sh\n"
+        "error: train.sh is a script, not a file that is read here\nhint: to run it: muster run [OPTIONS] -- ./train.sh\n"
     );
     let run = home.words("run missing.yaml").code(2);
     assert_eq!(run.stderr, "error: cannot read missing.yaml: no such file or directory\n");

@@ -338,9 +338,10 @@ fn mistakes_are_told_exactly() {
         "a pod asks for 4 GPUs, and the pool has 2",
         "hint: with `--gpus-per-pod 2`",
     );
-    check("--gpus -3", "unexpected argument '-3'", "");
-    check("--need 5,100000000000000000000", "number too large", "");
-    check("--need 5,x", "invalid digit", "");
+    check("--gpus -3", "invalid value '-3' for '--gpus <N>': below 0", "");
+    check("--gpus 1e3", "in digits: `1000`", "");
+    check("--need 5,100000000000000000000", "for '--need <PODS,...>': above 4294967295", "");
+    check("--need 5,x", "for '--need <PODS,...>': expected digits only", "");
     check(
         "--all-orders --need 300,300",
         "more than 10^37 orders of 600 pods",

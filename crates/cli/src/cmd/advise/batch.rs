@@ -2,14 +2,16 @@
 //! is answered in its place, and the others are answered all the same.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::path::Path;
 
 use anyhow::Result;
 use muster_model::advice::Ruleset;
-use muster_spec::parse_facts_line;
+use muster_spec::{LineError, parse_facts_line};
 use serde::Serialize;
 
 use super::answer::{Answer, Field, Picked};
 use crate::facts::{RuleArgs, Workload};
+use crate::source::{self, without_mark};
 
 /// Longest line that is read; facts take less than a hundredth of it.
 const MAX_LINE: u64 = 64 << 10;
@@ -23,6 +25,9 @@ struct Refused {
 #[derive(Debug, Serialize)]
 struct Complaint {
     line: usize,
+    /// In characters, from 1; absent when it is about the line as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u32>,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
@@ -68,7 +73,8 @@ impl<'a> Batch<'a> {
     pub fn each(&self, mut see: impl FnMut(&str, bool) -> Result<()>) -> Result<Count> {
         let mut stdin = BufReader::with_capacity(1 << 16, io::stdin().lock());
         let mut count = Count::default();
-        while let Some(line) = next_line(&mut stdin)? {
+        let unreadable = |error: io::Error| source::unreadable(Path::new("stdin"), &error);
+        while let Some(line) = next_line(&mut stdin).map_err(unreadable)? {
             count.lines += 1;
             let (answer, good) = self.answer(count.lines, line)?;
             count.refused += usize::from(!good);
@@ -79,17 +85,18 @@ impl<'a> Batch<'a> {
 
     /// The answer to a line, and whether it is one.
     fn answer(&self, number: usize, line: Result<String, &'static str>) -> Result<(String, bool)> {
-        let refused = |message: String, hint: Option<String>| {
-            let error = Complaint { line: number, message, hint };
-            Ok((serde_json::to_string(&Refused { error })?, false))
-        };
-        let line = match line {
-            Ok(line) => line,
-            Err(message) => return refused(message.to_owned(), None),
-        };
-        let mut workload: Workload = match parse_facts_line(&line) {
+        let whole = |message: &str| LineError { message: message.to_owned(), hint: None, column: 0 };
+        let read = line.map_err(whole).and_then(|line| {
+            // Only at the start of a text is a byte order mark one.
+            parse_facts_line(without_mark(&line).filter(|_| number == 1).unwrap_or(&line))
+        });
+        let mut workload: Workload = match read {
             Ok(file) => file.into(),
-            Err(error) => return refused(error.message, error.hint),
+            Err(LineError { message, hint, column }) => {
+                let column = (column > 0).then_some(column);
+                let error = Complaint { line: number, column, message, hint };
+                return Ok((serde_json::to_string(&Refused { error })?, false));
+            }
         };
         self.rules.apply(&mut workload.thresholds)?;
         Ok((self.answer_to(&workload)?, true))

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use clap::ValueEnum;
 use muster_report::style::shorten;
 use serde_json::{Map, Value};
 
@@ -17,14 +18,15 @@ const SHOWN: usize = 20;
 /// Characters of a value that are shown.
 const VALUE: usize = 70;
 
-/// Fields that are always compared.
-const OF_LABEL: [Field; 3] = [Field::Primary, Field::Addon, Field::Hybrid];
-
 /// One answer that is expected.
 pub fn read(path: &Path) -> Result<Value> {
     let text = source::read(path)?;
     let name = text.file.as_deref().unwrap_or("the file");
-    parse(&text.source, name)
+    parse(
+        &text.source,
+        name,
+        "it holds what `muster advise … --json` or `--fields` printed; lines need --batch",
+    )
 }
 
 /// Answers that are expected, one per line. Read as they are needed: a batch may have any length.
@@ -32,6 +34,8 @@ pub struct Lines {
     path: PathBuf,
     lines: io::Lines<BufReader<File>>,
     number: usize,
+    /// Keys that are compared; see [`differences`].
+    fields: Option<Vec<Field>>,
     /// What differed so far.
     pub differences: Differences,
     /// The first answer that was expected.
@@ -40,12 +44,13 @@ pub struct Lines {
 
 impl Lines {
     /// Opens a file of answers.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path, fields: Option<&[Field]>) -> Result<Self> {
         let file = File::open(path).map_err(|error| source::unreadable(path, &error))?;
         Ok(Self {
             path: path.to_owned(),
             lines: BufReader::new(file).lines(),
             number: 0,
+            fields: fields.map(<[Field]>::to_vec),
             differences: Differences::default(),
             first: Value::Null,
         })
@@ -58,7 +63,7 @@ impl Lines {
         let line = format!("line {}", self.number);
         match expected {
             Some(expected) => {
-                for difference in differences(&expected, &present) {
+                for difference in differences(&expected, &present, self.fields.as_deref()) {
                     self.differences.add(format!("{line}: {difference}"));
                 }
             }
@@ -80,7 +85,9 @@ impl Lines {
         self.number += 1;
         let Some(line) = self.lines.next() else { return Ok(None) };
         let line = line.map_err(|error| source::unreadable(&self.path, &error))?;
-        let value = parse(&line, &format!("line {} of {}", self.number, self.path.display()))?;
+        let line = source::without_mark(&line).filter(|_| self.number == 1).unwrap_or(&line);
+        let name = format!("line {} of {}", self.number, self.path.display());
+        let value = parse(line, &name, "it holds what `muster advise --batch` printed, an answer per line")?;
         if self.number == 1 {
             self.first = value.clone();
         }
@@ -117,8 +124,7 @@ impl From<Vec<String>> for Differences {
     }
 }
 
-fn parse(text: &str, name: &str) -> Result<Value> {
-    let hint = "it holds what `muster advise … --json` or `--fields` printed";
+fn parse(text: &str, name: &str, hint: &str) -> Result<Value> {
     match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
         Ok(_) => Err(Failure::usage(format!("{name} is JSON, but no answer")).hint(hint).into()),
@@ -127,14 +133,21 @@ fn parse(text: &str, name: &str) -> Result<Value> {
 }
 
 /// What differs between an expected answer and the present one, a line each. Keys that the expected answer does not
-/// hold are not compared, but those of the label always are.
-pub fn differences(expected: &Value, present: &Value) -> Vec<String> {
+/// hold are not compared, but those of the label always are; with `fields`, of the keys of an answer only those.
+pub fn differences(expected: &Value, present: &Value, fields: Option<&[Field]>) -> Vec<String> {
     let mut found = Vec::new();
     let empty = Map::new();
     let (expected, present) = (expected.as_object().unwrap_or(&empty), present.as_object().unwrap_or(&empty));
-    let of_label = OF_LABEL.map(Field::key);
-    let others = expected.keys().map(String::as_str).filter(|key| !of_label.contains(key));
-    for key in of_label.into_iter().chain(others) {
+    let all = Field::value_variants();
+    let is_compared = |field: &&Field| match fields {
+        Some(fields) => fields.contains(field),
+        None => field.is_of_label() || expected.contains_key(field.key()),
+    };
+    let known = all.iter().filter(is_compared).map(|field| field.key());
+    // A refused line, or a key that is misspelt.
+    let others =
+        expected.keys().map(String::as_str).filter(|key| all.iter().all(|field| field.key() != *key));
+    for key in known.chain(others) {
         compare(key, expected.get(key), present.get(key), &mut found);
     }
     found
@@ -235,9 +248,10 @@ pub fn again(expected: &Value) -> String {
             words.push(quoted(word));
         }
     }
-    let is_label = |key: &String| OF_LABEL.map(Field::key).contains(&key.as_str());
+    let of_label =
+        |key: &String| Field::value_variants().iter().any(|field| field.is_of_label() && field.key() == key);
     if !has_form {
-        let only_label = expected.as_object().is_some_and(|object| object.keys().all(is_label));
+        let only_label = expected.as_object().is_some_and(|object| object.keys().all(of_label));
         words.push(if only_label { "--fields primary,addon,hybrid" } else { "--json" }.to_owned());
     }
     if reads_stdin {
@@ -264,7 +278,7 @@ mod tests {
     #[test]
     fn what_the_file_holds_is_compared_and_the_label_always() {
         let check = |expected: Value, present: Value, lines: &[&str]| {
-            assert_eq!(differences(&expected, &present), lines, "{expected} {present}");
+            assert_eq!(differences(&expected, &present, None), lines, "{expected} {present}");
         };
         let slurm = json!({"primary": "slurm", "rules": [{"id": "a", "sentence": "x"}, {"id": "b"}]});
         check(slurm.clone(), slurm.clone(), &[]);
@@ -299,5 +313,16 @@ mod tests {
             json!({"primary": "ray"}),
             &["primray: expected \"ray\", now nothing"],
         );
+    }
+
+    #[test]
+    fn fields_that_are_asked_for_are_compared_and_no_others() {
+        let (expected, present) =
+            (json!({"primary": "ray"}), json!({"primary": "ray", "addon": "a", "hybrid": "h"}));
+        let check = |fields: &[Field], lines: &[&str]| {
+            assert_eq!(differences(&expected, &present, Some(fields)), lines, "{fields:?}");
+        };
+        check(&[Field::Primary], &[]);
+        check(&[Field::Primary, Field::Addon], &["addon: expected nothing, now \"a\""]);
     }
 }

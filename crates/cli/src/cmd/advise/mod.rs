@@ -52,7 +52,7 @@ pub struct Args {
     #[command(flatten)]
     facts: FactArgs,
 
-    /// Read the facts from a Muster job file that a job tells: nodes and coupling; - is stdin
+    /// Read what a Muster job file tells of its job, nodes and coupling; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with = "facts", help_heading = "Other inputs")]
     job: Option<PathBuf>,
     /// Advise a site, described in a YAML file: fleet, people, needs and mix of work; - is stdin
@@ -77,7 +77,8 @@ pub struct Args {
     /// Write in this format
     #[arg(short = 'o', long, value_enum, value_name = "FORMAT", help_heading = "Output")]
     output: Option<Format>,
-    /// Write only these keys, as one line of JSON, in the order of the answer
+    /// Write only these keys, as one line of JSON, in the order of the answer: primary, addon, hybrid, rules, warnings,
+    /// composition, flips, disputes; of a site also workloads, sharing, notebooks, operations
     #[arg(
         long,
         value_enum,
@@ -103,8 +104,11 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(app: &App, args: &Args) -> Result<u8> {
     if let Some(word) = args.stray.first() {
-        return Err(Failure::usage(format!("`{word}` belongs to no option"))
-            .hint("a flag takes its value after `=`: --bare-metal=false")
+        return Err(stray(word).into());
+    }
+    if args.expect.as_ref().is_some_and(|path| path.as_os_str() == "-") && args.reads_stdin() {
+        return Err(Failure::usage("stdin cannot hold the facts and what is expected, too")
+            .hint("--expect takes a file")
             .into());
     }
     if args.batch {
@@ -112,11 +116,36 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     }
     let Some(answer) = answer(app, args)? else { return Ok(INTERRUPTED) };
     match &args.expect {
-        Some(path) => compare(app, &answer, path),
+        Some(path) => compare(app, args, &answer, path),
         None => {
             print(app, args, &answer)?;
             Ok(0)
         }
+    }
+}
+
+impl Args {
+    /// Whether facts come from stdin.
+    fn reads_stdin(&self) -> bool {
+        let is_stdin = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
+        self.batch || self.ask || self.facts.reads_stdin() || is_stdin(&self.job) || is_stdin(&self.site)
+    }
+}
+
+/// A word that belongs to no option, and what it may have been meant for.
+fn stray(word: &str) -> Failure {
+    let failure = Failure::usage(format!("`{word}` belongs to no option"));
+    let is_flag = |word: &str| ["true", "false", "yes", "no", "on", "off"].contains(&word);
+    let is_file = |word: &str| Path::new(word).extension().is_some() || Path::new(word).exists();
+    match word {
+        word if is_flag(&word.to_lowercase()) => {
+            failure.hint("a flag takes its value after `=`: --bare-metal=false")
+        }
+        word if word.parse::<f64>().is_ok() => {
+            failure.hint(format!("how many nodes a job spans is --nodes {word}"))
+        }
+        word if is_file(word) => failure.hint("a file comes after --facts, --site or --job"),
+        _ => failure.hint("facts are options, such as --bare-metal; `muster advise --help` lists them"),
     }
 }
 
@@ -232,9 +261,10 @@ fn print(app: &App, args: &Args, answer: &Answer) -> Result<()> {
 }
 
 /// Says whether the answer is the committed one.
-fn compare(app: &App, answer: &Answer, path: &Path) -> Result<u8> {
+fn compare(app: &App, args: &Args, answer: &Answer, path: &Path) -> Result<u8> {
     let expected = expect::read(path)?;
-    let differences = expect::Differences::from(expect::differences(&expected, &answer.value()?));
+    let differences = expect::differences(&expected, &answer.value()?, args.fields.as_deref());
+    let differences = expect::Differences::from(differences);
     if differences.is_empty() {
         let headline = muster_report::advise::headline(&answer.advice().label);
         app.ui.status(&format!("as {} expects: {headline}", path.display()));
@@ -252,12 +282,15 @@ fn batch(app: &App, args: &Args) -> Result<u8> {
     // A mistake in `--rule` is told once, and before anything is read.
     args.rules.apply(&mut Workload::default().thresholds)?;
     let batch = Batch::new(&args.rules, args.fields.as_deref());
+    if io::stdin().is_terminal() {
+        app.ui.status("one JSON object per line, such as {\"nodes\": 4}; Ctrl-D ends");
+    }
     let Some(path) = &args.expect else {
         let count = batch.print()?;
         say_refused(app, count);
         return Ok(if count.refused > 0 { USAGE } else { 0 });
     };
-    let mut expected = expect::Lines::open(path)?;
+    let mut expected = expect::Lines::open(path, args.fields.as_deref())?;
     let count = batch.each(|answer, _| expected.compare(answer))?;
     expected.finish()?;
     say_refused(app, count);

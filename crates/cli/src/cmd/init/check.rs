@@ -18,6 +18,9 @@ pub type Texts = BTreeMap<&'static str, String>;
 
 /// Files that are looked at.
 pub const FILES: [&str; 6] = [ALL, BATCH, SERVICES, SLURM_NODES, SLURM_GRES, KUBERNETES];
+/// Largest file that is read: a cluster of as many nodes as a cluster file can hold, an entry each.
+const MAX_BYTES: u64 = 64 << 20;
+
 /// Files that name a node of the batch pool.
 const OF_BATCH: [&str; 2] = [BATCH, SLURM_NODES];
 /// Files that name a node of the services pool.
@@ -33,13 +36,7 @@ pub fn read(dir: &Path) -> Result<Texts> {
                 .hint("`muster init hybrid --cluster cluster.yaml --services N -o DIR` writes the files of a boundary")
                 .into());
         }
-        // A script is what it should be here, so that what refuses scripts is not asked.
-        let text = match name {
-            KUBERNETES => std::fs::read_to_string(&path)
-                .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?,
-            _ => source::read(&path)?.source,
-        };
-        texts.insert(name, text);
+        texts.insert(name, source::text(&path, MAX_BYTES)?.1);
     }
     Ok(texts)
 }

@@ -13,6 +13,7 @@ use muster_spec::{
 
 use super::{boundary, check};
 use crate::app::App;
+use crate::args::whole;
 use crate::cmd::inventory::{summary, unwritable};
 use crate::exit::{FAILURE, Failure, USAGE};
 use crate::output_files;
@@ -37,8 +38,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", required_unless_present = "check")]
     cluster: Option<PathBuf>,
     /// So many nodes for services
-    #[arg(long, value_name = "N", group = "choice")]
-    services: Option<usize>,
+    #[arg(long, value_name = "N", group = "choice", allow_negative_numbers = true, value_parser = whole(0, u32::MAX))]
+    services: Option<u32>,
     /// These nodes for services, such as 'node[01-02],node07'
     #[arg(long, value_name = "LIST", group = "choice")]
     services_nodes: Option<String>,
@@ -74,6 +75,12 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
             texts.insert(boundary::ALL, given.source);
         }
         return report(app, &dir.display().to_string(), &texts);
+    }
+
+    if args.output.as_os_str() == "-" {
+        return Err(Failure::usage("-o names a directory: there are several files")
+            .hint("--dry-run prints them")
+            .into());
     }
 
     // 1. Two pools.
@@ -113,7 +120,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
 
 fn choice(args: &Args) -> Result<Choice> {
     match (args.services, &args.services_nodes, &args.label) {
-        (Some(count), ..) => Ok(Choice::Count(count)),
+        (Some(count), ..) => Ok(Choice::Count(count as usize)),
         (_, Some(list), _) => Ok(Choice::Names(list.clone())),
         (_, _, Some((name, value))) => Ok(Choice::Label { name: name.clone(), value: value.clone() }),
         _ => Err(Failure::usage("which nodes are for services is not said")

@@ -7,11 +7,12 @@ use muster_model::NodeSpec;
 use muster_model::advice::{Fact, SiteProfile, Threshold};
 
 use crate::app::App;
+use crate::args::whole;
 use crate::exit::Failure;
 use crate::{output_files, source};
 
 /// Largest number that any option takes: more than any one site has.
-const MANY: i64 = 10_000_000;
+const MANY: u32 = 10_000_000;
 
 /// Write the conventions of a small team: ssh, tmux, who says what where, and when to install a scheduler after all
 ///
@@ -25,15 +26,15 @@ const MANY: i64 = 10_000_000;
 pub struct Args {
     /// Machines
     #[arg(long, value_name = "N", conflicts_with = "cluster", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=MANY))]
+          value_parser = whole(1, MANY))]
     nodes: Option<u32>,
     /// GPUs, all together
     #[arg(long, value_name = "N", conflicts_with = "cluster", allow_negative_numbers = true,
-          required_unless_present = "cluster", value_parser = clap::value_parser!(u32).range(1..=MANY))]
+          required_unless_present = "cluster", value_parser = whole(1, MANY))]
     gpus: Option<u32>,
     /// People who use them
     #[arg(long, value_name = "N", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=MANY))]
+          value_parser = whole(1, MANY))]
     users: Option<u32>,
     /// A cluster file, in place of the numbers; `muster inventory` writes one
     #[arg(long, value_name = "FILE")]

@@ -53,6 +53,85 @@ fn a_fact_given_twice_or_unknown_is_named() {
 }
 
 #[test]
+fn what_others_call_a_fact_is_no_option_and_leads_to_one() {
+    let home = Home::new();
+    let check = |words: &str, expected: &str| {
+        let run = home.words(words).code(2);
+        assert_eq!((run.stdout.as_str(), run.stderr.lines().next().unwrap()), ("", expected), "{words}");
+    };
+    check("advise --gang", "error: there is no option `--gang`: did you mean `tightly_coupled`?");
+    check(
+        "advise --nodes 4 --gpus=8",
+        "error: there is no option `--gpus`: GPUs are counted for a site; `nodes` is what a single job spans",
+    );
+    check("advise --no-bare-metal", "error: there is no option `--no-bare-metal`: what is not given is no");
+    check("compare slurm ray --mpi", "error: there is no option `--mpi`: did you mean `tightly_coupled`?");
+    check(
+        "compare slurm ray --site a.yaml",
+        "error: there is no option `--site`: it is one of `muster advise`",
+    );
+    // What is an option's own name but for a letter, and what is nobody's, is told by the parser.
+    check("advise --filds primary", "error: unexpected argument '--filds' found");
+    check("advise --frobnicate", "error: unexpected argument '--frobnicate' found");
+    check("init slurm", "error: there is no `muster init slurm`");
+}
+
+#[test]
+fn a_stray_word_is_told_where_it_belongs() {
+    let home = Home::new();
+    for (word, hint) in [
+        ("false", "--bare-metal=false"),
+        ("4", "--nodes 4"),
+        ("facts.yaml", "--facts, --site or --job"),
+        ("slurm", "`muster advise --help`"),
+    ] {
+        let said = home.muster(&["advise", "--bare-metal", word]).code(2).stderr;
+        assert!(said.starts_with(&format!("error: `{word}` belongs to no option\nhint: ")), "{said}");
+        assert!(said.contains(hint), "{said}");
+    }
+}
+
+#[test]
+fn a_file_for_another_reader_is_told_so_once() {
+    let home = Home::new();
+    home.write("facts.yaml", "tightly_coupled: true\nmulti_tenant: true\n");
+    home.write("site.yaml", super::SMALL_SITE);
+    home.write("empty.yaml", "# nothing yet\n");
+    for (words, said) in [
+        ("advise --job facts.yaml", "this looks like a facts file, not like a job file"),
+        ("run site.yaml --virtual-gpus 1", "this looks like a site file, not like a job file"),
+        (
+            "init hybrid --cluster site.yaml --services 1",
+            "this looks like a site file, not like a cluster file",
+        ),
+        ("compare slurm ray --facts site.yaml", "this looks like a site file, not like a facts file"),
+        ("advise --facts empty.yaml", "empty.yaml holds no facts"),
+        ("advise --site empty.yaml", "empty.yaml holds no site"),
+        ("init none --cluster empty.yaml", "empty.yaml holds no cluster"),
+    ] {
+        let run = home.words(words).code(2);
+        assert!(run.stderr.contains(&format!("error: {said}\n")), "{words}: {}", run.stderr);
+        assert_eq!(run.stderr.matches("error: ").count(), 1, "{words}: {}", run.stderr);
+        assert!(run.stderr.contains("\nhint: "), "{words}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_byte_order_mark_and_windows_line_ends_are_no_mistake() {
+    let home = Home::new();
+    let expected = home.words("advise --nodes 4 --bare-metal --json").ok().stdout;
+    home.write("facts.yaml", "\u{feff}nodes: 4\r\nbare_metal: true\r\n");
+    assert_eq!(home.words("advise --facts facts.yaml --json").ok().stdout, expected);
+    let line = "\u{feff}{\"nodes\":4,\"bare_metal\":true}\r\n";
+    let batch = home.with_stdin(&["advise", "--batch", "--fields", "primary"], line).ok().stdout;
+    assert!(batch.starts_with("{\"primary\":\""), "{batch}");
+    home.write("decision.json", &format!("\u{feff}{}", expected.replace('\n', "\r\n")));
+    home.words("advise --facts facts.yaml --expect decision.json").ok();
+    home.write("lines.json", &format!("\u{feff}{batch}"));
+    home.with_stdin(&["advise", "--batch", "--fields", "primary", "--expect", "lines.json"], line).ok();
+}
+
+#[test]
 fn files_point_at_the_place() {
     let home = Home::new();
     let check = |name: &str, text: &str, options: &str, expected: &[&str]| {

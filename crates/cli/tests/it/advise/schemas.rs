@@ -15,7 +15,9 @@ fn published(name: &str) -> Value {
 #[test]
 fn the_program_prints_what_is_published() {
     let home = Home::new();
-    for name in ["facts", "site", "advice", "site-advice"] {
+    for name in
+        ["facts", "site", "advice", "site-advice", "comparison", "gang-proof", "gang-orders", "gang-sweep"]
+    {
         let printed: Value = home.words(&format!("schema {name}")).json();
         assert_eq!(printed, published(&format!("{name}.schema.json")), "{name}: cargo xtask gen");
     }
@@ -56,6 +58,31 @@ fn answers_keep_to_the_schema() {
     let mut bad = good;
     bad.as_object_mut().unwrap().remove("primary");
     assert!(!advice.is_valid(&bad));
+}
+
+#[test]
+fn what_else_needs_no_daemon_keeps_to_its_schema() {
+    let home = Home::new();
+    for (name, words) in [
+        ("comparison", "compare slurm kubernetes"),
+        ("comparison", "compare none ray --nodes 4 --tightly-coupled"),
+        ("gang-proof", "prove gang --order abaab"),
+        ("gang-proof", "prove gang --need 9,2"),
+        ("gang-orders", "prove gang --all-orders --need 3,2,2"),
+        ("gang-sweep", "prove gang --sweep --pools 1..4 --sizes 1..3"),
+    ] {
+        let schema = jsonschema::validator_for(&published(&format!("{name}.schema.json"))).unwrap();
+        let answer: Value = home.words(&format!("{words} --json")).json();
+        let wrong: Vec<String> = schema.iter_errors(&answer).map(|error| error.to_string()).collect();
+        assert_eq!(wrong, Vec::<String>::new(), "{words}");
+        for key in
+            answer.as_object().unwrap().keys().filter(|key| !["facts", "verdict"].contains(&key.as_str()))
+        {
+            let mut less = answer.clone();
+            less.as_object_mut().unwrap().remove(key);
+            assert!(!schema.is_valid(&less), "{words} without {key}");
+        }
+    }
 }
 
 #[test]
