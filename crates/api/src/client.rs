@@ -17,7 +17,8 @@ use crate::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery,
 use crate::routes::{self, RouteId};
 use crate::types::{
     ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, ErrorBody, Explained, JobDetail,
-    JobList, NodeList, QueueList, QueuesRequest, SubmitRequest, SubmitResponse, Timeline, UsageList,
+    JobList, NodeList, QueueList, QueuesRequest, ResumeRequest, SubmitRequest, SubmitResponse, Timeline,
+    UsageList,
 };
 
 /// What the `Upgrade` header of an attach request says.
@@ -150,15 +151,14 @@ impl Client {
         self.read(RouteId::Nodes, None, None).await
     }
 
-    /// Takes a node out of service for new work.
-    pub async fn drain(&self, node: &str, reason: &str) -> Result<ActionResponse, ClientError> {
-        let request = DrainRequest { reason: reason.to_owned() };
-        self.call(RouteId::Drain, Some(node), None, Some(to_value(&request)?)).await
+    /// Takes a node, or some of its GPUs, out of service for new work.
+    pub async fn drain(&self, node: &str, request: &DrainRequest) -> Result<ActionResponse, ClientError> {
+        self.call(RouteId::Drain, Some(node), None, Some(to_value(request)?)).await
     }
 
-    /// Takes a node back.
-    pub async fn resume(&self, node: &str) -> Result<ActionResponse, ClientError> {
-        self.call(RouteId::Resume, Some(node), None, None).await
+    /// Takes a node, or some of its GPUs, back.
+    pub async fn resume(&self, node: &str, request: &ResumeRequest) -> Result<ActionResponse, ClientError> {
+        self.call(RouteId::Resume, Some(node), None, Some(to_value(request)?)).await
     }
 
     /// Who held what when.

@@ -7,7 +7,7 @@ use schemars::{Schema, SchemaGenerator};
 use crate::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery};
 use crate::types::{
     ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, Explained, JobDetail, JobList,
-    NodeList, QueueList, QueuesRequest, SubmitRequest, SubmitResponse, Timeline, UsageList,
+    NodeList, QueueList, QueuesRequest, ResumeRequest, SubmitRequest, SubmitResponse, Timeline, UsageList,
 };
 
 /// What a route does; the daemon matches on it exhaustively, so a route without a handler does not compile.
@@ -243,11 +243,15 @@ pub const ROUTES: &[Route] = &[
     get(RouteId::Nodes, "/v1/nodes", "List nodes and their devices.", json!(NodeList)),
     Route {
         request: json!(DrainRequest),
-        ..act(RouteId::Drain, "/v1/nodes/{name}/drain", "Take no new work on a node.")
+        ..act(RouteId::Drain, "/v1/nodes/{name}/drain", "Take no new work on a node, or on some of its GPUs.")
     },
     Route {
-        request: Body::None,
-        ..act(RouteId::Resume, "/v1/nodes/{name}/resume", "Take new work on a node again.")
+        request: json!(ResumeRequest),
+        ..act(
+            RouteId::Resume,
+            "/v1/nodes/{name}/resume",
+            "Take new work again on a node, or on some of its GPUs.",
+        )
     },
     Route {
         query: query!(TimelineQuery),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::unit::{GpuMilli, Time};
+use muster_model::unit::{GpuMilli, Span, Time};
 use muster_model::view::{Bar, Explanation, JobView, NodeView, QueueView, UsageView};
 use muster_model::{ElementId, JobId, NodeName};
 use schemars::JsonSchema;
@@ -235,12 +235,33 @@ pub struct Explained {
     pub explanation: Explanation,
 }
 
-/// Takes a node out of service for new work.
+/// Takes a node, or some of its GPUs, out of service for new work.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DrainRequest {
     /// Why, for people.
     #[serde(default)]
     pub reason: String,
+    /// Only these GPUs: indices (`3`), ranges (`0-3`) or UUIDs, also that of a GPU that MIG slices were cut from. Empty
+    /// is the node as a whole.
+    #[serde(default)]
+    pub gpus: Vec<String>,
+    /// From this instant on; until then, what ends in time still starts there.
+    #[serde(default)]
+    pub at: Option<Time>,
+    /// The same, counted from now. Without both, at once.
+    #[serde(default)]
+    pub after: Option<Span>,
+    /// What runs there at that instant is stopped and queued again; without it, it goes on.
+    #[serde(default)]
+    pub stop: bool,
+}
+
+/// Takes a node, or some of its GPUs, back.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ResumeRequest {
+    /// Only these GPUs, as in [`DrainRequest`]. Empty is the node as a whole.
+    #[serde(default)]
+    pub gpus: Vec<String>,
 }
 
 /// One complaint about a spec.

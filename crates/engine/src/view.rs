@@ -7,7 +7,7 @@ use muster_model::view::{
     TaskView, device_indices,
 };
 use muster_model::{
-    Bytes, CpuMilli, ElementId, GpuMilli, JobId, NodeId, Outcome, Rank, Reason, TaskPlacement, Time,
+    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, NodeId, Outcome, Rank, Reason, TaskPlacement, Time,
 };
 use muster_policy::LeafId;
 
@@ -309,7 +309,7 @@ fn node_view(node: &Node, mut holders: impl FnMut(usize) -> Option<Vec<ElementId
     NodeView {
         name: node.spec.name.clone(),
         up: node.up,
-        drained: node.drains.node.as_ref().filter(|_| node.walls.whole).map(|drain| drain.reason.to_string()),
+        drained: node.drains.node.as_ref().filter(|_| node.walls.whole).map(why),
         drain: node.drains.node.clone(),
         cpus: node.spec.cpus,
         cpus_used: CpuMilli(u32::try_from(node.used.cpus).unwrap_or(u32::MAX)),
@@ -339,4 +339,12 @@ fn node_view(node: &Node, mut holders: impl FnMut(usize) -> Option<Vec<ElementId
 /// For people: saturates at four million GPUs.
 fn gpu_milli(milli: u64) -> GpuMilli {
     GpuMilli(u32::try_from(milli).unwrap_or(u32::MAX))
+}
+
+/// Why a node takes no new work; at least by whose word.
+fn why(drain: &Drain) -> String {
+    match (&*drain.reason, &drain.by) {
+        ("", Some(by)) => format!("drained by {by}"),
+        (reason, _) => reason.to_owned(),
+    }
 }

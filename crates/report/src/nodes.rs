@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::GpuMilli;
 use muster_model::view::{DeviceView, NodeView};
+use muster_model::{Drain, GpuMilli, Time};
 
 use crate::amount::count;
+use crate::clock;
 use crate::reason;
-use crate::style::{Ink, Style};
+use crate::style::{Ink, Style, clean};
 use crate::table::{Align, Cell, Table};
 
 /// With at most this many devices in all, each gets a row of its own: what fits a screen beside the nodes.
@@ -15,7 +16,7 @@ const DEVICES_LISTED: usize = 16;
 
 /// Nodes, and their devices where they are few.
 #[must_use]
-pub fn nodes(rows: &[NodeView], style: &Style) -> String {
+pub fn nodes(rows: &[NodeView], now: Time, style: &Style) -> String {
     let mut table = Table::new(&[
         ("NODE", Align::Left),
         ("STATE", Align::Left),
@@ -28,6 +29,7 @@ pub fn nodes(rows: &[NodeView], style: &Style) -> String {
     for node in rows {
         let (state, ink) = match (node.up, &node.drained) {
             (false, _) => ("lost", Ink::Bad),
+            (true, Some(_)) if is_held(node) => ("draining", Ink::Waiting),
             (true, Some(_)) => ("drained", Ink::Waiting),
             (true, None) => ("up", Ink::Good),
         };
@@ -35,22 +37,22 @@ pub fn nodes(rows: &[NodeView], style: &Style) -> String {
             Cell::from(node.name.as_str()),
             Cell::inked(state, ink),
             Cell::from(models(&node.devices)),
-            Cell::from(free(&node.devices).to_string()),
+            Cell::from(free(node).to_string()),
             Cell::from(format!("{} of {} set aside", node.cpus_used, node.cpus)),
             Cell::from(format!("{} of {}", node.memory_used, node.memory)),
-            Cell::from(node.drained.as_deref().unwrap_or_default()),
+            Cell::from(note(node, now, style)),
         ]);
     }
     let mut text = table.render(style);
     let device_count: usize = rows.iter().map(|node| node.devices.len()).sum();
     if (1..=DEVICES_LISTED).contains(&device_count) {
         text.push('\n');
-        text.push_str(&devices(rows, style));
+        text.push_str(&devices(rows, now, style));
     }
     text
 }
 
-fn devices(rows: &[NodeView], style: &Style) -> String {
+fn devices(rows: &[NodeView], now: Time, style: &Style) -> String {
     let mut table = Table::new(&[
         ("NODE", Align::Left),
         ("GPU", Align::Right),
@@ -67,24 +69,85 @@ fn devices(rows: &[NodeView], style: &Style) -> String {
                 Cell::from(model(device)),
                 Cell::from(if device.memory.0 > 0 { device.memory.to_string() } else { String::new() }),
                 Cell::from(device.used.to_string()),
-                holder(device),
+                holder(device, now, style),
             ]);
         }
     }
     table.render(style)
 }
 
-fn holder(device: &DeviceView) -> Cell {
-    match (device.drained, device.foreign) {
-        (true, _) => Cell::inked("out of service", Ink::Waiting),
-        (_, true) => Cell::inked("a process that is not muster's", Ink::Waiting),
-        _ => Cell::from(device.elements.iter().map(|&id| reason::element(id)).collect::<Vec<_>>().join(" ")),
+fn holder(device: &DeviceView, now: Time, style: &Style) -> Cell {
+    let ids: Vec<String> = device.elements.iter().map(|&id| reason::element(id)).collect();
+    let holders = ids.join(" ");
+    let ahead = device.drain.as_ref().filter(|drain| drain.from > now);
+    match (device.drained, device.foreign, ahead) {
+        (true, _, _) if holders.is_empty() => Cell::inked("out of service", Ink::Waiting),
+        (true, _, _) => Cell::inked(format!("{holders}, then out of service"), Ink::Waiting),
+        (_, true, _) => Cell::inked("a process that is not muster's", Ink::Waiting),
+        (.., Some(drain)) => {
+            let from = format!("out of service from {}", clock::time(drain.from, now, style));
+            Cell::from(if holders.is_empty() { from } else { format!("{holders}, {from}") })
+        }
+        _ => Cell::from(holders),
     }
 }
 
-/// Free GPUs, shares included.
-fn free(devices: &[DeviceView]) -> GpuMilli {
-    let usable = devices.iter().filter(|device| !device.foreign && !device.drained);
+/// True while jobs hold something of a node.
+fn is_held(node: &NodeView) -> bool {
+    node.cpus_used.0 > 0 || node.memory_used.0 > 0 || node.devices.iter().any(|device| device.used.0 > 0)
+}
+
+/// What is drained: `since 12:00:00 by ann: bad fan`, `GPUs 3,5 from 18:00:00`.
+fn note(node: &NodeView, now: Time, style: &Style) -> String {
+    let mut notes = Vec::new();
+    match (&node.drain, &node.drained) {
+        (Some(one), _) => notes.push(drain(one, now, style)),
+        (None, Some(reason)) => notes.push(clean(reason).into_owned()),
+        (None, None) => {}
+    }
+    let mut groups: Vec<(&Drain, Vec<u16>)> = Vec::new();
+    for device in &node.devices {
+        let Some(one) = &device.drain else { continue };
+        match groups.iter_mut().find(|(known, _)| *known == one) {
+            Some((_, devices)) => devices.push(device.index),
+            None => groups.push((one, vec![device.index])),
+        }
+    }
+    for (one, devices) in groups {
+        notes.push(format!("{} {}", gpus(&devices), drain(one, now, style)));
+    }
+    notes.join("; ")
+}
+
+/// `GPU 3`, `GPUs 3,5`.
+pub(crate) fn gpus(devices: &[u16]) -> String {
+    let indices: Vec<String> = devices.iter().map(ToString::to_string).collect();
+    format!("{} {}", if devices.len() == 1 { "GPU" } else { "GPUs" }, indices.join(","))
+}
+
+/// `since 12:00:00 by ann: bad fan`, `from 18:00:00 by ann, then stopped`.
+pub(crate) fn drain(drain: &Drain, now: Time, style: &Style) -> String {
+    let ahead = drain.from > now;
+    let mut text =
+        format!("{} {}", if ahead { "from" } else { "since" }, clock::time(drain.from, now, style));
+    if let Some(by) = &drain.by {
+        text.push_str(&format!(" by {by}"));
+    }
+    if ahead && drain.stop {
+        text.push_str(", which stops what runs");
+    }
+    if !drain.reason.is_empty() {
+        text.push_str(&format!(": {}", clean(&drain.reason)));
+    }
+    text
+}
+
+/// GPUs that jobs may be given now, shares included: none of a node that is lost or drained.
+fn free(node: &NodeView) -> GpuMilli {
+    if !node.up || node.drained.is_some() {
+        return GpuMilli(0);
+    }
+    let usable = node.devices.iter().filter(|device| !device.foreign && !device.drained);
     GpuMilli(usable.map(|device| 1000u32.saturating_sub(device.used.0)).sum())
 }
 
@@ -161,7 +224,7 @@ mod tests {
         devices[0].elements = vec![sample::id(1, 0), sample::id(3, 7)];
         devices[1].foreign = true;
         devices[2].drained = true;
-        insta::assert_snapshot!(nodes(&[node("host", devices)], &Style::plain()), @r"
+        insta::assert_snapshot!(nodes(&[node("host", devices)], sample::NOON, &Style::plain()), @r"
         NODE  STATE  GPUS                                  FREE  CPUS                 MEMORY
         host  up     2 h100 + 1 h100, virtual + 1 virtual   1.5  2.5 of 64 set aside  0B of 256GiB
 
@@ -181,11 +244,11 @@ mod tests {
         rows[1].drained = Some("bad link".to_owned());
         rows[2].up = false;
         rows.push(node("login", Vec::new()));
-        insta::assert_snapshot!(nodes(&rows, &Style::plain()), @r"
+        insta::assert_snapshot!(nodes(&rows, sample::NOON, &Style::plain()), @r"
         NODE   STATE    GPUS    FREE  CPUS                 MEMORY        NOTE
         node0  up       8 h100     8  2.5 of 64 set aside  0B of 256GiB
-        node1  drained  8 h100     8  2.5 of 64 set aside  0B of 256GiB  bad link
-        node2  lost     8 h100     8  2.5 of 64 set aside  0B of 256GiB
+        node1  draining 8 h100     0  2.5 of 64 set aside  0B of 256GiB  bad link
+        node2  lost     8 h100     0  2.5 of 64 set aside  0B of 256GiB
         login  up       none       0  2.5 of 64 set aside  0B of 256GiB
         ");
         assert_eq!(summary(&rows), "24 GPUs on 4 nodes");

@@ -33,3 +33,4 @@ pub use quantity::Begin;
 pub use queues::parse_queues;
 pub use schema::{cluster_schema, facts_schema, queues_schema, schema, site_schema};
 pub use site::Site;
+pub use suggest::nearest;

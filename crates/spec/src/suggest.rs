@@ -24,7 +24,8 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
 
 /// The candidate that a person most likely meant, if any is near: at most a third of the letters differ.
 /// Case, `_` and `-` do not count. Ties go to the candidate named first.
-pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_lowercase().replace('_', "-");
     let word = plain(word);
     let far = (word.chars().count() / 3).max(1);

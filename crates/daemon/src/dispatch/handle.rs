@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use muster_api::Action;
 use muster_api::types::ActionResponse;
 use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView};
-use muster_model::{ElementId, JobId, NodeName, QueueName, QueueTree, UserName};
+use muster_model::{ElementId, Event, JobId, QueueName, QueueTree, UserName};
 use muster_runtime::{Receipt, Submission};
 use tokio::sync::{mpsc, oneshot};
 
@@ -43,13 +43,9 @@ impl Handle {
         self.send(|reply| Input::SetQueues { tree, reply }).await
     }
 
-    pub(crate) async fn set_drained(
-        &self,
-        node: NodeName,
-        drained: bool,
-        reason: String,
-    ) -> Result<ActionResponse, Failure> {
-        self.send(|reply| Input::SetDrained { node, drained, reason, reply }).await
+    /// A drain, or its end; `word` is the answer when it is accepted.
+    pub(crate) async fn change_node(&self, event: Event, word: String) -> Result<ActionResponse, Failure> {
+        self.send(|reply| Input::ChangeNode { event, word, reply }).await
     }
 
     pub(crate) async fn jobs(&self, ids: Option<Vec<JobId>>) -> Result<Vec<JobView>, Failure> {

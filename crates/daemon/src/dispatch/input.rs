@@ -9,7 +9,7 @@ use muster_backends::driver::Report;
 use muster_model::unit::Time;
 use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView};
 use muster_model::{
-    ElementId, JobId, JobSpec, NodeId, NodeName, QueueName, QueueTree, TaskPlacement, UserName,
+    ElementId, Event, JobId, JobSpec, NodeId, NodeName, QueueName, QueueTree, TaskPlacement, UserName,
 };
 use muster_runtime::{Receipt, Submission};
 use tokio::sync::oneshot;
@@ -51,14 +51,12 @@ pub(crate) enum Input {
         /// Gets a word.
         reply: Reply<ActionResponse>,
     },
-    /// A node goes out of service, or comes back.
-    SetDrained {
-        /// Which.
-        node: NodeName,
-        /// Out, or back.
-        drained: bool,
-        /// Why.
-        reason: String,
+    /// A node or some of its devices go out of service, or come back.
+    ChangeNode {
+        /// As the engine is told.
+        event: Event,
+        /// What the caller is told.
+        word: String,
         /// Gets a word.
         reply: Reply<ActionResponse>,
     },

@@ -9,6 +9,7 @@ mod handle;
 mod input;
 mod refusal;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,7 +108,7 @@ enum Waiter {
     /// A report has no reader.
     Nobody,
     Receipt(Reply<Receipt>),
-    Word(Reply<ActionResponse>, &'static str),
+    Word(Reply<ActionResponse>, Cow<'static, str>),
 }
 
 impl<S: StateStore> Dispatcher<S> {
@@ -171,17 +172,14 @@ impl<S: StateStore> Dispatcher<S> {
             Input::Act { caller, job, index, action, reply } => match self.admit(&caller, job, action) {
                 Ok(()) => {
                     let (event, word) = act(&caller, Target { job, index }, action);
-                    (event, Waiter::Word(reply, word))
+                    (event, Waiter::Word(reply, word.into()))
                 }
                 Err(failure) => return answer::send(reply, failure.into_answer()),
             },
             Input::SetQueues { tree, reply } => {
-                (Event::QueuesSet(tree), Waiter::Word(reply, "the queues are set"))
+                (Event::QueuesSet(tree), Waiter::Word(reply, "the queues are set".into()))
             }
-            Input::SetDrained { node, drained, reason, reply } => {
-                let word = if drained { "drained: it takes no new work" } else { "it takes new work again" };
-                (Event::NodeDrained { node, drained, reason: reason.into() }, Waiter::Word(reply, word))
-            }
+            Input::ChangeNode { event, word, reply } => (event, Waiter::Word(reply, word.into())),
             Input::Report(Report::Task(report)) => (Event::Task(report), Waiter::Nobody),
             Input::Report(Report::Foreign { node, foreign }) => match self.is_news(&node, &foreign) {
                 true => (Event::ForeignUse { node, foreign }, Waiter::Nobody),
@@ -350,7 +348,7 @@ fn settle(waiter: Waiter, answer: Result<Receipt, Refused>) {
         }
         Waiter::Receipt(reply) => answer::send(reply, answer.map_err(refusal::failure)),
         Waiter::Word(reply, word) => {
-            let word = answer.map(|_| ActionResponse { message: word.to_owned() });
+            let word = answer.map(|_| ActionResponse { message: word.into_owned() });
             answer::send(reply, word.map_err(refusal::failure));
         }
     }

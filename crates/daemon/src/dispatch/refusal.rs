@@ -16,7 +16,9 @@ fn engine(refusal: &Refusal) -> Failure {
     match refusal {
         Refusal::Never(reason) => Failure::Refused { message: sentence(reason), hints: hints(reason) },
         Refusal::UnknownJob(job) => Failure::no_job(*job),
-        Refusal::UnknownElement(_) | Refusal::UnknownNode(_) | Refusal::UnknownDevice { .. } => Failure::NotFound(refusal.to_string()),
+        Refusal::UnknownElement(_) | Refusal::UnknownNode(_) | Refusal::UnknownDevice { .. } => {
+            Failure::NotFound(refusal.to_string())
+        }
         Refusal::NotWaiting(_) => Failure::conflict(refusal.to_string(), "cancel or requeue it instead"),
         Refusal::Ended(_) => Failure::conflict(refusal.to_string(), "requeue it to run it again"),
         Refusal::UnknownQueue(_) => Failure::Refused {

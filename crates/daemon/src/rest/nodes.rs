@@ -1,8 +1,13 @@
-//! Nodes: listing, taking them out of service and back.
+//! Nodes: listing, taking them or single GPUs out of service and back.
 
 use axum::Json;
 use axum::extract::State;
-use muster_api::types::{ActionResponse, DrainRequest, NodeList};
+use muster_api::types::{ActionResponse, DrainRequest, NodeList, ResumeRequest};
+use muster_model::unit::Time;
+use muster_model::view::NodeView;
+use muster_model::{Device, DeviceSet, Drain, Event, NodeName};
+use muster_report::amount::count;
+use muster_report::clock;
 
 use super::extract::NodePath;
 use super::{App, OptionalBody};
@@ -27,18 +32,154 @@ pub(super) async fn drain(
     if request.reason.len() > MAX_REASON_BYTES {
         return Err(Failure::bad_request(format!("`reason` takes at most {MAX_REASON_BYTES} bytes")));
     }
-    let reason = match request.reason.trim() {
-        "" => format!("drained by {}", caller.identity.user),
-        reason => reason.to_owned(),
+    let now = app.handle.status().await?.now;
+    let from = begin(&request, now)?;
+    let place = Place::find(&app, &name, &request.gpus).await?;
+    let drain = Drain {
+        from,
+        by: Some(caller.identity.user.clone()),
+        reason: request.reason.trim().into(),
+        stop: request.stop,
     };
-    app.handle.set_drained(name, true, reason).await.map(Json)
+    let word = place.drained(&drain, now);
+    let event = Event::DrainSet { node: name, devices: place.devices, drain: Some(drain) };
+    app.handle.change_node(event, word).await.map(Json)
 }
 
 pub(super) async fn resume(
     State(app): State<App>,
     caller: Caller,
     NodePath(name): NodePath,
+    OptionalBody(request): OptionalBody<ResumeRequest>,
 ) -> Result<Json<ActionResponse>, Failure> {
     caller.require_admin("resume nodes")?;
-    app.handle.set_drained(name, false, String::new()).await.map(Json)
+    let place = Place::find(&app, &name, &request.gpus).await?;
+    let word = place.resumed();
+    let event = Event::DrainSet { node: name, devices: place.devices, drain: None };
+    app.handle.change_node(event, word).await.map(Json)
+}
+
+/// From when on nothing may be there.
+fn begin(request: &DrainRequest, now: Time) -> Result<Time, Failure> {
+    match (request.at, request.after) {
+        (Some(_), Some(_)) => Err(Failure::bad_request("`at` and `after` both say when; give one of them")),
+        (Some(at), None) if at <= now => {
+            let ago = clock::elapsed(now.since(at));
+            Err(Failure::bad_request(format!("`at` lies in the past, {ago} ago; leave it out to drain now")))
+        }
+        (Some(at), None) => Ok(at),
+        (None, after) => Ok(after.map_or(now, |span| now + span)),
+    }
+}
+
+/// What is drained or taken back: a node, or some of its devices.
+struct Place {
+    view: NodeView,
+    devices: Option<DeviceSet>,
+}
+
+impl Place {
+    async fn find(app: &App, name: &NodeName, gpus: &[String]) -> Result<Self, Failure> {
+        let nodes = app.handle.nodes().await?;
+        let known: Vec<String> = nodes.iter().map(|node| node.name.to_string()).collect();
+        let Some(view) = nodes.into_iter().find(|node| node.name == *name) else {
+            let near = muster_spec::nearest(name.as_str(), known.iter().map(String::as_str));
+            let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            return Err(Failure::NotFound(format!("there is no node {name}{near}")));
+        };
+        let site = app.site.borrow().clone();
+        let spec = site.nodes.iter().find(|node| node.name == *name);
+        let devices = spec.map_or(&[][..], |spec| &spec.devices);
+        let mut chosen = DeviceSet::EMPTY;
+        for text in gpus {
+            chosen = chosen.or(gpu(text, name, devices)?);
+        }
+        Ok(Self { view, devices: (!gpus.is_empty()).then_some(chosen) })
+    }
+
+    /// `n1`, `GPU 3 of n1`, `GPUs 3,5 of n1`.
+    fn name(&self) -> String {
+        let Some(devices) = self.devices else { return self.view.name.to_string() };
+        let indices: Vec<String> = devices.iter().map(|index| index.to_string()).collect();
+        let word = if indices.len() == 1 { "GPU" } else { "GPUs" };
+        format!("{word} {} of {}", indices.join(","), self.view.name)
+    }
+
+    /// The drains that were there before.
+    fn drains(&self) -> Vec<&Drain> {
+        match self.devices {
+            None => self.view.drain.iter().collect(),
+            Some(chosen) => {
+                let devices =
+                    self.view.devices.iter().filter(|device| chosen.contains(usize::from(device.index)));
+                devices.filter_map(|device| device.drain.as_ref()).collect()
+            }
+        }
+    }
+
+    /// What becomes of it.
+    fn drained(&self, drain: &Drain, now: Time) -> String {
+        let name = self.name();
+        let again = if self.drains().is_empty() { "" } else { ", instead of what was said before" };
+        let (when, until) = match drain.from > now {
+            true => (
+                format!("drained in {}", clock::ahead(drain.from.since(now))),
+                "; until then, what ends in time still starts there",
+            ),
+            false => ("drained: no new work goes there".to_owned(), ""),
+        };
+        let rest = if drain.stop {
+            "; what runs there then is stopped and queued again"
+        } else {
+            "; what runs there goes on"
+        };
+        format!("{name}: {when}{until}{rest}{again}")
+    }
+
+    /// What becomes of it when it is taken back.
+    fn resumed(&self) -> String {
+        let name = self.name();
+        if self.drains().is_empty() {
+            return match self.devices {
+                None if self.view.devices.iter().any(|device| device.drain.is_some()) => {
+                    let gpus = self.view.devices.iter().filter(|device| device.drain.is_some());
+                    let gpus: Vec<String> = gpus.map(|device| device.index.to_string()).collect();
+                    let word = count(gpus.len() as u64, "GPU");
+                    format!(
+                        "{name} was not drained as a whole, but {word} of it; `--gpu {}` takes them back",
+                        gpus.join(",")
+                    )
+                }
+                _ => format!("{name}: not drained; nothing has changed"),
+            };
+        }
+        match self.devices.is_some() && self.view.drain.is_some() {
+            true => format!("{name}: no longer drained, but the node as a whole is"),
+            false => format!("{name}: new work goes there again"),
+        }
+    }
+}
+
+/// `3`, `0-3`, the UUID of a device, or that of a device that slices were cut from.
+fn gpu(text: &str, node: &NodeName, devices: &[Device]) -> Result<DeviceSet, Failure> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    if let (Ok(first), Ok(last)) = (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
+        if first <= last && last < devices.len() {
+            return Ok((first..=last).collect());
+        }
+        let known = match devices.len() {
+            0 => "it has none".to_owned(),
+            1 => "its only one is 0".to_owned(),
+            many => format!("they are 0 to {}", many - 1),
+        };
+        return Err(Failure::NotFound(format!("{node} has no GPU {text}; {known}")));
+    }
+    let is_meant = |device: &Device| {
+        !text.is_empty() && (*device.uuid == *text || device.slice_of.as_deref() == Some(text))
+    };
+    let found: DeviceSet = (0..devices.len()).filter(|index| is_meant(&devices[*index])).collect();
+    match found.is_empty() {
+        true => Err(Failure::NotFound(format!("{node} has no GPU `{text}`; name it by its index or UUID"))),
+        false => Ok(found),
+    }
 }

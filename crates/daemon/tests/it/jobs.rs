@@ -2,7 +2,7 @@
 
 use muster_api::Action;
 use muster_api::query::{JobFilter, TimelineQuery};
-use muster_api::types::{ActionRequest, QueuesRequest};
+use muster_api::types::{ActionRequest, DrainRequest, QueuesRequest, ResumeRequest};
 use muster_model::outcome::Outcome;
 use muster_model::view::State;
 use muster_model::{JobId, Reason};
@@ -10,6 +10,10 @@ use muster_model::{JobId, Reason};
 use crate::site::{Site, ids, refused, request, until};
 
 const WHOLE: ActionRequest = ActionRequest { index: None };
+
+fn drain_for(reason: &str) -> DrainRequest {
+    DrainRequest { reason: reason.to_owned(), ..DrainRequest::default() }
+}
 
 fn with_ids(text: &str) -> JobFilter {
     JobFilter { ids: Some(text.to_owned()), ..JobFilter::default() }
@@ -268,10 +272,10 @@ async fn queues_can_be_replaced_and_nodes_drained() {
     let body = refused(client.submit(&request("{name: x, queue: nowhere, gpus: 1, run: x}")).await);
     assert_eq!(body.code, "invalid_spec");
 
-    client.drain("n1", "for cleaning").await.unwrap();
+    client.drain("n1", &drain_for("for cleaning")).await.unwrap();
     assert_eq!(client.nodes().await.unwrap().nodes[0].drained.as_deref(), Some("for cleaning"));
-    assert_eq!(refused(client.drain("n9", "").await).code, "not_found");
-    client.resume("n1").await.unwrap();
+    assert_eq!(refused(client.drain("n9", &drain_for("")).await).code, "not_found");
+    client.resume("n1", &ResumeRequest::default()).await.unwrap();
     let job = site.submit("{name: x, queue: research, gpus: 1, run: exit 0}").await[0];
     site.reach(job, State::Done).await;
 }

@@ -2,7 +2,7 @@
 
 use muster_api::Action;
 use muster_api::query::{JobFilter, LogQuery};
-use muster_api::types::{ActionRequest, QueuesRequest};
+use muster_api::types::{ActionRequest, DrainRequest, QueuesRequest};
 use muster_daemon::Mode;
 use muster_model::JobId;
 use muster_model::view::State;
@@ -47,10 +47,10 @@ async fn others_cannot_act_and_admins_can() {
         assert_eq!(refused(bob.act(job, action, WHOLE).await).code, "forbidden", "{action:?}");
     }
     assert_eq!(refused(bob.stop_daemon().await).code, "forbidden");
-    assert_eq!(refused(bob.drain("n1", "").await).code, "forbidden");
+    assert_eq!(refused(bob.drain("n1", &DrainRequest::default()).await).code, "forbidden");
     let queues = QueuesRequest { source: "queues: [{name: mine}]".to_owned(), file: None };
     assert_eq!(refused(bob.set_queues(&queues).await).code, "forbidden");
-    assert_eq!(refused(ann.drain("n1", "").await).code, "forbidden", "owning a job does not make an admin");
+    assert_eq!(refused(ann.drain("n1", &DrainRequest::default()).await).code, "forbidden", "owning a job does not make an admin");
     root.act(job, Action::Cancel, WHOLE).await.unwrap();
     site.reach(job, State::Cancelled).await;
     for action in [Action::Cancel, Action::Requeue] {
@@ -61,7 +61,7 @@ async fn others_cannot_act_and_admins_can() {
         );
     }
     assert_eq!(refused(bob.logs(job, LogQuery::default()).await).code, "forbidden");
-    root.drain("n1", "cleaning").await.unwrap();
+    root.drain("n1", &DrainRequest { reason: "cleaning".to_owned(), ..DrainRequest::default() }).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -93,7 +93,7 @@ impl World {
             }
             Question::Queues => queues::queues(&self.engine(line)?.queues(self.now), &style),
             Question::Usage => usage::usage(&self.usage(line)?, &style),
-            Question::Nodes => nodes::nodes(&self.engine(line)?.nodes(), &style),
+            Question::Nodes => nodes::nodes(&self.engine(line)?.nodes(), self.now, &style),
             Question::Reservations => return self.reservations(line),
         };
         Ok(lines(&text))
