@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{ElementId, JobId, QueueName, UserName};
+use crate::id::{ElementId, JobId, NodeName, QueueName, UserName};
 use crate::job::DependencyKind;
 use crate::node::GpuModel;
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
@@ -113,6 +113,15 @@ pub enum Reason {
         /// When that starts.
         start: Time,
         /// How long this job would have to be at most to fit in before.
+        fits_if_shorter_than: Option<Span>,
+    },
+    /// It fits, but would still be there when a drain begins.
+    DrainAhead {
+        /// Where.
+        node: NodeName,
+        /// When that begins.
+        from: Time,
+        /// How long this job would have to be at most to end before.
         fits_if_shorter_than: Option<Span>,
     },
     /// Strict order: a job before it in its queue is blocked by capacity, and backfill is off.

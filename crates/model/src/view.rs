@@ -346,6 +346,9 @@ pub struct Explanation {
     pub queue: QueueName,
     /// Who holds what it waits for, soonest to end first; at most ten.
     pub holders: Vec<Holder>,
+    /// What it could use and an administrator drained, when it is capacity that it waits for; at most ten.
+    #[serde(default)]
+    pub out_of_service: Vec<OutOfService>,
     /// When it starts at the latest.
     pub eta: Option<Eta>,
     /// Changes of which each alone would start it now; the engine tried them.
@@ -363,6 +366,17 @@ pub struct Holder {
     pub gpus: GpuMilli,
     /// When it ends at the latest; `None` is endless.
     pub ends_by: Option<Time>,
+}
+
+/// A node, or devices of one, that are drained or will be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OutOfService {
+    /// The node.
+    pub node: NodeName,
+    /// Only these devices, by index; empty is the node as a whole.
+    pub devices: Vec<u16>,
+    /// Since or from when, by whom and why.
+    pub drain: Drain,
 }
 
 /// An expected start.

@@ -5,6 +5,7 @@ use muster_model::{Reason, Time};
 
 use crate::amount::ordinal;
 use crate::clock;
+use crate::nodes;
 use crate::reason::{self, Line};
 use crate::style::{Ink, Style, clean, wrap};
 
@@ -70,6 +71,15 @@ fn body(explanation: &Explanation, now: Time, style: &Style) -> Vec<Line> {
             lines.push(line);
         }
     }
+    for one in &explanation.out_of_service {
+        let node = clean(one.node.as_str());
+        let what = match &one.devices[..] {
+            [] => node.into_owned(),
+            devices => format!("{} of {node}", nodes::gpus(devices)),
+        };
+        let drain = nodes::drain(&one.drain, now, style);
+        lines.push(Line::new("drained", format!("{what} {drain}")));
+    }
     if let Some((position, waiting)) = explanation.position {
         lines.push(Line::new("queue", queue_line(explanation, position, waiting)));
     }
@@ -132,10 +142,9 @@ fn queue_line(explanation: &Explanation, position: u32, waiting: u32) -> String 
 fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Line> {
     // Of a job that waits for a release or another job, nobody can say; capacity is not to blame.
     let waits_for_room = !explanation.reasons.iter().any(is_outside)
-        && explanation
-            .reasons
-            .iter()
-            .any(|reason| matches!(reason, Reason::Capacity(_) | Reason::Reserved { .. }));
+        && explanation.reasons.iter().any(|reason| {
+            matches!(reason, Reason::Capacity(_) | Reason::Reserved { .. } | Reason::DrainAhead { .. })
+        });
     match explanation.eta {
         Some(Eta { start, reserved: true }) => Some(Line::new(
             "starts",

@@ -59,6 +59,7 @@ pub fn word(reason: &Reason) -> &'static str {
         Reason::PendingJobs { .. } => "pending-jobs limit",
         Reason::Capacity(_) => "capacity",
         Reason::Reserved { .. } => "reservation",
+        Reason::DrainAhead { .. } => "drain",
         Reason::Behind { .. } => "strict order",
         Reason::NeverFits(_) => "never fits",
         Reason::TimeLimit { .. } => "time limit",
@@ -92,6 +93,9 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
         Reason::Capacity(gap) => short_gap(gap),
         Reason::Reserved { element: other, start, .. } => {
             format!("would delay {}, which starts at {}", element(*other), clock::time(*start, now, style))
+        }
+        Reason::DrainAhead { node, from, .. } => {
+            format!("would run into the drain of {node} at {}", clock::time(*from, now, style))
         }
         Reason::Behind { element: other } => format!("behind {} in strict order", element(*other)),
         Reason::NeverFits(gap) => {
@@ -162,6 +166,13 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
         }
         Reason::Reserved { element: other, start, fits_if_shorter_than } => {
             reserved_lines(*other, &at(*start), *fits_if_shorter_than)
+        }
+        Reason::DrainAhead { node, from, fits_if_shorter_than } => {
+            let line = Line::new("drain", format!("{node} takes nothing that runs beyond {}", at(*from)));
+            match fits_if_shorter_than {
+                Some(limit) => vec![line.with(format!("muster run … --time {limit}"))],
+                None => vec![line],
+            }
         }
         Reason::Behind { element: other } => vec![
             Line::new(

@@ -146,6 +146,7 @@ pub fn explanation() -> Explanation {
             Holder { element: id(1, 0), name: "left".into(), gpus: GpuMilli(5000), ends_by: Some(after(20)) },
             Holder { element: id(3, 0), name: "sweep".into(), gpus: GpuMilli(2000), ends_by: None },
         ],
+        out_of_service: Vec::new(),
         eta: Some(Eta { start: after(20), reserved: true }),
         sooner: vec![Change::Tasks { tasks: 3 }],
     }

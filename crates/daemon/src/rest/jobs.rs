@@ -274,6 +274,7 @@ fn nothing_to_explain(view: &JobView, index: Option<u32>) -> muster_model::view:
         position: None,
         queue: view.queue.clone(),
         holders: Vec::new(),
+        out_of_service: Vec::new(),
         eta: None,
         sooner: Vec::new(),
     }

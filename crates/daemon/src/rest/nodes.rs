@@ -120,7 +120,7 @@ impl Place {
     /// What becomes of it.
     fn drained(&self, drain: &Drain, now: Time) -> String {
         let name = self.name();
-        let again = if self.drains().is_empty() { "" } else { ", instead of what was said before" };
+        let again = if self.drains().is_empty() { "" } else { "; it was drained before, by other words" };
         let (when, until) = match drain.from > now {
             true => (
                 format!("drained in {}", clock::ahead(drain.from.since(now))),
@@ -128,10 +128,10 @@ impl Place {
             ),
             false => ("drained: no new work goes there".to_owned(), ""),
         };
-        let rest = if drain.stop {
-            "; what runs there then is stopped and queued again"
-        } else {
-            "; what runs there goes on"
+        let rest = match (drain.stop, drain.from > now) {
+            (false, _) => "; what runs there goes on",
+            (true, false) => "; what runs there is stopped and queued again",
+            (true, true) => "; what runs there then is stopped and queued again",
         };
         format!("{name}: {when}{until}{rest}{again}")
     }

@@ -50,7 +50,11 @@ async fn others_cannot_act_and_admins_can() {
     assert_eq!(refused(bob.drain("n1", &DrainRequest::default()).await).code, "forbidden");
     let queues = QueuesRequest { source: "queues: [{name: mine}]".to_owned(), file: None };
     assert_eq!(refused(bob.set_queues(&queues).await).code, "forbidden");
-    assert_eq!(refused(ann.drain("n1", &DrainRequest::default()).await).code, "forbidden", "owning a job does not make an admin");
+    assert_eq!(
+        refused(ann.drain("n1", &DrainRequest::default()).await).code,
+        "forbidden",
+        "owning a job does not make an admin"
+    );
     root.act(job, Action::Cancel, WHOLE).await.unwrap();
     site.reach(job, State::Cancelled).await;
     for action in [Action::Cancel, Action::Requeue] {
@@ -61,7 +65,9 @@ async fn others_cannot_act_and_admins_can() {
         );
     }
     assert_eq!(refused(bob.logs(job, LogQuery::default()).await).code, "forbidden");
-    root.drain("n1", &DrainRequest { reason: "cleaning".to_owned(), ..DrainRequest::default() }).await.unwrap();
+    root.drain("n1", &DrainRequest { reason: "cleaning".to_owned(), ..DrainRequest::default() })
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

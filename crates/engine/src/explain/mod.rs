@@ -5,6 +5,7 @@
 pub(crate) mod gap;
 mod holders;
 pub(crate) mod reasons;
+mod service;
 mod sooner;
 mod trial;
 
@@ -47,6 +48,7 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     explanation.eta = trial.eta(&finding);
     explanation.sooner = sooner::within_queue(&mut trial, &finding);
     explanation.holders = trial.holders(&finding);
+    explanation.out_of_service = trial.out_of_service(&finding);
     explanation.reasons.extend(finding.reason.clone());
     trial.end();
     // 3. In another place in the order.
@@ -84,6 +86,7 @@ fn blank(id: ElementId, spec: &JobSpec, state: Word) -> Explanation {
         position: None,
         queue: spec.queue.clone(),
         holders: Vec::new(),
+        out_of_service: Vec::new(),
         eta: None,
         sooner: Vec::new(),
     }

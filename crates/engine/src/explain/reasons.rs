@@ -3,7 +3,7 @@
 
 use muster_model::queue::Backfill;
 use muster_model::reason::CapacityGap;
-use muster_model::{ElementId, JobId, Reason, Time};
+use muster_model::{ElementId, JobId, NodeId, Reason, Time};
 use muster_policy::Promise;
 use rustc_hash::FxHashMap;
 
@@ -69,6 +69,11 @@ impl State {
         }
         let element = ElementId { job: id, index: job.record.index_of(ordinal) };
         let other = self.reservations.iter().find(|one| one.element != element);
+        if other.is_none()
+            && let Some(reason) = self.drain_reason(now, job)
+        {
+            return Some(reason);
+        }
         match other {
             _ if self.reservations.iter().any(|one| one.element == element) => {
                 Some(Reason::Capacity(gap.clone()))
@@ -84,6 +89,16 @@ impl State {
             // Everything is there; the next pass starts it, unless its groups get in each other's way.
             None => None,
         }
+    }
+
+    /// The first drain that begins before it would have ended, on a node that it may use.
+    fn drain_reason(&self, now: Time, job: &Job) -> Option<Reason> {
+        let shape = self.classes.shape(job.class);
+        let until = job.record.duration().map_or(Time::NEVER, |span| now + span);
+        let is_meant = |(from, node): &(Time, NodeId)| *from < until && shape.admits(self.pool.node(*node));
+        let (from, node) = self.pool.drains_ahead().find(is_meant)?;
+        let node = self.pool.node(node).spec.name.clone();
+        Some(Reason::DrainAhead { node, from, fits_if_shorter_than: None })
     }
 
     /// The first refusal of its queue's limits, budgets and quota, when no model gets by.

@@ -62,7 +62,10 @@ fn fewer_gpus(trial: &mut Trial<'_>) -> Option<Change> {
 
 fn shorter(trial: &mut Trial<'_>, finding: &Finding) -> Option<Change> {
     let limit = match finding.reason {
-        Some(Reason::Reserved { fits_if_shorter_than: Some(limit), .. }) => limit,
+        Some(
+            Reason::Reserved { fits_if_shorter_than: Some(limit), .. }
+            | Reason::DrainAhead { fits_if_shorter_than: Some(limit), .. },
+        ) => limit,
         Some(Reason::Budget { .. }) => {
             let longest = trial.longest_promise()?;
             let secs = longest.0.checked_sub(trial.spec.grace.0)? / 1000;

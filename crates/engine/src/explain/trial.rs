@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use muster_model::queue::Backfill;
-use muster_model::view::{Eta, Holder};
-use muster_model::{ElementId, JobSpec, Reason, Span, Time};
+use muster_model::view::{Eta, Holder, OutOfService};
+use muster_model::{ElementId, JobSpec, NodeId, Reason, Span, Time};
 use muster_policy::{Promise, Slot};
 
-use super::{gap, holders};
+use super::{gap, holders, service};
 use crate::plan::ask::{Caps, picks};
 use crate::plan::reserve::{self, Wish};
 use crate::plan::terms::Admitted;
@@ -27,6 +27,15 @@ pub(super) struct Trial<'s> {
     /// `None` when the pass never comes to it: strict order, and somebody of its queue is blocked before it.
     candidate: Option<Candidate>,
     pub(super) spec: Arc<JobSpec>,
+}
+
+/// What begins later where it would have a place now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ahead {
+    /// The planned start of an element.
+    Start(ElementId),
+    /// A drain.
+    Drain(NodeId),
 }
 
 /// What a trial found.
@@ -86,14 +95,16 @@ impl<'s> Trial<'s> {
             let gap = gap::now(&state.pool, state.policy.models(), &candidate.shape, &memo.eligible);
             return Finding { reason: Some(Reason::Capacity(gap)) };
         }
-        Finding { reason: self.reserved(&candidate) }
+        Finding { reason: self.outlasted(&candidate) }
     }
 
-    /// The reservation that stands against it: the first whose beginning it may not outlast.
-    fn reserved(&mut self, candidate: &Candidate) -> Option<Reason> {
+    /// The reservation or drain that stands against it: the first whose beginning it may not outlast.
+    fn outlasted(&mut self, candidate: &Candidate) -> Option<Reason> {
         let now = self.planner.now;
-        let mut starts: Vec<(Time, ElementId)> =
-            self.planner.state.pool.bookings().iter().map(|one| (one.start, one.element)).collect();
+        let pool = &self.planner.state.pool;
+        let bookings = pool.bookings().iter().map(|one| (one.start, Ahead::Start(one.element)));
+        let mut starts: Vec<(Time, Ahead)> = bookings.collect();
+        starts.extend(pool.drains_ahead().map(|(from, node)| (from, Ahead::Drain(node))));
         starts.sort_unstable();
         // What fits a window fits every shorter one.
         let outlasts = |trial: &mut Self, start: Time| {
@@ -107,11 +118,17 @@ impl<'s> Trial<'s> {
                 false => high = middle,
             }
         }
-        let (start, element) = *starts.get(low)?;
+        let (start, what) = *starts.get(low)?;
         let grace = self.spec.grace;
         debug_assert!(candidate.duration.is_none_or(|duration| duration > start.since(now)));
         let longest = start.since(now).0.checked_sub(grace.0).filter(|limit| *limit > 0).map(Span);
-        Some(Reason::Reserved { element, start, fits_if_shorter_than: longest })
+        Some(match what {
+            Ahead::Start(element) => Reason::Reserved { element, start, fits_if_shorter_than: longest },
+            Ahead::Drain(node) => {
+                let node = self.planner.state.pool.node(node).spec.name.clone();
+                Reason::DrainAhead { node, from: start, fits_if_shorter_than: longest }
+            }
+        })
     }
 
     /// Strict order: who in its queue is blocked before it.
@@ -156,7 +173,7 @@ impl<'s> Trial<'s> {
         let (slot, candidate) = (self.slot?, self.candidate.clone()?);
         match &finding.reason {
             None => return Some(Eta { start: now, reserved: true }),
-            Some(Reason::Capacity(_) | Reason::Reserved { .. }) => {}
+            Some(Reason::Capacity(_) | Reason::Reserved { .. } | Reason::DrainAhead { .. }) => {}
             Some(Reason::Budget { refills_at, .. }) => return self.eta_refilled(&candidate, *refills_at),
             Some(_) => return None,
         }
@@ -220,6 +237,16 @@ impl<'s> Trial<'s> {
         let candidate = self.candidate.as_ref()?;
         let (leaf, user, milli) = (candidate.leaf, candidate.user, candidate.shape.milli());
         self.state().policy.longest_promise(self.planner.now, leaf, user, milli)
+    }
+
+    /// What it could use and is drained, when it is capacity that it waits for.
+    pub(super) fn out_of_service(&mut self, finding: &Finding) -> Vec<OutOfService> {
+        match (&self.candidate, &finding.reason) {
+            (Some(candidate), Some(Reason::Capacity(_) | Reason::DrainAhead { .. })) => {
+                service::of(self.planner.state, &candidate.shape)
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Who holds GPUs that it could use, when it is capacity that it waits for.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use muster_model::{
-    ElementId, Event, Foreign, JobSpec, NodeName, NodeSpec, Observation, Payload, Target, TaskExit,
+    Drain, ElementId, Event, Foreign, JobSpec, NodeName, NodeSpec, Observation, Payload, Target, TaskExit,
 };
 use muster_report::Style;
 use muster_report::reason;
@@ -323,16 +323,12 @@ impl World {
                 host.up = true;
                 Event::NodeJoined(Box::new(host.spec.clone()))
             }
-            NodeChange::Drain { reason } => {
-                Event::NodeDrained { node, drained: true, reason: reason.clone() }
+            NodeChange::Drain { gpus, after, stop, reason } => {
+                let (from, reason) = (self.now + *after, reason.clone());
+                let drain = Some(Drain { from, by: Some("root".into()), reason, stop: *stop });
+                Event::DrainSet { node, devices: *gpus, drain }
             }
-            NodeChange::Undrain => Event::NodeDrained { node, drained: false, reason: "".into() },
-            NodeChange::GpuDrain { gpus, drained } => {
-                let set = gpus.iter().copied().collect();
-                let old = host.foreign.drained;
-                host.foreign.drained = if *drained { old.or(set) } else { old.minus(set) };
-                Event::ForeignUse { node, foreign: host.foreign.clone() }
-            }
+            NodeChange::Undrain { gpus } => Event::DrainSet { node, devices: *gpus, drain: None },
             NodeChange::Foreign { gpus, cpus, memory } => {
                 host.foreign.devices = gpus.iter().copied().collect();
                 (host.foreign.cpus, host.foreign.memory) = (*cpus, *memory);

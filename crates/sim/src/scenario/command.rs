@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use muster_model::{QueueTree, Span, TaskExit};
+use muster_model::{DeviceSet, QueueTree, Span, TaskExit};
 use muster_spec::{Cluster, Document};
 
 /// Every verb and how it is used.
@@ -21,9 +21,9 @@ pub const VERBS: [(&str, &str); 32] = [
     ("loses", "loses JOB[/RANK]"),
     ("node-down", "node-down NODES"),
     ("node-up", "node-up NODES"),
-    ("drain", "drain NODES [REASON]"),
+    ("drain", "drain NODES [at +SPAN] [stop] [REASON]"),
     ("undrain", "undrain NODES"),
-    ("gpu-drain", "gpu-drain NODE GPUS"),
+    ("gpu-drain", "gpu-drain NODE GPUS [at +SPAN] [stop] [REASON]"),
     ("gpu-undrain", "gpu-undrain NODE GPUS"),
     ("foreign", "foreign NODE none, or: foreign NODE [gpus GPUS] [cpus N] [memory SIZE]"),
     ("start-fails", "start-fails NODES [REASON]"),
@@ -103,10 +103,21 @@ pub(crate) enum Deed {
 pub(crate) enum NodeChange {
     Down,
     Up,
-    Drain { reason: Arc<str> },
-    Undrain,
-    GpuDrain { gpus: Vec<usize>, drained: bool },
-    Foreign { gpus: Vec<usize>, cpus: muster_model::CpuMilli, memory: muster_model::Bytes },
+    /// Without GPUs, the node as a whole.
+    Drain {
+        gpus: Option<DeviceSet>,
+        after: Span,
+        stop: bool,
+        reason: Arc<str>,
+    },
+    Undrain {
+        gpus: Option<DeviceSet>,
+    },
+    Foreign {
+        gpus: Vec<usize>,
+        cpus: muster_model::CpuMilli,
+        memory: muster_model::Bytes,
+    },
 }
 
 /// How the world behaves from now on.

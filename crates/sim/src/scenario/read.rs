@@ -3,7 +3,7 @@
 
 use std::str::SplitWhitespace;
 
-use muster_model::{Bytes, CpuMilli, Span, TaskExit};
+use muster_model::{Bytes, CpuMilli, DeviceSet, Span, TaskExit};
 use muster_spec::quantity::{parse_bytes, parse_cpus, parse_span};
 use muster_spec::{Colour, Diagnostics, expand_names};
 
@@ -83,12 +83,16 @@ fn plain(verb: &str, words: &mut Words<'_>) -> Result<Command, Mistake> {
         "loses" => Ok(Command::Happens(Happening::Tasks { who: words.who()?, deed: Deed::Lose })),
         "node-down" => words.nodes(|_| Ok(NodeChange::Down)),
         "node-up" => words.nodes(|_| Ok(NodeChange::Up)),
-        "drain" => words.nodes(|words| Ok(NodeChange::Drain { reason: words.rest_or("maintenance").into() })),
-        "undrain" => words.nodes(|_| Ok(NodeChange::Undrain)),
-        "gpu-drain" => words.nodes(|words| Ok(NodeChange::GpuDrain { gpus: words.gpus()?, drained: true })),
-        "gpu-undrain" => {
-            words.nodes(|words| Ok(NodeChange::GpuDrain { gpus: words.gpus()?, drained: false }))
-        }
+        "drain" => words.nodes(|words| words.drain(None)),
+        "undrain" => words.nodes(|_| Ok(NodeChange::Undrain { gpus: None })),
+        "gpu-drain" => words.nodes(|words| {
+            let gpus = words.gpus()?.into_iter().collect();
+            words.drain(Some(gpus))
+        }),
+        "gpu-undrain" => words.nodes(|words| {
+            let gpus = words.gpus()?.into_iter().collect();
+            Ok(NodeChange::Undrain { gpus: Some(gpus) })
+        }),
         "foreign" => words.nodes(Words::foreign),
         "start-fails" => {
             words.starts(|words| Ok(Starts::Fails(words.rest_or("it cannot be started").into())))
@@ -292,6 +296,19 @@ impl<'a> Words<'a> {
             gpus.extend(first..=last);
         }
         Ok(gpus)
+    }
+
+    /// `at +2h`, `stop`, and the rest is why.
+    fn drain(&mut self, gpus: Option<DeviceSet>) -> Result<NodeChange, Mistake> {
+        let after = match self.after("at")? {
+            None => Span(0),
+            Some(text) => {
+                let span = text.strip_prefix('+').ok_or_else(|| self.wrong("write `at +2h`"))?;
+                self.parse_span(span)?
+            }
+        };
+        let stop = self.flag("stop");
+        Ok(NodeChange::Drain { gpus, after, stop, reason: self.rest_or("maintenance").into() })
     }
 
     /// Replaces what others held before.

@@ -76,7 +76,12 @@ impl Pool {
         }
     }
 
-    /// When the next drain that lies ahead begins.
+    /// Drains that lie ahead, the first to begin first.
+    pub(crate) fn drains_ahead(&self) -> impl Iterator<Item = (Time, NodeId)> {
+        self.drains_ahead.iter().copied()
+    }
+
+    /// When the next of them begins.
     pub(crate) fn next_drain(&self) -> Option<Time> {
         self.drains_ahead.first().map(|(from, _)| *from)
     }
