@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use muster_model::job::{Array, TaskGroup};
-use muster_model::{GpuMilli, JobSpec};
+use muster_model::{GpuMilli, JobSpec, Topology, TopologyRule};
 
 /// Most tasks of an element, over all groups: each costs a few hundred bytes while it runs.
 const MOST_TASKS: u64 = 1 << 20;
@@ -53,6 +53,19 @@ pub enum Malformed {
         /// Tasks on each node.
         per_node: u32,
     },
+    /// Slices do not divide the tasks, or cut the tasks of a node in two.
+    #[error("group {group} has {tasks} tasks, which are no whole number of segments of {segment}")]
+    Segment {
+        /// Of which group.
+        group: Arc<str>,
+        /// Tasks of the gang.
+        tasks: u32,
+        /// Tasks of a segment.
+        segment: u32,
+    },
+    /// Slices stay together, spreading takes apart.
+    #[error("the job is to be spread, and to stay together in segments")]
+    SpreadSegments,
     /// A share of a device is a part of one device.
     #[error("group {group} asks for {share} of a GPU; a share is at least 0.001 and at most 0.999")]
     Share {
@@ -112,6 +125,7 @@ pub(crate) fn judge(spec: &JobSpec) -> Result<(), Malformed> {
         return Err(Malformed::Tasks { tasks });
     }
     spec.groups.iter().try_for_each(judge_group)?;
+    spec.constraint.topology.as_ref().map_or(Ok(()), |topology| judge_topology(topology, &spec.groups))?;
     spec.array.as_ref().map_or(Ok(()), judge_array)
 }
 
@@ -137,6 +151,23 @@ fn judge_group(group: &TaskGroup) -> Result<(), Malformed> {
         return Err(Malformed::Devices { group: name(), devices });
     }
     Ok(())
+}
+
+fn judge_topology(topology: &Topology, groups: &[TaskGroup]) -> Result<(), Malformed> {
+    let Some(segment) = &topology.segment else { return Ok(()) };
+    if matches!(topology.rule, TopologyRule::Spread(_)) {
+        return Err(Malformed::SpreadSegments);
+    }
+    let divides = |group: &&TaskGroup| {
+        let block = group.tasks_per_node.unwrap_or(1);
+        group.min_tasks.checked_rem(segment.tasks) == Some(0) && segment.tasks.checked_rem(block) == Some(0)
+    };
+    match groups.iter().find(|group| !divides(group)) {
+        Some(TaskGroup { name, min_tasks: tasks, .. }) => {
+            Err(Malformed::Segment { group: Arc::clone(name), tasks: *tasks, segment: segment.tasks })
+        }
+        None => Ok(()),
+    }
 }
 
 fn judge_array(array: &Array) -> Result<(), Malformed> {

@@ -53,6 +53,8 @@ pub enum Event {
     },
     /// The queue tree was set or changed; jobs in removed queues move to the default queue.
     QueuesSet(Box<QueueTree>),
+    /// The topology levels of the cluster, widest first, without the node. Where none were ever set there are none.
+    LevelsSet(Vec<Arc<str>>),
     /// A job was submitted; ids are given by the runtime and only grow.
     Submitted {
         /// Its number.

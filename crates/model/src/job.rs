@@ -134,6 +134,47 @@ pub struct NodeConstraint {
     pub labels: BTreeMap<Arc<str>, Arc<str>>,
     /// Nodes that must not be used; grows when a gang restarts away from a bad node.
     pub exclude: Vec<NodeName>,
+    /// How its nodes must lie to each other in the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
+}
+
+/// How the nodes of a gang lie to each other. Levels are named as the cluster names them; the narrowest of every
+/// cluster is [`Topology::NODE`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Topology {
+    /// Of all its tasks.
+    pub rule: TopologyRule,
+    /// Of every so many consecutive ranks of a group.
+    pub segment: Option<Segment>,
+}
+
+impl Topology {
+    /// The level at which each node is a domain by itself.
+    pub const NODE: &'static str = "node";
+}
+
+/// What a gang asks of the domains of a level.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum TopologyRule {
+    /// Nothing; only its segments matter.
+    Anywhere,
+    /// All tasks in one domain.
+    Required(Arc<str>),
+    /// As few domains as can be.
+    Preferred(Arc<str>),
+    /// As many domains as can be, evenly.
+    Spread(Arc<str>),
+}
+
+/// Slices of a gang: every `tasks` consecutive ranks of a group lie in one domain of a level. The tasks of each group
+/// are a multiple of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Segment {
+    /// Ranks of a slice.
+    pub tasks: u32,
+    /// Which level.
+    pub level: Arc<str>,
 }
 
 /// Elements of an array.

@@ -24,7 +24,7 @@ pub use event::{Event, Observation, Target, TaskCheckpoint, TaskReport};
 pub use id::{Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName};
 pub use job::{
     AfterCheckpoint, Array, Checkpoint, CheckpointBy, Dependency, DependencyKind, JobSpec, NodeConstraint,
-    Restart, TaskGroup,
+    Restart, Segment, TaskGroup, Topology, TopologyRule,
 };
 pub use node::{Device, DeviceSet, Drain, Foreign, GpuModel, NodeSpec};
 pub use outcome::{Outcome, TaskExit};

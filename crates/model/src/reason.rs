@@ -106,6 +106,8 @@ pub enum Reason {
     },
     /// Not enough is free now; it would fit an idle cluster.
     Capacity(CapacityGap),
+    /// Enough is free, but not together in one domain of the network.
+    Topology(TopologyGap),
     /// It fits, but would delay a reservation of a job before it.
     Reserved {
         /// Whose reservation.
@@ -131,6 +133,8 @@ pub enum Reason {
     },
     /// No node, or not enough of them, could host it even when idle.
     NeverFits(CapacityGap),
+    /// No domain of the network could host it even when idle.
+    NeverInTopology(TopologyGap),
     /// The queue admits no time limit that long (or no job without one).
     TimeLimit {
         /// Which queue.
@@ -157,6 +161,7 @@ impl Reason {
     pub fn is_permanent(&self) -> bool {
         match self {
             Reason::NeverFits(_)
+            | Reason::NeverInTopology(_)
             | Reason::TimeLimit { .. }
             | Reason::Priority { .. }
             | Reason::PendingJobs { .. } => true,
@@ -189,6 +194,27 @@ pub struct CapacityGap {
     pub nodes_fitting: u32,
     /// What stops the node that came closest.
     pub limiting: Limiting,
+}
+
+/// What is missing in the domain that came closest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TopologyGap {
+    /// The level at which it must be together.
+    pub level: String,
+    /// Set when it is slices of so many tasks that must be together at this level, not all tasks.
+    pub segment_tasks: Option<u32>,
+    /// The domain that came closest; `None` when there is none of that level.
+    pub domain: Option<String>,
+    /// Tasks that it needs, over all groups.
+    pub tasks_needed: u32,
+    /// Tasks that this domain could take; with segments, that all domains could take in whole slices.
+    pub tasks_placeable: u32,
+    /// GPUs that it needs.
+    pub gpus_needed: GpuMilli,
+    /// GPUs free in this domain, of models it accepts.
+    pub gpus_free: GpuMilli,
+    /// GPUs in all in this domain, of models it accepts.
+    pub gpus_total: GpuMilli,
 }
 
 /// The resource that runs out first.

@@ -417,6 +417,11 @@ pub enum Change {
         /// Which.
         queue: QueueName,
     },
+    /// Few domains of the network where it requires one.
+    PreferTopology {
+        /// At which level.
+        level: String,
+    },
 }
 
 /// Devices of a set as wire indices.

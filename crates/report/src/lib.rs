@@ -19,6 +19,7 @@ pub mod show;
 pub mod style;
 pub mod table;
 pub mod timeline;
+mod topology;
 pub mod usage;
 pub mod watch;
 

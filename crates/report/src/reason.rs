@@ -7,6 +7,7 @@ use muster_model::{DependencyKind, ElementId, GpuMilli, Reason, Span, Time};
 use crate::amount::{count, gpus, hours, is_are, models, times};
 use crate::clock;
 use crate::style::Style;
+use crate::topology::{self, Ever};
 
 /// What the group of a job without roles is called.
 const ONLY_GROUP: &str = "main";
@@ -58,10 +59,11 @@ pub fn word(reason: &Reason) -> &'static str {
         Reason::Budget { .. } => "budget",
         Reason::PendingJobs { .. } => "pending-jobs limit",
         Reason::Capacity(_) => "capacity",
+        Reason::Topology(_) => "topology",
         Reason::Reserved { .. } => "reservation",
         Reason::DrainAhead { .. } => "drain",
         Reason::Behind { .. } => "strict order",
-        Reason::NeverFits(_) => "never fits",
+        Reason::NeverFits(_) | Reason::NeverInTopology(_) => "never fits",
         Reason::TimeLimit { .. } => "time limit",
         Reason::Priority { .. } => "priority",
     }
@@ -91,6 +93,7 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
             format!("{user} has {pending} of at most {limit} jobs waiting in {queue}")
         }
         Reason::Capacity(gap) => short_gap(gap),
+        Reason::Topology(gap) => topology::short(gap, Ever::Now),
         Reason::Reserved { element: other, start, .. } => {
             format!("would delay {}, which starts at {}", element(*other), clock::time(*start, now, style))
         }
@@ -101,6 +104,7 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
         Reason::NeverFits(gap) => {
             format!("never fits: {}", limiting(gap).unwrap_or_else(|| total(gap)))
         }
+        Reason::NeverInTopology(gap) => format!("never fits: {}", topology::short(gap, Ever::WhenIdle)),
         Reason::TimeLimit { queue, limit, .. } => format!("{queue} admits at most {limit}"),
         Reason::Priority { queue, asked, range: (lowest, highest) } => {
             format!("{queue} admits priority {lowest} to {highest}, not {asked}")
@@ -164,6 +168,7 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
         Reason::Capacity(gap) => {
             gap_lines(gap, "free now", &format!("{} of {}", gap.gpus_free, gap.gpus_total))
         }
+        Reason::Topology(gap) => topology::lines(gap, Ever::Now),
         Reason::Reserved { element: other, start, fits_if_shorter_than } => {
             reserved_lines(*other, &at(*start), *fits_if_shorter_than)
         }
@@ -182,6 +187,7 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
             .with(format!("muster explain {}", element(*other))),
         ],
         Reason::NeverFits(gap) => gap_lines(gap, "there are", &total(gap)),
+        Reason::NeverInTopology(gap) => topology::lines(gap, Ever::WhenIdle),
         Reason::TimeLimit { queue, asked, limit } => {
             let asks = asked.map_or("has no time limit".to_owned(), |asked| format!("asks for {asked}"));
             let text = format!("{queue} admits at most {limit}, this {asks}");

@@ -98,6 +98,7 @@ pub(crate) fn is_observation(event: &Event) -> bool {
         Event::NodeDrained { .. }
         | Event::DrainSet { .. }
         | Event::QueuesSet(_)
+        | Event::LevelsSet(_)
         | Event::Submitted { .. }
         | Event::Hold(_)
         | Event::Release(_)

@@ -35,6 +35,7 @@ impl Record {
                 Event::DrainSet { .. } => "drain_set",
                 Event::ForeignUse { .. } => "foreign_use",
                 Event::QueuesSet(_) => "queues_set",
+                Event::LevelsSet(_) => "levels_set",
                 Event::Submitted { .. } => "submitted",
                 Event::Hold(_) => "hold",
                 Event::Release(_) => "release",

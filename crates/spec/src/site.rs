@@ -15,6 +15,8 @@ pub struct Site<'a> {
     pub(crate) hosts: Vec<Host<'a>>,
     /// Devices in all, by model.
     pub(crate) models: BTreeMap<&'a GpuModel, u64>,
+    /// Topology levels, widest first, without the node.
+    pub(crate) levels: Vec<Arc<str>>,
     /// Path of every leaf queue, in file order.
     pub(crate) leaves: Vec<QueueName>,
     /// Leaf of a job that names none.
@@ -38,7 +40,13 @@ impl<'a> Site<'a> {
         }
         let mut leaves = Vec::new();
         collect(&queues.queues, "", &mut leaves);
-        Self { user, hosts, models, leaves, default_queue: &queues.default_queue }
+        Self { user, hosts, models, levels: Vec::new(), leaves, default_queue: &queues.default_queue }
+    }
+
+    /// With these topology levels, widest first, without the node.
+    #[must_use]
+    pub fn with_levels(self, levels: impl IntoIterator<Item = Arc<str>>) -> Self {
+        Self { levels: levels.into_iter().collect(), ..self }
     }
 }
 

@@ -50,6 +50,7 @@ fn sentence(reason: &Reason) -> String {
 fn hints(reason: &Reason) -> Vec<String> {
     let hint = match reason {
         Reason::NeverFits(_) => "ask for less, or for another model; `muster nodes` shows what there is",
+        Reason::NeverInTopology(_) => "ask for less, or write `preferred` instead of `required`",
         Reason::TimeLimit { .. } => "give a time limit that the queue admits, or take another queue",
         Reason::Priority { .. } => "give a priority that the queue admits",
         _ => return Vec::new(),

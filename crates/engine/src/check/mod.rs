@@ -12,6 +12,7 @@ mod reserved;
 mod state;
 #[cfg(test)]
 mod tests;
+mod topology;
 mod violation;
 
 pub use violation::Violation;

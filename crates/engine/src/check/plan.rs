@@ -9,7 +9,7 @@ use muster_model::{AttemptId, Decision, Effect, ElementId, NodeId, Plan, TaskPla
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ledger::{Sum, Sums};
-use super::{Violation, drained, quota, reserved};
+use super::{Violation, drained, quota, reserved, topology};
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::node::Node;
@@ -38,6 +38,8 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
         check_gang(job, element, placement, &mut found);
         // 3. Does each task go where it may?
         check_tasks(state, job, element, placement, &mut found);
+        topology::check(state, job, element, placement, &mut found);
+        topology::check_spread(state, job, element, placement, plan, &mut found);
         add(state, job, placement, &mut sums);
     }
     // 4. Is there enough of everything?
@@ -51,6 +53,7 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
     quota::check(state, plan, &mut found);
     reserved::check(state, now, plan, &mut found);
     drained::check(state, now, plan, &mut found);
+    topology::check_reserved(state, plan, &mut found);
     if found.is_empty() { Ok(()) } else { Err(found) }
 }
 

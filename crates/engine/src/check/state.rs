@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use muster_model::view::TaskStage;
 use muster_model::{ElementId, JobId, NodeId};
+use rustc_hash::FxHashMap;
 
 use super::Violation;
 use super::ledger::Sum;
@@ -193,7 +194,38 @@ fn check_index(state: &State, found: &mut Vec<Violation>) {
             }
         }
     }
+    check_domains(state, found);
     if state.pool.index.plain.len() != plain {
         found.push(Violation::State("the index of hosts has not every host".to_owned()));
+    }
+}
+
+/// Every domain must list the nodes that name it, and say of them what the index of the cluster says.
+fn check_domains(state: &State, found: &mut Vec<Violation>) {
+    let levels = state.pool.domains.levels().len();
+    let mut hosts: FxHashMap<_, usize> = FxHashMap::default();
+    for node in state.pool.nodes().iter().filter(|node| node.hosts()) {
+        node.domains.iter().for_each(|(id, _)| *hosts.entry(*id).or_default() += 1);
+    }
+    for (index, node) in state.pool.nodes().iter().enumerate() {
+        let expected = if node.spec.domains.len() < levels { 0 } else { levels };
+        let names = node.domains.iter().map(|(id, _)| &state.pool.domains.get(*id).name);
+        if node.domains.len() != expected || names.zip(&node.spec.domains).any(|(known, own)| known != own) {
+            found.push(Violation::State(format!("node {index} is not in its domains")));
+        }
+        for (id, rank) in &node.domains {
+            let domain = state.pool.domains.get(*id);
+            let is_listed = domain.nodes.get(*rank as usize) == Some(&NodeId(index as u32));
+            let says_the_same =
+                node.models.iter().zip(&node.published.buckets).all(|((model, _), (free, _))| {
+                    let listed =
+                        domain.index.model(*model).and_then(|model| model.clear.ascending(*free, *rank));
+                    listed == Some((*free, *rank))
+                });
+            let is_whole = domain.index.plain.len() == hosts.get(id).copied().unwrap_or(0);
+            if !is_listed || !says_the_same || !is_whole {
+                found.push(Violation::State(format!("{} does not know node {index}", domain.name)));
+            }
+        }
     }
 }

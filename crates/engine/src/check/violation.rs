@@ -1,5 +1,7 @@
 //! What can be wrong with a plan or a state.
 
+use std::sync::Arc;
+
 use muster_model::{AttemptId, ElementId, JobId, NodeId, Reason};
 
 /// A broken invariant.
@@ -48,6 +50,34 @@ pub enum Violation {
         rank: u32,
         /// What is wrong.
         what: &'static str,
+    },
+    /// A gang that must be in one domain is in several, or in none.
+    #[error("{element} is not in one {level}")]
+    Apart {
+        /// Which.
+        element: ElementId,
+        /// The level that it requires.
+        level: Arc<str>,
+    },
+    /// A slice of consecutive ranks is not in one domain.
+    #[error("{element}: slice {slice} of group {group} is not in one {level}")]
+    SplitSegment {
+        /// Which.
+        element: ElementId,
+        /// Index of the group.
+        group: u16,
+        /// Which slice of it, from 0.
+        slice: u32,
+        /// The level of its segments.
+        level: Arc<str>,
+    },
+    /// A gang that is to be spread evenly is not, and there was room.
+    #[error("{element} is not spread evenly over the domains of {level}")]
+    Uneven {
+        /// Which.
+        element: ElementId,
+        /// The level.
+        level: Arc<str>,
     },
     /// A node that takes no work, that the job excludes or whose labels do not match.
     #[error("{element} may not use node {node}: {what}")]

@@ -11,7 +11,7 @@ use crate::state::shape::{Eligible, GroupNeed, Shape};
 
 /// Whether to count what is free now, or everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Count {
+pub(super) enum Count {
     FreeNow,
     WhenIdle,
 }
@@ -76,12 +76,29 @@ fn milli(sum: u64) -> GpuMilli {
 fn gpu_milli(node: &Node, group: &GroupNeed, count: Count) -> u64 {
     let accepted = node.models.iter().filter(|(model, _)| group.accepts(*model));
     let devices = accepted.flat_map(|(_, devices)| devices.iter());
+    devices.map(|device| free_milli(node, device, count)).sum()
+}
+
+/// How many tasks of a group a node has room for.
+pub(super) fn room_for(node: &Node, group: &GroupNeed, count: Count) -> u64 {
+    room(node, group, count, Rooms::ALL)
+}
+
+/// Thousandths of models that some group accepts on a node.
+pub(super) fn milli_for(node: &Node, shape: &Shape, count: Count) -> u64 {
+    let accepts = |model| shape.groups.iter().any(|group| group.wants_gpu() && group.accepts(model));
+    let devices =
+        node.models.iter().filter(|(model, _)| accepts(*model)).flat_map(|(_, devices)| devices.iter());
+    devices.map(|device| free_milli(node, device, count)).sum()
+}
+
+fn free_milli(node: &Node, device: usize, count: Count) -> u64 {
     match count {
-        Count::WhenIdle => devices.count() as u64 * u64::from(WHOLE),
-        Count::FreeNow => devices
-            .filter(|device| node.usable.contains(*device))
-            .map(|device| u64::from(WHOLE.saturating_sub(node.held_of(device))))
-            .sum(),
+        Count::WhenIdle => u64::from(WHOLE),
+        Count::FreeNow if node.usable.contains(device) => {
+            u64::from(WHOLE.saturating_sub(node.held_of(device)))
+        }
+        Count::FreeNow => 0,
     }
 }
 

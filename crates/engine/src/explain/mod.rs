@@ -2,6 +2,7 @@
 //! in `report`. Everything is tried on scratch with the planner itself, at the element's own place in the order, so that
 //! no explanation promises what the engine would not do.
 
+pub(crate) mod domains;
 pub(crate) mod gap;
 mod holders;
 pub(crate) mod reasons;

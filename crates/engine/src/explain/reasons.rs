@@ -2,19 +2,24 @@
 //! its queue's, then capacity. Works on the state as it stands after the last pass, without planning.
 
 use muster_model::queue::Backfill;
+<<<<<<< HEAD
 use muster_model::reason::CapacityGap;
 use muster_model::{ElementId, JobId, NodeId, Reason, Time};
+=======
+use muster_model::reason::{CapacityGap, TopologyGap};
+use muster_model::{ElementId, JobId, Reason, Time};
+>>>>>>> 5295b27 (engine: gangs are placed in the domains of the network, required, preferred, spread or in segments, judged and explained, so that coupled ranks share a switch)
 use muster_policy::Promise;
 use rustc_hash::FxHashMap;
 
-use super::gap;
+use super::{domains, gap};
 use crate::plan::ask::picks;
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::shape::ClassId;
 
 /// What is missing by class: worked out once per reading of many jobs.
-pub(crate) type Gaps = FxHashMap<ClassId, CapacityGap>;
+pub(crate) type Gaps = FxHashMap<ClassId, (CapacityGap, Option<TopologyGap>)>;
 
 impl State {
     /// What lies in the element's own terms.
@@ -61,11 +66,16 @@ impl State {
         if let Some(reason) = self.quota_reason(now, job) {
             return Some(reason);
         }
-        let gap = gaps.entry(job.class).or_insert_with(|| {
-            gap::now(&self.pool, self.policy.models(), shape, &shape.eligible(&self.pool))
+        let (gap, together) = gaps.entry(job.class).or_insert_with(|| {
+            let eligible = shape.eligible(&self.pool);
+            let gap = gap::now(&self.pool, self.policy.models(), shape, &eligible);
+            (gap, domains::now(&self.pool, shape, &eligible))
         });
         if gap::is_short(gap) {
             return Some(Reason::Capacity(gap.clone()));
+        }
+        if let Some(together) = together.as_ref().filter(|gap| domains::is_short(gap)) {
+            return Some(Reason::Topology(together.clone()));
         }
         let element = ElementId { job: id, index: job.record.index_of(ordinal) };
         let other = self.reservations.iter().find(|one| one.element != element);

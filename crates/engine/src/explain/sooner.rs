@@ -1,7 +1,11 @@
 //! The smallest changes that would start an element now. Each is tried with the planner before it is named.
 
+use std::sync::Arc;
+
 use muster_model::view::Change;
-use muster_model::{Decision, ElementId, GpuModel, JobSpec, QueueName, QueueSpec, Reason, Span, Time};
+use muster_model::{
+    Decision, ElementId, GpuModel, JobSpec, QueueName, QueueSpec, Reason, Span, Time, Topology, TopologyRule,
+};
 
 use super::trial::{Finding, Trial};
 use crate::plan;
@@ -15,7 +19,13 @@ pub(super) fn within_queue(trial: &mut Trial<'_>, finding: &Finding) -> Vec<Chan
     if finding.reason.is_none() {
         return Vec::new();
     }
-    let changes = [fewer_tasks(trial), fewer_gpus(trial), shorter(trial, finding), other_model(trial)];
+    let changes = [
+        preferred(trial),
+        fewer_tasks(trial),
+        fewer_gpus(trial),
+        shorter(trial, finding),
+        other_model(trial),
+    ];
     changes.into_iter().flatten().collect()
 }
 
@@ -40,9 +50,20 @@ fn largest(present: u32, mut starts: impl FnMut(u32) -> bool) -> Option<u32> {
     (good > 0).then_some(good)
 }
 
+/// Few domains where it requires one.
+fn preferred(trial: &mut Trial<'_>) -> Option<Change> {
+    let wish = trial.spec.constraint.topology.clone()?;
+    let TopologyRule::Required(level) = &wish.rule else { return None };
+    let softer = Topology { rule: TopologyRule::Preferred(Arc::clone(level)), segment: wish.segment.clone() };
+    starts_with(trial, |spec| spec.constraint.topology = Some(softer))
+        .then(|| Change::PreferTopology { level: level.to_string() })
+}
+
 fn fewer_tasks(trial: &mut Trial<'_>) -> Option<Change> {
     let [group] = &trial.spec.groups[..] else { return None };
-    let block = group.tasks_per_node.unwrap_or(1).max(1);
+    let segment = trial.spec.constraint.topology.as_ref().and_then(|wish| wish.segment.as_ref());
+    // A segment is a multiple of what is on a node.
+    let block = segment.map_or(group.tasks_per_node.unwrap_or(1), |segment| segment.tasks).max(1);
     let blocks = largest(group.min_tasks / block, |blocks| {
         starts_with(trial, |spec| {
             spec.groups[0].min_tasks = blocks * block;

@@ -8,7 +8,11 @@ use muster_model::view::{Eta, Holder, OutOfService};
 use muster_model::{ElementId, JobSpec, NodeId, Reason, Span, Time};
 use muster_policy::{Promise, Slot};
 
+<<<<<<< HEAD
 use super::{gap, holders, service};
+=======
+use super::{domains, gap, holders};
+>>>>>>> 5295b27 (engine: gangs are placed in the domains of the network, required, preferred, spread or in segments, judged and explained, so that coupled ranks share a switch)
 use crate::plan::ask::{Caps, picks};
 use crate::plan::reserve::{self, Wish};
 use crate::plan::terms::Admitted;
@@ -93,7 +97,12 @@ impl<'s> Trial<'s> {
         if !fits(Some(Span(1))) {
             let state = &*self.planner.state;
             let gap = gap::now(&state.pool, state.policy.models(), &candidate.shape, &memo.eligible);
-            return Finding { reason: Some(Reason::Capacity(gap)) };
+            let together = domains::now(&state.pool, &candidate.shape, &memo.eligible);
+            let reason = match together.filter(|_| !gap::is_short(&gap)) {
+                Some(together) => Reason::Topology(together),
+                None => Reason::Capacity(gap),
+            };
+            return Finding { reason: Some(reason) };
         }
         Finding { reason: self.outlasted(&candidate) }
     }
@@ -173,7 +182,11 @@ impl<'s> Trial<'s> {
         let (slot, candidate) = (self.slot?, self.candidate.clone()?);
         match &finding.reason {
             None => return Some(Eta { start: now, reserved: true }),
+<<<<<<< HEAD
             Some(Reason::Capacity(_) | Reason::Reserved { .. } | Reason::DrainAhead { .. }) => {}
+=======
+            Some(Reason::Capacity(_) | Reason::Topology(_) | Reason::Reserved { .. }) => {}
+>>>>>>> 5295b27 (engine: gangs are placed in the domains of the network, required, preferred, spread or in segments, judged and explained, so that coupled ranks share a switch)
             Some(Reason::Budget { refills_at, .. }) => return self.eta_refilled(&candidate, *refills_at),
             Some(_) => return None,
         }
@@ -253,7 +266,9 @@ impl<'s> Trial<'s> {
     pub(super) fn holders(&mut self, finding: &Finding) -> Vec<Holder> {
         let Some(candidate) = &self.candidate else { return Vec::new() };
         match &finding.reason {
-            Some(Reason::Capacity(_)) => holders::of(self.planner.state, self.planner.now, &candidate.shape),
+            Some(Reason::Capacity(_) | Reason::Topology(_)) => {
+                holders::of(self.planner.state, self.planner.now, &candidate.shape)
+            }
             _ => Vec::new(),
         }
     }

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::state::node::{Node, Window};
 use crate::state::pool::Pool;
 use crate::state::shape::{Eligible, GroupNeed, Shape};
+use crate::state::topology::Scope;
 
 /// Models that each group may use in one try, in order of preference.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +35,8 @@ pub(crate) struct Freed {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask<'a> {
     pub(crate) shape: &'a Shape,
+    /// Where it is looked for.
+    pub(crate) scope: Scope,
     pub(crate) pick: &'a Pick,
     pub(crate) caps: &'a [(ModelId, u64)],
     pub(crate) eligible: &'a Eligible,
@@ -49,6 +52,11 @@ impl Ask<'_> {
     /// True when the node may be used at all.
     pub(crate) fn admits(&self, id: NodeId, node: &Node) -> bool {
         node.hosts()
+            && match self.scope {
+                Scope::Cluster => true,
+                Scope::Domain(domain) => node.domains.iter().any(|(known, _)| *known == domain),
+                Scope::Node(only) => only == id,
+            }
             && self.eligible.as_ref().is_none_or(|eligible| eligible[id.0 as usize])
             && !self.avoid.contains(&id)
     }

@@ -18,6 +18,7 @@ use crate::state::ends::End;
 use crate::state::entries::ENDLESS;
 use crate::state::node::Window;
 use crate::state::shape::{ClassId, Eligible, Shape};
+use crate::state::topology::Scope;
 
 /// One element as the pass sees it.
 #[derive(Clone, Debug)]
@@ -149,7 +150,17 @@ impl Planner<'_> {
         let until = duration.map_or(Time::NEVER, |span| self.now + span);
         let window = Window { now: self.now, from: self.now, until };
         let (pick, caps, avoid) = (one.pick, &one.caps, seat.avoid);
-        let ask = Ask { shape, pick, caps, eligible, avoid, window, freed: None, effort: EFFORT };
+        let ask = Ask {
+            shape,
+            scope: Scope::Cluster,
+            pick,
+            caps,
+            eligible,
+            avoid,
+            window,
+            freed: None,
+            effort: EFFORT,
+        };
         let end = duration.map_or(End::Never, End::After);
         gang::place(&mut self.state.pool, ask, seat.element, end, shape).map(|(_, placement)| placement)
     }

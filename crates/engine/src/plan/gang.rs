@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::ask::{Ask, Caps};
 use super::search::{self, Found};
-use super::{plain, share, whole};
+use super::{plain, share, topology, whole};
 use crate::state::ends::End;
 use crate::state::pool::{Checkpoint, HoldKey, Pool};
 use crate::state::shape::{GroupNeed, Shape};
@@ -66,17 +66,34 @@ pub(crate) fn try_place(
     end: End,
     shape: &Arc<Shape>,
 ) -> Placing {
+    match &shape.topology {
+        None => place_anywhere(pool, ask, element, end, shape),
+        Some(wish) => topology::place(pool, ask, element, end, shape, wish),
+    }
+}
+
+/// Places a gang in the scope of the request, wherever it fits.
+pub(super) fn place_anywhere(
+    pool: &mut Pool,
+    ask: Ask<'_>,
+    element: ElementId,
+    end: End,
+    shape: &Arc<Shape>,
+) -> Placing {
     let order = &shape.order;
     if order.len() > 1 && search::is_hopeless(pool, &ask) {
         return Placing::Impossible;
     }
-    if let Some((key, placement)) = place_in_order(pool, ask, element, end, shape, order.iter()) {
+    let mut all = |gang: &mut Gang<'_>, group: u16| gang.place_group(group);
+    if let Some((key, placement)) = place_in_order(pool, ask, element, end, shape, order.iter(), &mut all) {
         return Placing::Placed(key, placement);
     }
     if order.len() < 2 {
         return Placing::Impossible;
     }
-    if let Some((key, placement)) = place_in_order(pool, ask, element, end, shape, order.iter().rev()) {
+    if let Some((key, placement)) =
+        place_in_order(pool, ask, element, end, shape, order.iter().rev(), &mut all)
+    {
         return Placing::Placed(key, placement);
     }
     if ask.effort == 0 {
@@ -98,19 +115,21 @@ pub(crate) fn try_place(
     }
 }
 
-fn place_in_order<'s>(
+/// Places the groups one after the other, each as `place` does it; all or nothing.
+pub(super) fn place_in_order<'s>(
     pool: &mut Pool,
     ask: Ask<'_>,
     element: ElementId,
     end: End,
     shape: &'s Arc<Shape>,
     order: impl Iterator<Item = &'s u16>,
+    place: &mut dyn FnMut(&mut Gang<'_>, u16) -> bool,
 ) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
     let checkpoint = pool.checkpoint();
     let key = pool.open(element, end, Arc::clone(shape));
     let mut gang = Gang { pool, ask, key, tasks: Vec::new(), spent: Caps::new() };
     for group in order {
-        if !gang.place_group(*group) {
+        if !place(&mut gang, *group) {
             gang.pool.rollback(checkpoint);
             return None;
         }
@@ -123,6 +142,11 @@ fn place_in_order<'s>(
 impl Gang<'_> {
     fn place_group(&mut self, group: u16) -> bool {
         let need = &self.ask.shape.groups[usize::from(group)];
+        self.place_tasks(group, need)
+    }
+
+    /// Places tasks of a group in the scope of the request: as many as `need` says.
+    pub(super) fn place_tasks(&mut self, group: u16, need: &GroupNeed) -> bool {
         if need.tasks == 0 {
             return true;
         }
@@ -209,13 +233,22 @@ impl Gang<'_> {
         latest_first.filter(|node| !std::mem::replace(&mut seen[node.0 as usize], true)).collect()
     }
 
-    /// Ranks run over the groups in order, within a group over nodes by name, on a node over devices.
+    /// Ranks run over the groups in order, within a group over nodes by name, on a node over devices. Where the topology
+    /// matters, nodes of one domain follow each other.
     fn by_rank(&mut self) -> Arc<[TaskPlacement]> {
         let mut tasks = std::mem::take(&mut self.tasks);
         let pool = &*self.pool;
-        tasks.sort_by_key(|task| {
+        let key = |task: &TaskPlacement| {
             (task.group, pool.node(task.node).rank, task.devices.0.trailing_zeros(), task.devices)
-        });
+        };
+        match self.ask.shape.topology {
+            None => tasks.sort_by_key(key),
+            Some(_) => tasks.sort_by(|one, other| {
+                let domains = |task: &TaskPlacement| &pool.node(task.node).spec.domains;
+                let by_domain = one.group.cmp(&other.group).then_with(|| domains(one).cmp(domains(other)));
+                by_domain.then_with(|| key(one).cmp(&key(other)))
+            }),
+        }
         tasks.into()
     }
 }

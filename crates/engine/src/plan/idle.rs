@@ -5,12 +5,14 @@ use std::sync::Arc;
 use muster_model::{ElementId, JobId, NodeId, Time};
 
 use super::ask::{Ask, picks};
+use super::closest::closest;
 use super::gang::{self, Placing};
 use crate::state::ends::End;
 use crate::state::node::{Node, Window};
 use crate::state::pool::Pool;
 use crate::state::scalars::Scalars;
 use crate::state::shape::{GroupNeed, Shape};
+use crate::state::topology::Scope;
 
 /// Steps of search for a gang of several groups at its submission: some ten milliseconds, once per class and change of
 /// the cluster.
@@ -38,7 +40,20 @@ pub(crate) fn fits_working(pool: &Pool, shape: &Shape, avoid: &[NodeId]) -> bool
 
 fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], working: bool) -> Fit {
     if let [group] = &shape.groups[..] {
-        let fits = tasks_when_idle(pool, shape, group, avoid, working) >= u64::from(group.tasks);
+        let most = match &shape.topology {
+            None => tasks_when_idle(pool, shape, group, avoid, working),
+            Some(wish) => {
+                let is_usable = |id: NodeId, node: &Node| {
+                    (!working || node.hosts()) && shape.admits(node) && !avoid.contains(&id)
+                };
+                let room = |id: NodeId, group: &GroupNeed| match pool.node(id) {
+                    node if is_usable(id, node) => tasks_on_idle(node, group),
+                    _ => 0,
+                };
+                closest(pool, wish, std::slice::from_ref(group), room).tasks
+            }
+        };
+        let fits = most >= u64::from(group.tasks);
         return if fits { Fit::Yes } else { Fit::No };
     }
     // Several groups compete: only placing them tells. The last try, each task on whichever model it accepts, covers
@@ -52,7 +67,17 @@ fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], working: bool) -> Fit {
     let mut found = Fit::No;
     for pick in &picks(pool, &shape) {
         let (eligible, effort) = (&eligible, EFFORT);
-        let ask = Ask { shape: &shape, pick, caps: &[], eligible, avoid, window, freed: None, effort };
+        let ask = Ask {
+            shape: &shape,
+            scope: Scope::Cluster,
+            pick,
+            caps: &[],
+            eligible,
+            avoid,
+            window,
+            freed: None,
+            effort,
+        };
         match gang::try_place(pool, ask, ElementId::single(JobId(0)), End::Never, &shape) {
             Placing::Placed(..) => return Fit::Yes,
             Placing::Impossible => {}

@@ -6,6 +6,7 @@
 //! reservations. A pass ends with a round that changes nothing: planning again after its commit decides nothing.
 
 pub(crate) mod ask;
+pub(crate) mod closest;
 mod consider;
 pub(crate) mod gang;
 mod hope;
@@ -18,6 +19,8 @@ mod share;
 pub(crate) mod terms;
 #[cfg(test)]
 mod tests;
+mod topology;
+mod unit;
 mod walk;
 mod whole;
 

@@ -14,7 +14,7 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
     let mut left = need.tasks;
     // 1. One node for all, the tightest that takes them.
     if !is_blocked && left > 1 {
-        let mut walk = PlainWalk::new(need.scalars.cpus.saturating_mul(u64::from(left)));
+        let mut walk = PlainWalk::new(gang.ask.scope, need.scalars.cpus.saturating_mul(u64::from(left)));
         while let Some(node) = walk.next(gang.pool) {
             if room(gang, need, node) >= left {
                 grant(gang, group, node, left);
@@ -23,7 +23,7 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
         }
     }
     // 2. One after the other.
-    let mut walk = PlainWalk::new(need.scalars.cpus.saturating_mul(u64::from(block)));
+    let mut walk = PlainWalk::new(gang.ask.scope, need.scalars.cpus.saturating_mul(u64::from(block)));
     let mut used = FxHashSet::default();
     while left > 0
         && let Some(node) = walk.next(gang.pool)

@@ -19,6 +19,7 @@ use crate::state::ends::{End, EndCursor};
 use crate::state::node::{Node, Window};
 use crate::state::pool::{HoldKey, Pool};
 use crate::state::shape::{Eligible, GroupNeed, Shape};
+use crate::state::topology::Scope;
 
 /// What is to be planned for a future start.
 pub(crate) struct Wish<'a> {
@@ -114,7 +115,8 @@ impl Wish<'_> {
         let (shape, eligible, avoid) = (&**self.shape, self.eligible, self.avoid);
         self.tries.iter().find_map(|Admitted { pick, caps }| {
             let freed = Some(freed);
-            let ask = Ask { shape, pick, caps, eligible, avoid, window, freed, effort };
+            let ask =
+                Ask { shape, scope: Scope::Cluster, pick, caps, eligible, avoid, window, freed, effort };
             let (_, placement) = gang::place(pool, ask, self.element, End::Never, self.shape)?;
             Some((from, until, placement))
         })

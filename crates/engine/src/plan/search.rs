@@ -74,7 +74,7 @@ pub(super) fn place(gang: &mut Gang<'_>, effort: u32) -> Found {
     let left: Rest = shape.groups.iter().map(|group| group.tasks).collect();
     let choices = choices(gang);
     // 1. What each node can do, and all together.
-    let ids = (0..gang.pool.nodes().len() as u32).map(NodeId);
+    let ids = gang.pool.nodes_in(gang.ask.scope).into_iter();
     let all: Vec<(NodeId, Bound)> = ids.map(|id| (id, bound(gang, id, &choices))).collect();
     let mut useful: Vec<(NodeId, Bound)> =
         all.into_iter().filter(|(_, bound)| bound.alone.iter().any(|tasks| *tasks > 0)).collect();
@@ -114,14 +114,15 @@ pub(super) fn is_hopeless(pool: &Pool, ask: &Ask<'_>) -> bool {
     }
     let (mut asked, mut models) = (0u64, SmallVec::<[ModelId; 2]>::new());
     for (need, own) in whole {
-        if !whole::could_fit(pool, need, own) {
+        if !whole::could_fit(pool, ask.scope, need, own) {
             return true;
         }
         asked = asked.saturating_add(u64::from(need.tasks) * u64::from(need.devices));
         let more = own.iter().filter(|model| !models.contains(model)).copied();
         models.extend(more.collect::<SmallVec<[ModelId; 2]>>());
     }
-    let indexes = models.iter().filter_map(|model| pool.index.model(*model));
+    let Some(index) = pool.index_of(ask.scope) else { return false };
+    let indexes = models.iter().filter_map(|model| index.model(*model));
     let sizes = indexes.flat_map(|index| index.clear.sizes().chain(index.booked.sizes()));
     sizes.map(|(free, nodes)| free * nodes).sum::<u64>() < asked
 }
@@ -167,7 +168,13 @@ fn bound(gang: &Gang<'_>, id: NodeId, choices: &[(u16, Option<ModelId>)]) -> Bou
 }
 
 /// How many tasks of a group a node takes, up to `most`; a whole block or nothing where it has blocks.
-fn room(gang: &Gang<'_>, need: &GroupNeed, model: Option<ModelId>, node: NodeId, most: u32) -> u32 {
+pub(super) fn room(
+    gang: &Gang<'_>,
+    need: &GroupNeed,
+    model: Option<ModelId>,
+    node: NodeId,
+    most: u32,
+) -> u32 {
     let most = need.per_node.map_or(most, |block| block.min(most));
     let room = match model {
         None => plain::room(gang, need, node).min(most),

@@ -23,7 +23,7 @@ fn place_one(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, model: ModelId) 
     if gang.cap_room(model, need) == 0 {
         return false;
     }
-    let mut walk = ShareWalk::new(model, need.share);
+    let mut walk = ShareWalk::new(gang.ask.scope, model, need.share);
     while let Some((node, device)) = walk.next(gang.pool) {
         if admits_one(gang, need, node) && fits(gang, need, node, device) {
             gang.grant_gpu(group, model, node, DeviceSet::one(device), need.share);
@@ -31,7 +31,7 @@ fn place_one(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, model: ModelId) 
         }
     }
     for list in [List::Booked, List::Clear] {
-        let mut walk = Walk::ascending(model, list, 1);
+        let mut walk = Walk::ascending(gang.ask.scope, model, list, 1);
         while let Some(node) = walk.next(gang.pool) {
             if admits_one(gang, need, node)
                 && let Some(device) = best_device(gang, need, node, model)
@@ -49,7 +49,7 @@ fn place_blocks(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, models: &[Mod
     let mut left = need.tasks;
     let mut used = FxHashSet::default();
     for model in models {
-        let mut walk = Walk::ascending(*model, List::Clear, 0);
+        let mut walk = Walk::ascending(gang.ask.scope, *model, List::Clear, 0);
         while left > 0
             && let Some(node) = walk.next(gang.pool)
         {

@@ -10,11 +10,12 @@ use super::walk::{List, Walk};
 use crate::state::node::WHOLE;
 use crate::state::pool::Pool;
 use crate::state::shape::GroupNeed;
+use crate::state::topology::Scope;
 
 /// Places all tasks of a group.
 pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
     let models = gang.ask.pick.models[usize::from(group)].clone();
-    if !could_fit(gang.pool, need, &models) {
+    if !could_fit(gang.pool, gang.ask.scope, need, &models) {
         return false;
     }
     let mut left = need.tasks;
@@ -26,7 +27,7 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
             }
             for model in &models {
                 for list in lists(gang) {
-                    let mut walk = Walk::ascending(*model, list, count(block * need.devices));
+                    let mut walk = Walk::ascending(gang.ask.scope, *model, list, count(block * need.devices));
                     while left > 0
                         && let Some(node) = walk.next(gang.pool)
                     {
@@ -50,11 +51,12 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
 }
 
 /// A bound from the sizes of the buckets alone: refuses in microseconds what has no chance.
-pub(super) fn could_fit(pool: &Pool, need: &GroupNeed, models: &[ModelId]) -> bool {
+pub(super) fn could_fit(pool: &Pool, scope: Scope, need: &GroupNeed, models: &[ModelId]) -> bool {
+    let Some(index) = pool.index_of(scope) else { return true };
     let block = need.per_node.unwrap_or(1);
     let wanted = u64::from(need.tasks.div_ceil(block));
     let per_block = u64::from(block) * u64::from(need.devices);
-    let indexes = models.iter().filter_map(|model| pool.index.model(*model));
+    let indexes = models.iter().filter_map(|model| index.model(*model));
     let mut room = 0;
     for (free, nodes) in indexes.flat_map(|index| index.clear.sizes().chain(index.booked.sizes())) {
         let blocks = if need.per_node.is_some() { (free / per_block).min(1) } else { free / per_block };
@@ -78,7 +80,7 @@ fn spread(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, model: ModelId, tas
     // What one node may take of the rest has been tried and failed for this many tasks: no use trying again.
     let mut in_vain = u32::MAX;
     for list in lists(gang) {
-        let mut emptiest = Walk::descending(model, list);
+        let mut emptiest = Walk::descending(gang.ask.scope, model, list);
         while left > 0 {
             if left < in_vain {
                 if let Some(node) = tightest(gang, need, model, left) {
@@ -98,7 +100,7 @@ fn tightest(gang: &Gang<'_>, need: &GroupNeed, model: ModelId, tasks: u32) -> Op
     let devices =
         tasks.checked_mul(need.devices).filter(|devices| *devices <= DeviceSet::MAX_DEVICES as u32)?;
     for list in lists(gang) {
-        let mut walk = Walk::ascending(model, list, count(devices));
+        let mut walk = Walk::ascending(gang.ask.scope, model, list, count(devices));
         while let Some(node) = walk.next(gang.pool) {
             if room(gang, need, model, node, tasks) == tasks {
                 return Some(node);

@@ -87,56 +87,48 @@ impl Index {
         self.models.get(usize::from(model.0))
     }
 
-    /// Brings the indexes up to date with a node after it changed.
-    pub(crate) fn publish(&mut self, node: &mut Node) {
-        let present = describe(node);
-        if present != node.published {
-            self.retire(node);
-            self.enter(node, present);
-        }
-    }
-
-    /// Takes a node out of all indexes.
-    pub(crate) fn retire(&mut self, node: &mut Node) {
-        let old = std::mem::take(&mut node.published);
+    /// Takes what is published of a node out, under its rank in this index.
+    pub(crate) fn leave(&mut self, node: &Node, rank: u32) {
+        let old = &node.published;
         for ((model, _), (clear, booked)) in node.models.iter().zip(&old.buckets) {
             let index = &mut self.models[usize::from(model.0)];
-            index.clear.remove(*clear, node.rank);
+            index.clear.remove(*clear, rank);
             if let Some(free) = booked {
-                index.booked.remove(*free, node.rank);
+                index.booked.remove(*free, rank);
             }
         }
         for (model, free, device) in &old.shared {
-            self.models[usize::from(model.0)].shared.remove(&(*free, node.rank, *device));
+            self.models[usize::from(model.0)].shared.remove(&(*free, rank, *device));
         }
         if let Some((devices, cpus)) = old.plain {
-            self.plain.remove(&(devices, cpus, node.rank));
+            self.plain.remove(&(devices, cpus, rank));
         }
     }
 
-    fn enter(&mut self, node: &mut Node, present: Published) {
+    /// Enters what is published of a node, under its rank in this index.
+    pub(crate) fn enter(&mut self, node: &Node, rank: u32) {
+        let present = &node.published;
         for ((model, _), (clear, booked)) in node.models.iter().zip(&present.buckets) {
             let at = usize::from(model.0);
             if self.models.len() <= at {
                 self.models.resize_with(at + 1, ModelIndex::default);
             }
-            self.models[at].clear.insert(*clear, node.rank);
+            self.models[at].clear.insert(*clear, rank);
             if let Some(free) = booked {
-                self.models[at].booked.insert(*free, node.rank);
+                self.models[at].booked.insert(*free, rank);
             }
         }
         for (model, free, device) in &present.shared {
-            self.models[usize::from(model.0)].shared.insert((*free, node.rank, *device));
+            self.models[usize::from(model.0)].shared.insert((*free, rank, *device));
         }
         if let Some((devices, cpus)) = present.plain {
-            self.plain.insert((devices, cpus, node.rank));
+            self.plain.insert((devices, cpus, rank));
         }
-        node.published = present;
     }
 }
 
 /// What the indexes should say of a node: nothing while it takes no work.
-fn describe(node: &Node) -> Published {
+pub(crate) fn describe(node: &Node) -> Published {
     let mut present = Published::default();
     if !node.hosts() {
         return present;

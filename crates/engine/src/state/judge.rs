@@ -9,7 +9,7 @@ use super::State;
 use super::depend::Satisfaction;
 use super::job::{JobRecord, Phase};
 use crate::bounds;
-use crate::explain::gap;
+use crate::explain::{domains, gap};
 use crate::plan::idle;
 use crate::refusal::Refusal;
 
@@ -19,7 +19,9 @@ impl State {
             Event::NodeJoined(spec) if spec.devices.len() > DeviceSet::MAX_DEVICES => {
                 Err(Refusal::TooManyDevices { node: spec.name.clone(), devices: spec.devices.len() })
             }
-            Event::NodeJoined(_) | Event::Task(_) | Event::StartOverdue { .. } => Ok(()),
+            Event::NodeJoined(_) | Event::LevelsSet(_) | Event::Task(_) | Event::StartOverdue { .. } => {
+                Ok(())
+            }
             Event::NodeLost { node, .. }
             | Event::NodeDrained { node, .. }
             | Event::ForeignUse { node, .. } => self.judge_node(node),
@@ -84,7 +86,9 @@ impl State {
             true => Ok(()),
             false => {
                 let gap = gap::when_idle(&self.pool, self.policy.models(), &shape);
-                Err(Refusal::Never(Reason::NeverFits(gap)))
+                let together = domains::when_idle(&self.pool, &shape).filter(|_| !gap::is_short(&gap));
+                let reason = together.map_or(Reason::NeverFits(gap), Reason::NeverInTopology);
+                Err(Refusal::Never(reason))
             }
         }
     }

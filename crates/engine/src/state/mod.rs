@@ -20,6 +20,7 @@ pub(crate) mod report;
 pub(crate) mod scalars;
 pub(crate) mod shape;
 pub(crate) mod snapshot;
+pub(crate) mod topology;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -98,6 +99,7 @@ impl State {
             }
             Event::ForeignUse { node, foreign } => self.foreign_use(node, foreign),
             Event::QueuesSet(tree) => self.queues_set(now, tree),
+            Event::LevelsSet(levels) => self.pool.set_levels(levels),
             Event::Submitted { job, spec } => self.submitted(now, *job, spec),
             Event::Hold(target) => self.hold(now, *target, true),
             Event::Release(target) => self.hold(now, *target, false),

@@ -9,6 +9,7 @@ use super::drain::{Drains, Walls};
 use super::ends::End;
 use super::pool::HoldKey;
 use super::scalars::Scalars;
+use super::topology::DomainId;
 
 /// Thousandths of one whole device.
 pub(crate) const WHOLE: u16 = 1000;
@@ -26,6 +27,8 @@ pub(crate) struct Node {
     pub(crate) foreign: Foreign,
     /// Its place among all nodes by name; ties between nodes break by it.
     pub(crate) rank: u32,
+    /// The domains that it is in, widest first, and its rank in each.
+    pub(crate) domains: SmallVec<[(DomainId, u32); 2]>,
     /// Devices by model, in order of model id.
     pub(crate) models: SmallVec<[(ModelId, DeviceSet); 1]>,
     /// Devices that may be given away: none while the node is lost or drained, never foreign or drained ones.

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use muster_model::node::GpuModel;
-use muster_model::{JobSpec, NodeName};
+use muster_model::{JobSpec, NodeName, Topology};
 use muster_policy::ModelId;
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
@@ -24,6 +24,8 @@ pub(crate) struct Shape {
     pub(crate) groups: Vec<GroupNeed>,
     /// Groups in the order in which they are placed: what is hardest to place first.
     pub(crate) order: SmallVec<[u16; 2]>,
+    /// How its nodes must lie to each other.
+    pub(crate) topology: Option<Topology>,
     labels: BTreeMap<Arc<str>, Arc<str>>,
     exclude: Vec<NodeName>,
 }
@@ -103,6 +105,7 @@ impl Shape {
         Self {
             groups,
             order,
+            topology: spec.constraint.topology.clone(),
             labels: spec.constraint.labels.clone(),
             exclude: spec.constraint.exclude.clone(),
         }
@@ -266,5 +269,6 @@ fn hash_of(spec: &JobSpec) -> u64 {
     spec.groups.hash(&mut hasher);
     spec.constraint.labels.hash(&mut hasher);
     spec.constraint.exclude.hash(&mut hasher);
+    spec.constraint.topology.hash(&mut hasher);
     hasher.finish()
 }

@@ -18,6 +18,8 @@ use crate::refusal::RestoreError;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Snapshot {
     policy: Policy,
+    #[serde(default)]
+    levels: Vec<Arc<str>>,
     /// By node id.
     nodes: Vec<StoredNode>,
     epoch: u64,
@@ -48,6 +50,7 @@ impl State {
         };
         Snapshot {
             policy: self.policy.clone(),
+            levels: self.pool.domains.levels().to_vec(),
             nodes: self.pool.nodes().iter().map(node).collect(),
             epoch: self.pool.epoch(),
             jobs: self.jobs.iter().map(|(id, job)| (*id, job.record.clone())).collect(),
@@ -58,6 +61,7 @@ impl State {
     pub(crate) fn restore(snapshot: Snapshot) -> Result<Self, RestoreError> {
         let mut state = State::around(snapshot.policy);
         // 1. Nodes, in order of their ids.
+        state.pool.set_levels(&snapshot.levels);
         for stored in snapshot.nodes {
             let name = stored.spec.name.clone();
             state.node_joined(Time(0), &stored.spec);

@@ -7,6 +7,7 @@ use muster_model::queue::Backfill;
 use muster_model::view::{Change, Eta, State};
 use muster_model::{
     ElementId, Event, GpuMilli, GpuModel, JobId, JobSpec, QueueSpec, QueueTree, Reason, Span, Target, Time,
+    TopologyRule,
 };
 use proptest::prelude::*;
 
@@ -160,6 +161,10 @@ fn changed(spec: &JobSpec, change: &Change) -> JobSpec {
             }
         }
         Change::Queue { queue } => spec.queue = queue.clone(),
+        Change::PreferTopology { level } => {
+            let topology = spec.constraint.topology.as_mut().unwrap();
+            topology.rule = TopologyRule::Preferred(level.as_str().into());
+        }
     }
     spec
 }

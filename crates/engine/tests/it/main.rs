@@ -12,4 +12,5 @@ mod places;
 mod progress;
 mod random;
 mod review;
+mod topology;
 mod world;

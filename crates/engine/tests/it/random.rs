@@ -9,7 +9,8 @@ use muster_model::job::{Array, DependencyKind, GpuRequest, Resources};
 use muster_model::queue::{Backfill, Limits};
 use muster_model::{
     Bytes, CpuMilli, Dependency, DeviceSet, Effect, Event, Foreign, GpuMilli, GpuModel, JobId, JobSpec,
-    NodeSpec, Observation, QueueSpec, QueueTree, Restart, Span, Target, TaskExit, TaskGroup, Time,
+    NodeSpec, Observation, QueueSpec, QueueTree, Restart, Segment, Span, Target, TaskExit, TaskGroup, Time,
+    Topology, TopologyRule,
 };
 use proptest::prelude::*;
 
@@ -52,6 +53,10 @@ fn random_node(dice: &mut Dice, name: &str) -> NodeSpec {
     node.labels.insert("zone".into(), (*dice.pick(&["east", "west"])).into());
     if dice.chance(30) {
         node.extras.insert("nic".into(), 2);
+    }
+    if dice.chance(80) {
+        let leaf = dice.roll(3);
+        node.domains = vec![format!("b{}", leaf / 2).into(), format!("l{leaf}").into()];
     }
     node
 }
@@ -151,6 +156,9 @@ pub fn random_job(dice: &mut Dice, tree: &QueueTree, now: Time, next: JobId) -> 
     if dice.chance(5) {
         spec.constraint.exclude.push("n1".into());
     }
+    if dice.chance(30) {
+        spec.constraint.topology = Some(random_topology(dice, &spec));
+    }
     spec.held = dice.chance(5);
     spec.begin = dice.chance(5).then(|| now + Span::from_secs(dice.roll(20)));
     if dice.chance(15) && next.0 > 1 {
@@ -159,6 +167,23 @@ pub fn random_job(dice: &mut Dice, tree: &QueueTree, now: Time, next: JobId) -> 
         spec.after.push(Dependency { kind, job: JobId(1 + dice.roll(next.0 - 1)) });
     }
     spec
+}
+
+/// A rule that fits the job's groups, and perhaps slices of which each group is a multiple.
+fn random_topology(dice: &mut Dice, spec: &JobSpec) -> Topology {
+    let level: Arc<str> = (*dice.pick(&["block", "leaf", "leaf", "node", "rack"])).into();
+    let rule = match dice.roll(4) {
+        0 | 1 => TopologyRule::Required(level),
+        2 => TopologyRule::Preferred(level),
+        _ => return Topology { rule: TopologyRule::Spread(level), segment: None },
+    };
+    let tasks = 1 + dice.roll(3) as u32;
+    let divides = |group: &muster_model::TaskGroup| {
+        group.min_tasks % tasks == 0 && tasks % group.tasks_per_node.unwrap_or(1) == 0
+    };
+    let segment =
+        (dice.chance(40) && spec.groups.iter().all(divides)).then(|| Segment { tasks, level: "leaf".into() });
+    Topology { rule, segment }
 }
 
 /// A task of a random active attempt reports something.
@@ -211,6 +236,10 @@ fn random_event(dice: &mut Dice, world: &World, tree: &QueueTree, nodes: &[NodeS
                 Foreign { devices, cpus: CpuMilli(dice.roll(4) as u32 * 1000), ..Foreign::default() };
             Event::ForeignUse { node, foreign }
         }
+        38 if dice.chance(30) => {
+            let levels: &[&str] = *dice.pick(&[&["block", "leaf"] as &[&str], &["leaf"], &[]]);
+            Event::LevelsSet(levels.iter().map(|level| Arc::from(*level)).collect())
+        }
         38 => {
             let mut changed = tree.clone();
             changed.backfill = random_tree(dice).backfill;
@@ -234,6 +263,9 @@ fn play(seed: u64, steps: usize) {
     let Ok(engine) = Engine::new(tree.clone()) else { return };
     drop(engine);
     let mut world = World::with_queues(&nodes, tree.clone());
+    if dice.chance(80) {
+        world.step(vec![Event::LevelsSet(vec!["block".into(), "leaf".into()])]);
+    }
     world.obliging = dice.chance(50);
     world.engine.watch_starts(world.now, Span::from_secs(10));
     let mut effects = 0;

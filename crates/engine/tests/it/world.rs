@@ -11,7 +11,7 @@ use muster_model::view::State;
 use muster_model::{
     AttemptId, Bytes, CpuMilli, Decision, Dependency, Effect, ElementId, Event, GpuMilli, GpuModel, JobId,
     JobSpec, NodeConstraint, NodeName, NodeSpec, Observation, Outcome, PayloadId, Plan, QueueTree, Rank,
-    Restart, Span, Target, TaskExit, TaskGroup, TaskReport, Time,
+    Restart, Segment, Span, Target, TaskExit, TaskGroup, TaskReport, Time, Topology, TopologyRule,
 };
 
 /// Engine, clock, and the tasks that run.
@@ -142,6 +142,23 @@ impl Ask {
     pub fn grace(self, text: &str) -> Self {
         self.with(|spec| spec.grace = span(text))
     }
+    /// In one domain of a level.
+    pub fn required(self, level: &str) -> Self {
+        self.topology(TopologyRule::Required(level.into()))
+    }
+    pub fn topology(self, rule: TopologyRule) -> Self {
+        self.with(|spec| {
+            let segment = spec.constraint.topology.take().and_then(|known| known.segment);
+            spec.constraint.topology = Some(Topology { rule, segment });
+        })
+    }
+    pub fn segment(self, tasks: u32, level: &str) -> Self {
+        self.with(|spec| {
+            let rule = spec.constraint.topology.take().map_or(TopologyRule::Anywhere, |known| known.rule);
+            let segment = Some(Segment { tasks, level: level.into() });
+            spec.constraint.topology = Some(Topology { rule, segment });
+        })
+    }
     pub fn user(self, user: &str) -> Self {
         self.with(|spec| spec.user = user.into())
     }
@@ -192,6 +209,20 @@ impl World {
         };
         let events = nodes.iter().map(|node| Event::NodeJoined(Box::new(node.clone()))).collect();
         world.step(events);
+        world
+    }
+
+    /// Nodes of equally many GPUs in a tree: `b1/l1: a b c` is a line of a block, a leaf and its nodes.
+    pub fn tree(gpus: usize, lines: &[&str]) -> Self {
+        let mut world = Self::new(&[]);
+        world.step(vec![Event::LevelsSet(vec!["block".into(), "leaf".into()])]);
+        for line in lines {
+            let (path, nodes) = line.split_once(": ").unwrap();
+            let domains: Vec<Arc<str>> = path.split('/').map(Arc::from).collect();
+            let nodes =
+                nodes.split(' ').map(|name| NodeSpec { domains: domains.clone(), ..node(name, gpus) });
+            world.step(nodes.map(|node| Event::NodeJoined(Box::new(node))).collect());
+        }
         world
     }
 

@@ -112,6 +112,10 @@ impl World {
     fn prepare(&mut self, line: usize, happening: &Happening, batch: &mut Batch) -> Result<(), Mistake> {
         match happening {
             Happening::Cluster(cluster) => {
+                if !cluster.levels.is_empty() && cluster.levels != self.levels {
+                    self.levels.clone_from(&cluster.levels);
+                    batch.inputs.push(Input::Event(Event::LevelsSet(cluster.levels.clone())));
+                }
                 for node in &cluster.nodes {
                     self.join(node);
                     batch.inputs.push(Input::Event(Event::NodeJoined(Box::new(node.clone()))));
@@ -221,7 +225,8 @@ impl World {
     ) -> Result<Result<Vec<(Checked, Document)>, String>, Mistake> {
         let runtime = self.runtime.as_ref().ok_or_else(|| no_daemon(line))?;
         let tree = runtime.queues().ok_or_else(|| no_daemon(line))?;
-        let site = Site::new(user.into(), self.hosts.values().map(|host| &host.spec), tree);
+        let site = Site::new(user.into(), self.hosts.values().map(|host| &host.spec), tree)
+            .with_levels(self.levels.iter().cloned());
         // 1. Earlier jobs that this site would still take; others cannot be named any more.
         let (mut earlier, mut numbers) = (Vec::new(), Vec::new());
         for (job, known) in &self.jobs {

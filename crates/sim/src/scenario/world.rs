@@ -37,6 +37,8 @@ pub(crate) struct World {
     pub(crate) tree: QueueTree,
     pub(crate) backend: Backend,
     pub(crate) hosts: BTreeMap<NodeName, Host>,
+    /// Topology levels of the cluster, widest first.
+    pub(crate) levels: Vec<Arc<str>>,
     /// Nodes in the order in which they joined first.
     pub(crate) joined: Vec<NodeName>,
     pub(crate) jobs: BTreeMap<JobId, Known>,
@@ -88,6 +90,7 @@ impl World {
             tree,
             backend: Backend::default(),
             hosts: BTreeMap::new(),
+            levels: Vec::new(),
             joined: Vec::new(),
             jobs: BTreeMap::new(),
             names: BTreeMap::new(),

@@ -11,7 +11,7 @@ use crate::job::document::{GroupDocument, JobDocument, MAX_TASKS};
 use crate::job::fields::{WaitTarget, duplicates, used_twice};
 use crate::job::fit::Ground;
 use crate::job::shape::{Shape, contradiction};
-use crate::job::{Checked, Document, ending, payload};
+use crate::job::{Checked, Document, ending, payload, topology};
 use crate::quantity::Begin;
 use crate::site::Site;
 use crate::source::Place;
@@ -32,8 +32,10 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
     refuse_unsupported(job, problems);
     // 2. Roles, their sizes and programs.
     let commands = payload::commands(document, problems);
-    let constraint = constraint(job, problems);
+    let mut constraint = constraint(job, problems);
     let groups = groups(document, site, &constraint, problems);
+    constraint.topology =
+        job.topology.as_ref().and_then(|written| topology::topology(written, site, &groups, problems));
     // 3. Everything that holds for the whole job.
     let queue = queue(job, site, problems);
     let time_limit = ending::time_limit(job, problems);

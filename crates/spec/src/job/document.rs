@@ -67,6 +67,8 @@ document! {
         "labels" labels: Named<Text>,
         /// Nodes that must not be used, such as `node07` or `node[01-04]`.
         "exclude" exclude: OneOrMany<NodeNames>,
+        /// How its nodes lie to each other in the network: `{required: leaf}`, `{preferred: leaf}` or `{spread: leaf}`, with levels as the cluster names them, or `node`. By default it does not matter.
+        "topology" topology: TopologyDocument,
         /// Several roles in one gang, each with tasks and a program of its own. Then `nodes`, `tasks` and resources stand in the groups.
         "groups" groups: Many<GroupDocument>,
     }
@@ -101,6 +103,30 @@ document! {
 }
 
 document! {
+    /// How the nodes of a gang lie to each other.
+    TopologyDocument ("topology") requires [] foreign &[("require", "required"), ("strict", "required"), ("prefer", "preferred"), ("level", "required"), ("segments", "segment"), ("slice", "segment")] => {
+        /// All tasks in one domain of this level; it waits until there is one.
+        "required" required: Text,
+        /// In as few domains of this level as can be; it never waits for that.
+        "preferred" preferred: Text,
+        /// In as many domains of this level as can be, evenly.
+        "spread" spread: Text,
+        /// Slices of the gang, each in one domain: `{tasks: 16, level: leaf}`.
+        "segment" segment: SegmentDocument,
+    }
+}
+
+document! {
+    /// Slices of consecutive ranks.
+    SegmentDocument ("segment") requires ["tasks", "level"] foreign &[("size", "tasks"), ("nodes", "tasks"), ("domain", "level")] => {
+        /// So many consecutive ranks of a group are a slice; the tasks of each group are a multiple of it.
+        "tasks" tasks: Whole<1, MAX_TASKS>,
+        /// Each slice lies in one domain of this level.
+        "level" level: Text,
+    }
+}
+
+document! {
     /// A signal some time before the limit.
     CheckpointDocument ("checkpoint") requires ["grace"] foreign &[("before", "grace"), ("lead", "grace"), ("time", "grace")] => {
         /// Signal to send, such as USR1 (the default) or 10.
@@ -126,7 +152,6 @@ document! {
 const LATER: &[(&str, &str)] = &[
     ("image", "containers come in a later version"),
     ("container", "containers come in a later version"),
-    ("topology", "placement by network topology comes in a later version"),
     ("replicas", "it belongs to services, which come in a later version"),
     ("port", "it belongs to services, which come in a later version"),
 ];

@@ -11,6 +11,7 @@ mod fit;
 mod overrides;
 mod payload;
 mod shape;
+mod topology;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

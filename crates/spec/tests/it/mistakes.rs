@@ -72,7 +72,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | gpsu: 2
       | ^^^^ did you mean `gpus`?
       |
-    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, groups
+    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
     ");
     assert_snapshot!(complaint("gpus_per_task: 2\nrun: a"), @r"
     error: there is no field `gpus_per_task`
@@ -81,7 +81,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | gpus_per_task: 2
       | ^^^^^^^^^^^^^ did you mean `gpus-per-task`?
       |
-    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, groups
+    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
     ");
     assert_snapshot!(complaint("walltime: 2h\nrun: a"), @r"
     error: there is no field `walltime`
@@ -90,7 +90,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | walltime: 2h
       | ^^^^^^^^ did you mean `time`?
       |
-    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, groups
+    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
     ");
     assert_snapshot!(complaint("colour: red\nrun: a"), @r"
     error: there is no field `colour`
@@ -99,7 +99,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | colour: red
       | ^^^^^^ not a field of this mapping
       |
-    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, groups
+    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
     ");
     assert_snapshot!(complaint("gpus: 2\nrun: a\ngpus: 4"), @r"
     error: `gpus` is written twice
@@ -727,18 +727,12 @@ fn names_and_queues() {
 
 #[test]
 fn what_this_version_cannot_do() {
-    assert_snapshot!(complaint("image: ubuntu:24.04\ntopology: {required: leaf}\nrun: a"), @r"
+    assert_snapshot!(complaint("image: ubuntu:24.04\nrun: a"), @r"
     error: `image` is not supported yet
      --> train.yaml:1:1
       |
     1 | image: ubuntu:24.04
       | ^^^^^ containers come in a later version
-
-    error: `topology` is not supported yet
-     --> train.yaml:2:1
-      |
-    2 | topology: {required: leaf}
-      | ^^^^^^^^ placement by network topology comes in a later version
     ");
     assert_snapshot!(complaint("kind: service\nrun: a"), @r"
     error: jobs of kind `service` are not supported yet
@@ -811,7 +805,7 @@ fn a_mistake_in_an_option_shows_the_option() {
      | --qeue x
      | ^^^^^^ did you mean `queue`?
      |
-    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, groups
+    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
     ");
 }
 
@@ -824,7 +818,7 @@ fn many_mistakes_are_told_at_once() {
     1 | gpsu: 2
       | ^^^^ did you mean `gpus`?
       |
-    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, groups
+    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
 
     error: `time` is not a length of time
      --> train.yaml:2:7

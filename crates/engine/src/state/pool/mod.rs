@@ -1,6 +1,7 @@
 //! All nodes, everything that is held of them, and an undo log: planning changes the pool in place and rolls
 //! back, so a pass never copies the cluster. The pool knows holdings, not jobs; it chooses nothing.
 
+mod domains;
 mod nodes;
 mod scratch;
 
@@ -15,6 +16,7 @@ use crate::state::index::Index;
 use crate::state::node::Node;
 use crate::state::scalars::ExtraId;
 use crate::state::shape::Shape;
+use crate::state::topology::Domains;
 
 /// Key of a holding in the pool. It carries no meaning and no order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +70,7 @@ pub(crate) struct Pool {
     by_name: FxHashMap<NodeName, NodeId>,
     by_rank: Vec<NodeId>,
     pub(crate) index: Index,
+    pub(crate) domains: Domains,
     holdings: Vec<Option<Holding>>,
     vacant: Vec<HoldKey>,
     ends: Ends,
@@ -219,7 +222,7 @@ impl Pool {
         let scalars = &holding.shape.groups[usize::from(task.group)].scalars;
         let node = &mut self.nodes[task.node.0 as usize];
         node.take(key, holding.end, task.devices, task.share.0 as u16, scalars);
-        self.index.publish(node);
+        self.publish(task.node);
     }
 
     fn give(&mut self, key: HoldKey, task: &TaskPlacement) {
@@ -227,6 +230,6 @@ impl Pool {
         let scalars = &holding.shape.groups[usize::from(task.group)].scalars;
         let node = &mut self.nodes[task.node.0 as usize];
         node.give(key, task.devices, task.share.0 as u16, scalars);
-        self.index.publish(node);
+        self.publish(task.node);
     }
 }

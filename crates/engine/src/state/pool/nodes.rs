@@ -39,16 +39,21 @@ impl Pool {
 
     /// A node joined, or came back with other capacity; what is held of it stays held.
     pub(crate) fn join(&mut self, spec: NodeSpec, models: SmallVec<[(ModelId, DeviceSet); 1]>) -> NodeId {
-        let id = match self.find(&spec.name) {
-            Some(id) => id,
-            None => self.add(&spec),
-        };
+        let known = self.find(&spec.name);
+        let moves = known.is_none_or(|id| self.node(id).spec.domains != spec.domains);
+        let id = known.unwrap_or_else(|| self.add(&spec));
+        if moves {
+            self.leave_domains(id);
+        }
         self.change(id, |node| {
             node.held.resize(node.held.len().max(spec.devices.len()), 0);
             node.spec = spec;
             node.models = models;
             node.up = true;
         });
+        if moves {
+            self.enter_domains(id);
+        }
         id
     }
 
@@ -69,10 +74,9 @@ impl Pool {
             && from <= self.drains_seen
         {
             self.drains_ahead.remove(&(from, id));
-            let node = &mut self.nodes[id.0 as usize];
-            self.index.retire(node);
-            node.put_into_service(self.drains_seen);
-            self.index.publish(node);
+            self.retire(id);
+            self.nodes[id.0 as usize].put_into_service(self.drains_seen);
+            self.publish(id);
         }
     }
 
@@ -104,8 +108,8 @@ impl Pool {
         let id = NodeId(self.nodes.len() as u32);
         let rank = self.by_rank.partition_point(|other| self.node(*other).spec.name < spec.name);
         for at in rank..self.by_rank.len() {
-            let moved = self.by_rank[at].0 as usize;
-            self.index.retire(&mut self.nodes[moved]);
+            let moved = &self.nodes[self.by_rank[at].0 as usize];
+            self.index.leave(moved, moved.rank);
         }
         self.by_rank.insert(rank, id);
         self.by_name.insert(spec.name.clone(), id);
@@ -116,6 +120,7 @@ impl Pool {
             walls: Walls::default(),
             foreign: Foreign::default(),
             rank: rank as u32,
+            domains: SmallVec::new(),
             models: SmallVec::new(),
             usable: DeviceSet::EMPTY,
             capacity: Scalars::default(),
@@ -131,7 +136,7 @@ impl Pool {
         for at in rank + 1..self.by_rank.len() {
             let node = &mut self.nodes[self.by_rank[at].0 as usize];
             node.rank = at as u32;
-            self.index.publish(node);
+            self.index.enter(node, node.rank);
         }
         id
     }
@@ -139,7 +144,7 @@ impl Pool {
     /// Changes a node's terms and recomputes what follows from them.
     fn change(&mut self, id: NodeId, edit: impl FnOnce(&mut Node)) {
         let at = id.0 as usize;
-        self.index.retire(&mut self.nodes[at]);
+        self.retire(id);
         self.count_models(at, false);
         for from in self.nodes[at].drains.instants() {
             self.drains_ahead.remove(&(from, id));
@@ -163,7 +168,7 @@ impl Pool {
         node.limit.cpus = node.capacity.cpus.saturating_sub(u64::from(node.foreign.cpus.0));
         node.limit.memory = node.capacity.memory.saturating_sub(node.foreign.memory.0);
         node.put_into_service(self.drains_seen);
-        self.index.publish(node);
+        self.publish(id);
         self.epoch += 1;
     }
 

@@ -62,17 +62,17 @@ impl Pool {
 
     /// Drops all bookings, on scratch.
     pub(crate) fn clear_bookings(&mut self) {
-        for booking in &self.bookings {
+        let dropped = std::mem::take(&mut self.bookings);
+        for booking in &dropped {
             for task in booking.placement.iter() {
                 let node = &mut self.nodes[task.node.0 as usize];
                 if !node.bookings.is_empty() {
                     node.bookings.clear();
                     node.refresh_booked();
-                    self.index.publish(node);
+                    self.publish(task.node);
                 }
             }
         }
-        let dropped = std::mem::take(&mut self.bookings);
         self.log.push(Undo::Unbooked(dropped));
     }
 
@@ -99,7 +99,7 @@ impl Pool {
             }
             entry.scalars.add(&booking.shape.groups[usize::from(task.group)].scalars, 1);
             node.refresh_booked();
-            self.index.publish(node);
+            self.publish(task.node);
         }
         self.bookings.push(booking);
     }
@@ -146,7 +146,7 @@ impl Pool {
             if node.bookings.last().is_some_and(|last| last.reservation == reservation) {
                 node.bookings.pop();
                 node.refresh_booked();
-                self.index.publish(node);
+                self.publish(task.node);
             }
         }
     }

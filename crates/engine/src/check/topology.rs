@@ -1,0 +1,140 @@
+//! Is the topology of a gang kept? Worked out from the names of domains in the nodes' own records.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use muster_model::{
+    Decision, DeviceSet, ElementId, GpuModel, NodeId, Plan, TaskPlacement, Topology, TopologyRule,
+};
+
+use rustc_hash::FxHashMap;
+
+use super::Violation;
+use crate::state::State;
+use crate::state::job::Job;
+use crate::state::node::Node;
+
+/// The domain of a node at a level: the names of all levels down to it, or its own name. `None` when it is in none.
+fn domain<'n>(state: &State, node: &'n Node, level: &str) -> Option<Vec<&'n str>> {
+    let levels = state.pool.domains.levels();
+    if level == Topology::NODE {
+        return Some(vec![node.spec.name.as_str()]);
+    }
+    let at = levels.iter().position(|known| **known == *level)?;
+    let names = &node.spec.domains;
+    (names.len() >= levels.len()).then(|| names[..=at].iter().map(|name| &**name).collect())
+}
+
+/// Judges the rule of a gang and its segments.
+pub(super) fn check(
+    state: &State,
+    job: &Job,
+    element: ElementId,
+    placement: &[TaskPlacement],
+    found: &mut Vec<Violation>,
+) {
+    let Some(wish) = &job.record.spec.constraint.topology else { return };
+    let of = |task: &TaskPlacement, level: &Arc<str>| {
+        state.pool.get(task.node).and_then(|node| domain(state, node, level))
+    };
+    let is_together = |tasks: &[TaskPlacement], level| {
+        let first = tasks.first().and_then(|task| of(task, level));
+        tasks.is_empty() || first.is_some() && tasks.iter().all(|task| of(task, level) == first)
+    };
+    if let TopologyRule::Required(level) = &wish.rule
+        && !is_together(placement, level)
+    {
+        found.push(Violation::Apart { element, level: Arc::clone(level) });
+    }
+    let Some(segment) = &wish.segment else { return };
+    for group in 0..job.record.spec.groups.len() {
+        let tasks: Vec<TaskPlacement> =
+            placement.iter().filter(|task| usize::from(task.group) == group).cloned().collect();
+        let slices = tasks.chunks(segment.tasks.max(1) as usize);
+        if let Some(at) = slices.clone().position(|slice| !is_together(slice, &segment.level)) {
+            let level = Arc::clone(&segment.level);
+            found.push(Violation::SplitSegment { element, group: group as u16, slice: at as u32, level });
+        }
+    }
+}
+
+/// Judges what a plan reserves.
+pub(super) fn check_reserved(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
+    for one in &plan.reservations {
+        if let Some(job) = state.jobs.get(&one.element.job) {
+            check(state, job, one.element, &one.placement, found);
+        }
+    }
+}
+
+/// A gang of one group of whole devices that wants to be spread: no domain has two tasks more than another in which
+/// there would still be room for one. What is free after the plan was free at the start, too. Not judged is what passed
+/// reservations or planned drains, since what is free may be kept for others, and what avoids nodes on which it failed.
+pub(super) fn check_spread(
+    state: &State,
+    job: &Job,
+    element: ElementId,
+    placement: &[TaskPlacement],
+    plan: &Plan,
+    found: &mut Vec<Violation>,
+) {
+    let spec = &job.record.spec;
+    let (Some(TopologyRule::Spread(level)), [group]) =
+        (spec.constraint.topology.as_ref().map(|wish| &wish.rule), &spec.groups[..])
+    else {
+        return;
+    };
+    // 1. What can be judged by plain counts.
+    let is_backfill = plan
+        .decisions
+        .iter()
+        .any(|Decision::Start { id, backfilled, .. }| id.element == element && *backfilled);
+    let known = job.record.ordinal_of(element.index).and_then(|at| job.record.elements.get(&at));
+    let (block, devices) = (group.tasks_per_node.unwrap_or(1), group.task.gpu.devices);
+    let is_plain = group.task.cpus.0 == 0 && group.task.memory.0 == 0 && group.task.extras.is_empty();
+    if is_backfill
+        || state.pool.has_drains_ahead()
+        || known.is_some_and(|known| !known.avoid.is_empty())
+        || devices == 0
+        || !is_plain
+    {
+        return;
+    }
+    let models: BTreeSet<_> = placement.iter().filter_map(|task| model_of(state, task)).collect();
+    let Some(model) = models.first().filter(|_| models.len() == 1) else { return };
+    // 2. What the plan takes of each node, and how many of these tasks are there.
+    let mut taken: FxHashMap<NodeId, DeviceSet> = FxHashMap::default();
+    for task in plan.decisions.iter().flat_map(|Decision::Start { placement, .. }| placement.iter()) {
+        let devices = taken.entry(task.node).or_default();
+        *devices = devices.or(task.devices);
+    }
+    let mut own: FxHashMap<NodeId, u32> = FxHashMap::default();
+    placement.iter().for_each(|task| *own.entry(task.node).or_default() += 1);
+    // 3. By domain: tasks, and whether there is room for one more.
+    let mut counts: BTreeMap<Vec<&str>, (u32, bool)> = BTreeMap::new();
+    for (index, node) in state.pool.nodes().iter().enumerate() {
+        let Some(domain) = domain(state, node, level) else { continue };
+        let id = NodeId(index as u32);
+        let own = own.get(&id).copied().unwrap_or(0);
+        let mut labels = spec.constraint.labels.iter();
+        let may_use = node.hosts()
+            && !spec.constraint.exclude.contains(&node.spec.name)
+            && labels.all(|(key, value)| node.spec.labels.get(key) == Some(value))
+            && (group.tasks_per_node.is_none() || own == 0);
+        let taken = node.touched.or(taken.get(&id).copied().unwrap_or_default());
+        let is_wanted = |device: &usize| node.spec.devices.get(*device).map(|one| &one.model) == Some(*model);
+        let free = node.usable.minus(taken).iter().filter(is_wanted).count();
+        let entry = counts.entry(domain).or_default();
+        *entry = (entry.0 + own, entry.1 || may_use && free as u32 >= block * devices);
+    }
+    let most = counts.values().map(|(count, _)| *count).max().unwrap_or(0);
+    let least = counts.values().filter(|(_, is_free)| *is_free).map(|(count, _)| *count).min();
+    if least.is_some_and(|least| most >= least + 2 * block) {
+        found.push(Violation::Uneven { element, level: Arc::clone(level) });
+    }
+}
+
+fn model_of<'s>(state: &'s State, task: &TaskPlacement) -> Option<&'s GpuModel> {
+    let device = task.devices.iter().next()?;
+    state.pool.get(task.node)?.spec.devices.get(device).map(|device| &device.model)
+}

@@ -1,0 +1,81 @@
+//! What is missing in the domain that came closest: the numbers behind "not together". Counting only.
+
+use muster_model::reason::TopologyGap;
+use muster_model::{GpuMilli, NodeId, Topology, TopologyRule};
+
+use super::gap::{self, Count};
+use crate::plan::closest::closest;
+use crate::state::node::Node;
+use crate::state::pool::Pool;
+use crate::state::shape::{Eligible, Shape};
+use crate::state::topology::Scope;
+
+/// What is missing right now; `None` for a gang that nothing keeps in domains.
+pub(crate) fn now(pool: &Pool, shape: &Shape, eligible: &Eligible) -> Option<TopologyGap> {
+    let admits = |id: NodeId, node: &Node| {
+        node.hosts()
+            && eligible.as_ref().is_none_or(|eligible| eligible.get(id.0 as usize).copied() == Some(true))
+    };
+    missing(pool, shape, Count::FreeNow, admits)
+}
+
+/// What would be missing on an idle cluster.
+pub(crate) fn when_idle(pool: &Pool, shape: &Shape) -> Option<TopologyGap> {
+    missing(pool, shape, Count::WhenIdle, |_, node| shape.admits(node))
+}
+
+/// True when the domain that came closest is too small.
+pub(crate) fn is_short(gap: &TopologyGap) -> bool {
+    gap.tasks_placeable < gap.tasks_needed
+}
+
+fn missing(
+    pool: &Pool,
+    shape: &Shape,
+    count: Count,
+    admits: impl Fn(NodeId, &Node) -> bool,
+) -> Option<TopologyGap> {
+    let wish = shape.topology.as_ref()?;
+    let room = |id: NodeId, group: &_| match admits(id, pool.node(id)) {
+        true => gap::room_for(pool.node(id), group, count),
+        false => 0,
+    };
+    let needed: u64 = shape.groups.iter().map(|group| u64::from(group.tasks)).sum();
+    // 1. One domain for all.
+    let whole = Topology { segment: None, ..wish.clone() };
+    let mut found = closest(pool, &whole, &shape.groups, room);
+    let (mut level, mut segment_tasks) = match &wish.rule {
+        TopologyRule::Required(level) => (Some(level), None),
+        TopologyRule::Anywhere | TopologyRule::Preferred(_) | TopologyRule::Spread(_) => (None, None),
+    };
+    // 2. Slices, where that is not what is missing.
+    if let Some(segment) = wish.segment.as_ref().filter(|_| found.tasks >= needed) {
+        (level, segment_tasks) = (Some(&segment.level), Some(segment.tasks));
+        found = closest(pool, wish, &shape.groups, room);
+    }
+    let gpus = |count| {
+        let nodes = found.scope.map_or_else(Vec::new, |scope| pool.nodes_in(scope)).into_iter();
+        let milli = nodes
+            .filter(|id| admits(*id, pool.node(*id)))
+            .map(|id| gap::milli_for(pool.node(id), shape, count));
+        GpuMilli(u32::try_from(milli.sum::<u64>()).unwrap_or(u32::MAX))
+    };
+    Some(TopologyGap {
+        level: level?.to_string(),
+        segment_tasks,
+        domain: found.scope.map(|scope| name(pool, scope)),
+        tasks_needed: u32::try_from(needed).unwrap_or(u32::MAX),
+        tasks_placeable: u32::try_from(found.tasks).unwrap_or(u32::MAX),
+        gpus_needed: GpuMilli(u32::try_from(shape.milli()).unwrap_or(u32::MAX)),
+        gpus_free: gpus(count),
+        gpus_total: gpus(Count::WhenIdle),
+    })
+}
+
+fn name(pool: &Pool, scope: Scope) -> String {
+    match scope {
+        Scope::Cluster => "the cluster".to_owned(),
+        Scope::Domain(id) => pool.domains.get(id).name.to_string(),
+        Scope::Node(id) => pool.node(id).spec.name.to_string(),
+    }
+}

@@ -1,0 +1,161 @@
+//! Nodes enter and leave domains, and every change of a node reaches the indexes of the cluster and of its domains.
+
+use std::sync::Arc;
+
+use muster_model::NodeId;
+
+use super::Pool;
+use crate::state::index::{Index, describe};
+use crate::state::topology::{DomainId, Domains, Level, Scope};
+
+impl Pool {
+    /// Sets the levels, widest first; every node finds its domains anew.
+    pub(crate) fn set_levels(&mut self, levels: &[Arc<str>]) {
+        if self.domains.levels() == levels {
+            return;
+        }
+        let ids: Vec<NodeId> = self.by_rank.clone();
+        for id in &ids {
+            self.leave_domains(*id);
+        }
+        self.domains = Domains::new(levels);
+        for id in ids {
+            self.enter_domains(id);
+        }
+        self.epoch += 1;
+    }
+
+    /// The index of a scope; a node has none of its own.
+    pub(crate) fn index_of(&self, scope: Scope) -> Option<&Index> {
+        match scope {
+            Scope::Cluster => Some(&self.index),
+            Scope::Domain(id) => Some(&self.domains.get(id).index),
+            Scope::Node(_) => None,
+        }
+    }
+
+    /// The node of a rank in a scope's index.
+    pub(crate) fn at_rank_of(&self, scope: Scope, rank: u32) -> NodeId {
+        match scope {
+            Scope::Cluster => self.at_rank(rank),
+            Scope::Domain(id) => self.domains.get(id).nodes[rank as usize],
+            Scope::Node(id) => id,
+        }
+    }
+
+    /// Nodes of a scope, by name.
+    pub(crate) fn nodes_in(&self, scope: Scope) -> Vec<NodeId> {
+        match scope {
+            Scope::Cluster => self.by_rank.clone(),
+            Scope::Domain(id) => self.domains.get(id).nodes.clone(),
+            Scope::Node(id) => vec![id],
+        }
+    }
+
+    /// The domains of a level that lie in a scope, by name; at the level of the nodes, its nodes. A scope that lies in a
+    /// domain of the level itself stands for its part of that.
+    pub(crate) fn scopes_in(&self, scope: Scope, level: Level) -> Vec<Scope> {
+        let lies_in = |id: &DomainId| {
+            let mut above = std::iter::successors(Some(*id), |id| self.domains.get(*id).parent);
+            above.any(|one| scope == Scope::Domain(one))
+        };
+        let is_nodes = level >= self.domains.levels().len();
+        match scope {
+            Scope::Node(id) if is_nodes || self.node(id).domains.len() > level => vec![scope],
+            Scope::Node(_) => Vec::new(),
+            _ if is_nodes => self.nodes_in(scope).into_iter().map(Scope::Node).collect(),
+            Scope::Cluster => self.domains.of_level(level).map(Scope::Domain).collect(),
+            Scope::Domain(id) => match self.level_of(id) {
+                own if own >= level => vec![scope],
+                own if own + 1 == level => {
+                    self.domains.get(id).children.iter().copied().map(Scope::Domain).collect()
+                }
+                _ => self.domains.of_level(level).filter(lies_in).map(Scope::Domain).collect(),
+            },
+        }
+    }
+
+    /// Nodes that are in no domain, by name.
+    pub(crate) fn loners(&self) -> impl Iterator<Item = NodeId> {
+        self.by_rank.iter().copied().filter(|id| self.node(*id).domains.is_empty())
+    }
+
+    /// The wider domains of a scope, the narrowest first.
+    pub(crate) fn above(&self, scope: Scope) -> impl Iterator<Item = DomainId> {
+        let parent = match scope {
+            Scope::Cluster => None,
+            Scope::Domain(id) => self.domains.get(id).parent,
+            Scope::Node(id) => self.node(id).domains.last().map(|(id, _)| *id),
+        };
+        std::iter::successors(parent, |id| self.domains.get(*id).parent)
+    }
+
+    fn level_of(&self, id: DomainId) -> Level {
+        std::iter::successors(self.domains.get(id).parent, |id| self.domains.get(*id).parent).count()
+    }
+
+    /// Brings the indexes up to date with a node after it changed.
+    pub(super) fn publish(&mut self, id: NodeId) {
+        let present = describe(self.node(id));
+        if present != self.node(id).published {
+            self.withdraw(id);
+            self.nodes[id.0 as usize].published = present;
+            let node = &self.nodes[id.0 as usize];
+            self.index.enter(node, node.rank);
+            for (domain, rank) in &node.domains {
+                self.domains.get_mut(*domain).index.enter(node, *rank);
+            }
+        }
+    }
+
+    /// Takes a node out of all indexes.
+    pub(super) fn retire(&mut self, id: NodeId) {
+        self.withdraw(id);
+        self.nodes[id.0 as usize].published = Default::default();
+    }
+
+    fn withdraw(&mut self, id: NodeId) {
+        let node = &self.nodes[id.0 as usize];
+        self.index.leave(node, node.rank);
+        for (domain, rank) in &node.domains {
+            self.domains.get_mut(*domain).index.leave(node, *rank);
+        }
+    }
+
+    pub(super) fn leave_domains(&mut self, id: NodeId) {
+        let left = std::mem::take(&mut self.nodes[id.0 as usize].domains);
+        for (domain, _) in left {
+            self.domains.get_mut(domain).nodes.retain(|node| *node != id);
+            self.rebuild(domain);
+        }
+    }
+
+    pub(super) fn enter_domains(&mut self, id: NodeId) {
+        let names = self.nodes[id.0 as usize].spec.domains.clone();
+        for domain in self.domains.enter(&names) {
+            let own = self.node(id).rank;
+            let nodes = &self.domains.get(domain).nodes;
+            let at = nodes.partition_point(|other| self.node(*other).rank < own);
+            let is_last = at == nodes.len();
+            self.domains.get_mut(domain).nodes.insert(at, id);
+            self.nodes[id.0 as usize].domains.push((domain, at as u32));
+            match is_last {
+                true => self.domains.get_mut(domain).index.enter(&self.nodes[id.0 as usize], at as u32),
+                false => self.rebuild(domain),
+            }
+        }
+    }
+
+    /// Ranks within a domain changed: its index is made anew.
+    fn rebuild(&mut self, domain: DomainId) {
+        let mut index = Index::default();
+        for (rank, id) in self.domains.get(domain).nodes.iter().enumerate() {
+            let node = &mut self.nodes[id.0 as usize];
+            if let Some(entry) = node.domains.iter_mut().find(|(known, _)| *known == domain) {
+                entry.1 = rank as u32;
+            }
+            index.enter(node, rank as u32);
+        }
+        self.domains.get_mut(domain).index = index;
+    }
+}

@@ -1,0 +1,76 @@
+//! What is missing in a domain of the network, as text. It knows only the numbers of the gap.
+
+use muster_model::reason::TopologyGap;
+
+use crate::amount::{count, gpus};
+use crate::reason::Line;
+
+/// Whether the numbers are of what is free, or of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ever {
+    Now,
+    WhenIdle,
+}
+
+/// A fragment for a table row.
+pub(crate) fn short(gap: &TopologyGap, ever: Ever) -> String {
+    let TopologyGap { level, .. } = gap;
+    let Some(domain) = &gap.domain else { return format!("no node is in a {level}") };
+    match gap.segment_tasks {
+        Some(tasks) => format!(
+            "{} of {} fit in slices of {tasks} per {level}",
+            gap.tasks_placeable,
+            count(gap.tasks_needed.into(), "task")
+        ),
+        None => format!("{level} {domain} {}; needs {} in one {level}", present(gap, ever), needed(gap)),
+    }
+}
+
+/// The sentences of an explanation.
+pub(crate) fn lines(gap: &TopologyGap, ever: Ever) -> Vec<Line> {
+    let TopologyGap { level, .. } = gap;
+    let needs = match gap.segment_tasks {
+        Some(tasks) => {
+            format!("{} in slices of {tasks}, each in one {level}", count(gap.tasks_needed.into(), "task"))
+        }
+        None => format!("{} in one {level}", needed(gap)),
+    };
+    let mut lines = vec![Line::new("needs", needs)];
+    let closest = match (&gap.domain, gap.segment_tasks) {
+        (None, _) => format!("no node is in a {level}"),
+        (Some(_), Some(_)) => format!(
+            "{} of {} fit in whole slices",
+            gap.tasks_placeable,
+            count(gap.tasks_needed.into(), "task")
+        ),
+        (Some(domain), None) => format!("{level} {domain} {}", present(gap, ever)),
+    };
+    let label = match ever {
+        Ever::Now => "closest",
+        Ever::WhenIdle => "largest",
+    };
+    lines.push(Line::new(label, closest));
+    lines
+}
+
+fn needed(gap: &TopologyGap) -> String {
+    match gap.gpus_needed.0 {
+        0 => count(gap.tasks_needed.into(), "task"),
+        _ => gpus(gap.gpus_needed),
+    }
+}
+
+/// What the domain has; tasks where its GPUs alone would be enough.
+fn present(gap: &TopologyGap, ever: Ever) -> String {
+    let tasks = format!("takes {} of {}", gap.tasks_placeable, count(gap.tasks_needed.into(), "task"));
+    let is_enough = gap.gpus_free >= gap.gpus_needed;
+    match ever {
+        _ if gap.gpus_needed.0 == 0 => tasks,
+        Ever::Now if is_enough => {
+            format!("has {} of {} GPUs free but {tasks}", gap.gpus_free, gap.gpus_total)
+        }
+        Ever::Now => format!("has {} of {} GPUs free", gap.gpus_free, gap.gpus_total),
+        Ever::WhenIdle if is_enough => format!("has {} but {tasks}", gpus(gap.gpus_total)),
+        Ever::WhenIdle => format!("has {}", gpus(gap.gpus_total)),
+    }
+}
