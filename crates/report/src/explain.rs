@@ -143,11 +143,13 @@ fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Line> {
     // Of a job that waits for a release or another job, nobody can say; capacity is not to blame.
     let waits_for_room = !explanation.reasons.iter().any(is_outside)
         && explanation.reasons.iter().any(|reason| {
-<<<<<<< HEAD
-            matches!(reason, Reason::Capacity(_) | Reason::Reserved { .. } | Reason::DrainAhead { .. })
-=======
-            matches!(reason, Reason::Capacity(_) | Reason::Topology(_) | Reason::Reserved { .. })
->>>>>>> 5295b27 (engine: gangs are placed in the domains of the network, required, preferred, spread or in segments, judged and explained, so that coupled ranks share a switch)
+            matches!(
+                reason,
+                Reason::Capacity(_)
+                    | Reason::Topology(_)
+                    | Reason::Reserved { .. }
+                    | Reason::DrainAhead { .. }
+            )
         });
     match explanation.eta {
         Some(Eta { start, reserved: true }) => Some(Line::new(

@@ -2,13 +2,8 @@
 //! its queue's, then capacity. Works on the state as it stands after the last pass, without planning.
 
 use muster_model::queue::Backfill;
-<<<<<<< HEAD
-use muster_model::reason::CapacityGap;
-use muster_model::{ElementId, JobId, NodeId, Reason, Time};
-=======
 use muster_model::reason::{CapacityGap, TopologyGap};
-use muster_model::{ElementId, JobId, Reason, Time};
->>>>>>> 5295b27 (engine: gangs are placed in the domains of the network, required, preferred, spread or in segments, judged and explained, so that coupled ranks share a switch)
+use muster_model::{ElementId, JobId, NodeId, Reason, Time};
 use muster_policy::Promise;
 use rustc_hash::FxHashMap;
 

@@ -8,11 +8,7 @@ use muster_model::view::{Eta, Holder, OutOfService};
 use muster_model::{ElementId, JobSpec, NodeId, Reason, Span, Time};
 use muster_policy::{Promise, Slot};
 
-<<<<<<< HEAD
-use super::{gap, holders, service};
-=======
-use super::{domains, gap, holders};
->>>>>>> 5295b27 (engine: gangs are placed in the domains of the network, required, preferred, spread or in segments, judged and explained, so that coupled ranks share a switch)
+use super::{domains, gap, holders, service};
 use crate::plan::ask::{Caps, picks};
 use crate::plan::reserve::{self, Wish};
 use crate::plan::terms::Admitted;
@@ -182,11 +178,12 @@ impl<'s> Trial<'s> {
         let (slot, candidate) = (self.slot?, self.candidate.clone()?);
         match &finding.reason {
             None => return Some(Eta { start: now, reserved: true }),
-<<<<<<< HEAD
-            Some(Reason::Capacity(_) | Reason::Reserved { .. } | Reason::DrainAhead { .. }) => {}
-=======
-            Some(Reason::Capacity(_) | Reason::Topology(_) | Reason::Reserved { .. }) => {}
->>>>>>> 5295b27 (engine: gangs are placed in the domains of the network, required, preferred, spread or in segments, judged and explained, so that coupled ranks share a switch)
+            Some(
+                Reason::Capacity(_)
+                | Reason::Topology(_)
+                | Reason::Reserved { .. }
+                | Reason::DrainAhead { .. },
+            ) => {}
             Some(Reason::Budget { refills_at, .. }) => return self.eta_refilled(&candidate, *refills_at),
             Some(_) => return None,
         }
@@ -255,9 +252,10 @@ impl<'s> Trial<'s> {
     /// What it could use and is drained, when it is capacity that it waits for.
     pub(super) fn out_of_service(&mut self, finding: &Finding) -> Vec<OutOfService> {
         match (&self.candidate, &finding.reason) {
-            (Some(candidate), Some(Reason::Capacity(_) | Reason::DrainAhead { .. })) => {
-                service::of(self.planner.state, &candidate.shape)
-            }
+            (
+                Some(candidate),
+                Some(Reason::Capacity(_) | Reason::Topology(_) | Reason::DrainAhead { .. }),
+            ) => service::of(self.planner.state, &candidate.shape),
             _ => Vec::new(),
         }
     }
