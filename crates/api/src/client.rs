@@ -58,6 +58,8 @@ pub enum Action {
     Release,
     /// Run it again.
     Requeue,
+    /// Ask it to save its progress.
+    Checkpoint,
 }
 
 impl Action {
@@ -67,6 +69,7 @@ impl Action {
             Action::Hold => RouteId::Hold,
             Action::Release => RouteId::Release,
             Action::Requeue => RouteId::Requeue,
+            Action::Checkpoint => RouteId::Checkpoint,
         }
     }
 }

@@ -33,6 +33,8 @@ pub enum RouteId {
     Release,
     /// Run it again.
     Requeue,
+    /// Ask it to save its progress.
+    Checkpoint,
     /// Output of a task.
     Logs,
     /// Terminal session beside a task.
@@ -212,6 +214,7 @@ pub const ROUTES: &[Route] = &[
     act(RouteId::Hold, "/v1/jobs/{id}/hold", "Keep waiting elements from starting."),
     act(RouteId::Release, "/v1/jobs/{id}/release", "Undo a hold."),
     act(RouteId::Requeue, "/v1/jobs/{id}/requeue", "Run it again from the start."),
+    act(RouteId::Checkpoint, "/v1/jobs/{id}/checkpoint", "Ask what runs of it to save its progress now."),
     Route {
         query: query!(LogQuery),
         errors: READ_STARTED,

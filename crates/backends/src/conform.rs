@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::launch::{GangOrder, TaskOrder};
 use muster_model::payload::{Command as Program, Identity};
 use muster_model::{
-    Attempt, AttemptId, Bytes, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, NodeName, Observation, Rank,
-    Span, StopCause, TaskCheckpoint, TaskExit,
+    Attempt, AttemptId, Bytes, Checkpoint, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, NodeName,
+    Observation, Rank, Span, StopCause, TaskCheckpoint, TaskExit,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -24,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks while waiting.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// The signal by which tasks of the suite are asked to save their progress.
+const USR1: i32 = 10;
+
 /// What a task of the suite does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
@@ -33,7 +37,7 @@ pub enum Does {
     Signal(i32),
     /// Runs until it is stopped.
     Forever,
-    /// Says once that its progress is saved, as `step-1`, and runs until it is stopped.
+    /// Says that its progress is saved, as `step-1`, once by itself and whenever it is asked; runs until it is stopped.
     Save,
     /// Cannot be prepared.
     Refuse,
@@ -129,7 +133,12 @@ impl<'a> Bench<'a> {
             interactive: false,
             time_limit: None,
             grace: Span::from_secs(1),
-            checkpoint: None,
+            checkpoint: Some(Checkpoint {
+                signal: USR1,
+                lead: Span::from_secs(1),
+                by: CheckpointBy::First,
+                then: AfterCheckpoint::Continue,
+            }),
             last_checkpoint: None,
             tasks: tasks.iter().enumerate().map(task).collect(),
         })
@@ -159,7 +168,7 @@ impl<'a> Bench<'a> {
     }
 
     fn checkpoint(&self, id: AttemptId, rank: u32) -> Option<&TaskCheckpoint> {
-        self.said(id, rank).iter().find_map(|what| match what {
+        self.said(id, rank).iter().rev().find_map(|what| match what {
             Observation::Checkpointed(noted) => Some(noted),
             _ => None,
         })
@@ -276,8 +285,11 @@ async fn ends_are_told_apart(bench: &mut Bench<'_>, job: u64) {
         assert_eq!(bench.end(id(job, 1), 0), Some(&Observation::Exited(expected)));
     }
     let limited = id(job + 9, 1);
-    let order =
-        GangOrder { time_limit: Some(Span(200)), ..(*bench.order(limited, &[Does::Forever])).clone() };
+    let order = GangOrder {
+        time_limit: Some(Span(200)),
+        checkpoint: None,
+        ..(*bench.order(limited, &[Does::Forever])).clone()
+    };
     bench.execute(Command::Prepare(Arc::new(order)));
     bench.until_said(limited, 1, &Observation::Prepared).await;
     bench.execute(Command::Go(limited));
@@ -398,6 +410,14 @@ async fn a_checkpoint_is_one_however_often_it_is_told(bench: &mut Bench<'_>, job
     bench.adopt(&[(id, 0), (id, 1)]);
     bench.until_said(id, 2, &Observation::Started).await;
     bench.until("the checkpoint again", |bench| bench.checkpoint(id, 0).is_some()).await;
+    assert_eq!(bench.checkpoint(id, 0), Some(&first));
+    // Asked for, it is another, once per request.
+    for _ in 0..3 {
+        bench.execute(Command::Checkpoint(id, 1));
+    }
+    bench.until("an answer", |bench| bench.checkpoint(id, 0).is_some_and(|last| last.answers == 1)).await;
+    let answer = bench.checkpoint(id, 0).expect("just seen").clone();
+    assert_eq!((answer.count, &*answer.label), (2, "step-1"));
     bench.stop(id);
     bench.until_over(id, 2).await;
     bench.restart();
@@ -407,7 +427,7 @@ async fn a_checkpoint_is_one_however_often_it_is_told(bench: &mut Bench<'_>, job
     said.dedup();
     let stopped = Observation::Exited(TaskExit::Stopped);
     said.truncate(2);
-    assert_eq!(said, [Observation::Checkpointed(first), stopped], "of a task that is over");
+    assert_eq!(said, [Observation::Checkpointed(answer), stopped], "of a task that is over");
     assert!(bench.checkpoint(id, 1).is_none(), "a task was told what another has said");
 }
 

@@ -34,6 +34,9 @@ pub enum Command {
     Prepare(Arc<GangOrder>),
     /// Run the user's processes of a prepared attempt; answered per task by `Started`.
     Go(AttemptId),
+    /// Ask every task of the attempt to save its progress, by the signal of its order; answered, if the job does, by
+    /// `Checkpointed`. The number tells requests apart: one that a task has seen, or an older one, changes nothing.
+    Checkpoint(AttemptId, u32),
     /// End every task of the attempt; answered per task by `Exited` (or `Lost`).
     Stop(AttemptId, StopCause),
     /// Forget what is kept for re-adoption. Logs stay.

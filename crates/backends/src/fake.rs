@@ -33,7 +33,7 @@ pub struct Script {
     pub end: End,
     /// Steps from Stop to its end.
     pub stop_steps: u64,
-    /// What it calls the checkpoint that it acknowledges as soon as it runs.
+    /// What it calls the checkpoints that it acknowledges: one as soon as it runs, and one whenever it is asked.
     pub saves: Option<String>,
 }
 
@@ -126,6 +126,8 @@ struct Task {
     limit_steps: Option<u64>,
     started_at: u64,
     saved: Option<TaskCheckpoint>,
+    /// The newest request that it has seen.
+    asked: u32,
     is_forgotten: bool,
 }
 
@@ -286,7 +288,7 @@ impl World {
         let at = Time(self.step * 1000);
         let Some(task) = self.tasks.get_mut(&(id, rank)) else { return };
         let count = task.saved.as_ref().map_or(0, |saved| saved.count) + 1;
-        let saved = TaskCheckpoint { count, answers: 0, warned: false, at, label };
+        let saved = TaskCheckpoint { count, answers: task.asked, warned: false, at, label };
         task.saved = Some(saved.clone());
         self.report(id, rank, Observation::Checkpointed(saved));
     }
@@ -347,6 +349,7 @@ impl World {
                 limit_steps,
                 started_at: 0,
                 saved: None,
+                asked: 0,
                 is_forgotten: false,
             };
             self.tasks.insert(key, task);
@@ -362,6 +365,19 @@ impl World {
                     task.due = Some(step + task.script.start_steps);
                 }
                 _ => self.repeat(id, rank),
+            }
+        }
+    }
+
+    /// Whoever saves at all does so when asked.
+    fn ask(&mut self, id: AttemptId, request: u32) {
+        for rank in self.ranks(id) {
+            let Some(task) = self.tasks.get_mut(&(id, rank)) else { continue };
+            if task.stage == Stage::Running && task.asked < request {
+                task.asked = request;
+                if let Some(label) = task.script.saves.clone() {
+                    self.save(id, rank, label.into());
+                }
             }
         }
     }
@@ -417,8 +433,9 @@ impl Backend for FakeBackend {
         match command {
             Command::Prepare(order) => world.prepare(&order, &self.world.scripts),
             Command::Go(id) if !world.is_stale(id) => world.go(id),
+            Command::Checkpoint(id, request) if !world.is_stale(id) => world.ask(id, request),
             Command::Stop(id, _) if !world.is_stale(id) => world.stop(id),
-            Command::Go(_) | Command::Stop(..) => {}
+            Command::Go(_) | Command::Checkpoint(..) | Command::Stop(..) => {}
             Command::Forget(id) => {
                 for rank in world.ranks(id) {
                     if let Some(task) = world.tasks.get_mut(&(id, rank)) {

@@ -48,6 +48,11 @@ pub enum Target {
 pub enum ToSupervisor {
     /// Run the user's process. Once; repeating it changes nothing.
     Go,
+    /// Ask its processes to save their progress, unless this request or a later one has come before.
+    Checkpoint {
+        /// Which request of the attempt, from 1.
+        request: u32,
+    },
     /// End the task.
     Stop {
         /// Why.

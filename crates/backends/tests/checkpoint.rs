@@ -12,6 +12,11 @@ use muster_model::{Checkpoint, Observation, Span, TaskCheckpoint, TaskExit};
 /// Runs until it is stopped, and says so once it is ready.
 const ENDLESS: &str = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
 
+/// Asked by SIGUSR1.
+fn asks(lead: Span) -> Checkpoint {
+    Checkpoint { signal: 10, lead, by: CheckpointBy::First, then: AfterCheckpoint::Continue }
+}
+
 impl Rig {
     /// The next checkpoint; stages may be said before it.
     async fn checkpoint(&mut self) -> TaskCheckpoint {
@@ -44,11 +49,11 @@ async fn a_write_at_any_time_is_a_checkpoint_and_survives_the_daemon() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_word_of_a_task_is_heard_before_its_end() {
     let mut rig = Rig::new(Groups::Found);
-    let script =
-        "trap 'printf \"step 9\" > \"$MUSTER_CHECKPOINT_FILE\"; exit 0' TERM; while :; do sleep 0.02; done";
+    let script = "trap 'printf \"step 9\" > \"$MUSTER_CHECKPOINT_FILE\"; exit 0' TERM; echo up; while :; do sleep 0.02; done";
     let order = gang(id(1, 1), &[script]);
     rig.start(&order).await;
     let log = rig.task_dir(order.id, 0);
+    until("its handler", || rig.log(order.id, 0).contains("up")).await;
     rig.execute(stop(order.id));
     assert_eq!(&*rig.checkpoint().await.label, "step 9");
     assert_eq!(rig.exit().await, TaskExit::Stopped);
@@ -67,15 +72,9 @@ async fn only_what_was_written_after_the_warning_answers_it() {
     let mut rig = Rig::new(Groups::Found);
     let script = "trap 'echo after > \"$MUSTER_CHECKPOINT_FILE\"' USR1; trap 'exit 0' TERM; \
                   echo before > \"$MUSTER_CHECKPOINT_FILE\"; while :; do sleep 0.02; done";
-    let checkpoint = Checkpoint {
-        signal: 10,
-        lead: Span(600_000),
-        by: CheckpointBy::First,
-        then: AfterCheckpoint::Continue,
-    };
     let order = GangOrder {
-        time_limit: Some(Span(601_000)),
-        checkpoint: Some(checkpoint),
+        time_limit: Some(Span(603_000)),
+        checkpoint: Some(asks(Span(600_000))),
         ..gang(id(1, 1), &[script])
     };
     rig.start(&order).await;
@@ -115,4 +114,29 @@ async fn an_attempt_knows_what_the_last_one_saved() {
     let again = GangOrder { last_checkpoint: Some("step 7".into()), ..gang(id(1, 3), &[script]) };
     rig.run(&again).await;
     assert_eq!(rig.log(again.id, 0), "2:step 7\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_is_passed_on_once_and_its_answer_is_told_from_earlier_words() {
+    let mut rig = Rig::new(Groups::Found);
+    let script = "n=0; trap 'n=$((n+1)); echo $n > \"$MUSTER_CHECKPOINT_FILE\"' USR1; trap 'exit 0' TERM; \
+                  echo before > \"$MUSTER_CHECKPOINT_FILE\"; while :; do sleep 0.02; done";
+    let order = GangOrder { checkpoint: Some(asks(Span(1_000))), ..gang(id(1, 1), &[script]) };
+    rig.start(&order).await;
+    assert_eq!(rig.checkpoint().await.answers, 0);
+    for (request, repeats) in [(1, 3), (2, 1)] {
+        for _ in 0..repeats {
+            rig.execute(Command::Checkpoint(order.id, request));
+        }
+        let answer = rig.checkpoint().await;
+        assert_eq!((answer.answers, answer.label.parse()), (request, Ok(request)), "one signal per request");
+    }
+    // A daemon that does not know of the answer asks again, and is told instead.
+    rig.boot();
+    rig.adopt(&[(order.id, 0)]);
+    rig.execute(Command::Checkpoint(order.id, 2));
+    let again = rig.checkpoint().await;
+    assert_eq!((again.count, again.answers, &*again.label), (3, 2, "2"));
+    rig.execute(stop(order.id));
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
 }

@@ -93,7 +93,8 @@ impl Subject for Local {
             Does::Signal(signal) => Command::Script(format!("kill -{signal} $$")),
             Does::Forever => Command::Argv(vec!["sleep".into(), "1000".into()]),
             Does::Save => {
-                Command::Script("echo step-1 > \"$MUSTER_CHECKPOINT_FILE\"; exec sleep 1000".into())
+                let save = "echo step-1 > \"$MUSTER_CHECKPOINT_FILE\"";
+                Command::Script(format!("trap '{save}' USR1; {save}; while :; do sleep 0.02; done"))
             }
             Does::Refuse => Command::Argv(vec!["no-such-program-anywhere".into()]),
         }

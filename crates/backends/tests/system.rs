@@ -206,3 +206,28 @@ async fn a_terminal_belongs_to_its_user() {
     assert_eq!(rig.run(&job).await, TaskExit::Code { code: 0 });
     assert_eq!(rig.log(job.id, 0), format!("{} 620\r\nopen\r\n", user(0).uid));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root"]
+async fn a_task_speaks_of_its_own_progress_and_of_no_other() {
+    let mut rig = system();
+    // As the daemon makes it for everybody's clients.
+    std::fs::set_permissions(rig.path("run"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = "echo own > \"$MUSTER_CHECKPOINT_FILE\"; echo up; while :; do sleep 0.05; done";
+    let victim = order(id(1, 1), 0, script);
+    rig.start(&victim).await;
+    let (_, _, what) = rig.next().await;
+    assert!(matches!(&what, Observation::Checkpointed(noted) if &*noted.label == "own"), "{what:?}");
+    let pipes = rig.path("run/checkpoints");
+    let script = format!(
+        "for pipe in {0}/1.*; do echo listed; done; ls {0} && exit 1; \
+         (echo forged > {0}/1.0.1.0) && exit 2; (cat \"$MUSTER_CHECKPOINT_FILE\") && exit 3; \
+         rm -f \"$MUSTER_CHECKPOINT_FILE\" && exit 4; exit 0",
+        pipes.display()
+    );
+    assert!(pipes.join("1.0.1.0").exists(), "the name that is tried below");
+    assert_eq!(rig.run(&order(id(2, 1), 1, &script)).await, TaskExit::Code { code: 0 });
+    rig.execute(stop(victim.id));
+    let (_, _, what) = rig.next().await;
+    assert_eq!(what, Observation::Exited(TaskExit::Stopped), "nothing was forged");
+}

@@ -13,6 +13,8 @@ pub const USAGE: u8 = 2;
 pub const NO_DAEMON: u8 = 3;
 /// There is no such job, element, node or queue.
 pub const NOT_FOUND: u8 = 4;
+/// A job did not answer a request in time; as timeout(1).
+pub const UNANSWERED: u8 = 124;
 /// Interrupted by Ctrl-C; jobs go on.
 pub const INTERRUPTED: u8 = 130;
 
@@ -24,6 +26,7 @@ Exit codes:
   2    the command line or a spec is wrong; nothing was done
   3    no daemon is running
   4    no such job, element, node or queue
+  124  of `checkpoint --wait`: the job did not answer in time
   130  interrupted; jobs go on
 
 `wait`, `run --wait`, `--watch`, `--follow` and `-it` wait for jobs and pass

@@ -1,6 +1,6 @@
 //! Why an event is not accepted. A refusal is for the one who asked; nothing of it is journalled.
 
-use muster_model::{ElementId, JobId, NodeName, QueueName, Reason};
+use muster_model::{ElementId, JobId, NodeName, QueueName, Reason, Target};
 use muster_policy::TreeError;
 
 use crate::bounds::Malformed;
@@ -26,6 +26,12 @@ pub enum Refusal {
     /// Only what waits can be held.
     #[error("{0} holds resources; only what waits can be held")]
     NotWaiting(ElementId),
+    /// Nobody said how the job is asked to save its progress.
+    #[error("job {0} takes no checkpoint signal")]
+    NoCheckpoint(JobId),
+    /// None of it runs.
+    #[error("{} does not run", named(.0))]
+    NotRunning(Target),
     /// It has numbers that the engine cannot count with.
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -84,6 +90,14 @@ pub enum RestoreError {
     /// A job is in a queue that the snapshot does not have.
     #[error("job {0} is in a queue that the snapshot does not have")]
     UnknownQueue(JobId),
+}
+
+/// A job, or one element of its array.
+fn named(target: &Target) -> String {
+    match target.index {
+        Some(index) => ElementId { job: target.job, index }.to_string(),
+        None => format!("job {}", target.job),
+    }
 }
 
 /// How the devices of a node are numbered.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use muster_model::view::{
-    ArrayView, CheckpointView, DeviceView, ElementView, JobView, NodeView, QueueView, State as Word,
-    TaskView, device_indices,
+    ArrayView, CheckpointAskedView, CheckpointView, DeviceView, ElementView, JobView, NodeView, QueueView,
+    State as Word, TaskView, device_indices,
 };
 use muster_model::{
     Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, NodeId, Outcome, Rank, Reason, TaskPlacement, Time,
@@ -115,7 +115,7 @@ impl State {
                 label: saved.label.to_string(),
                 attempt: saved.attempt,
             }),
-            checkpoint_asked: None,
+            checkpoint_asked: run.and_then(|run| asked(record, run)),
             tasks: run.map(|run| self.task_views(record, run)).unwrap_or_default(),
         })
     }
@@ -263,6 +263,12 @@ fn outcome_word(outcome: &Outcome) -> Word {
         Outcome::Cancelled { .. } => Word::Cancelled,
         _ => Word::Failed,
     }
+}
+
+/// A request that nobody has answered.
+fn asked(record: &JobRecord, run: &Run) -> Option<CheckpointAskedView> {
+    let (at, checkpoint) = (run.asked.unanswered?, record.spec.checkpoint?);
+    Some(CheckpointAskedView { at, until: at + checkpoint.lead })
 }
 
 fn ends_by(run: &Run, now: Time) -> Option<Time> {

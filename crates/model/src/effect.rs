@@ -26,6 +26,13 @@ pub enum Effect {
         /// Which attempt.
         id: AttemptId,
     },
+    /// Ask every task to save its progress. Answered, if the job does, by [`crate::Observation::Checkpointed`].
+    Checkpoint {
+        /// Which attempt.
+        id: AttemptId,
+        /// Which of its requests, from 1. One that a task has seen, or an older one, changes nothing.
+        request: u32,
+    },
     /// End every task: SIGTERM, grace, SIGKILL; a task that only was prepared is dropped at once.
     Stop {
         /// Which attempt.
@@ -47,6 +54,7 @@ impl Effect {
         match self {
             Effect::Prepare { id, .. }
             | Effect::Go { id }
+            | Effect::Checkpoint { id, .. }
             | Effect::Stop { id, .. }
             | Effect::Forget { id } => *id,
         }

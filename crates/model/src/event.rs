@@ -75,6 +75,8 @@ pub enum Event {
     },
     /// Run it again from the start: stops it when it runs, revives it when it has ended and is still in memory.
     Requeue(Target),
+    /// Ask what runs to save its progress now.
+    Checkpoint(Target),
     /// A backend reports on a task.
     Task(TaskReport),
     /// A gang was not ready in time: it counts as failed to start. Ignored when it is ready by now, or is another

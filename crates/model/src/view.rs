@@ -132,9 +132,9 @@ pub struct ElementView {
     /// The last checkpoint that it acknowledged, in whichever attempt.
     #[serde(default)]
     pub checkpoint: Option<CheckpointView>,
-    /// Since when an answer to a request for a checkpoint is waited for.
+    /// A request for a checkpoint that its current or last attempt has not answered.
     #[serde(default)]
-    pub checkpoint_asked: Option<Time>,
+    pub checkpoint_asked: Option<CheckpointAskedView>,
     /// Tasks of the current or last attempt, by rank; empty before the first, and for an element of an array that has
     /// ended as a whole.
     pub tasks: Vec<TaskView>,
@@ -149,6 +149,15 @@ pub struct CheckpointView {
     pub label: String,
     /// In which attempt.
     pub attempt: u32,
+}
+
+/// A request for a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckpointAskedView {
+    /// When somebody asked.
+    pub at: Time,
+    /// Until when the job said that it would answer.
+    pub until: Time,
 }
 
 /// One task.

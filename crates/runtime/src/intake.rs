@@ -104,6 +104,7 @@ pub(crate) fn is_observation(event: &Event) -> bool {
         | Event::Release(_)
         | Event::Cancel { .. }
         | Event::Requeue(_)
+        | Event::Checkpoint(_)
         // Found anew at the next step.
         | Event::StartOverdue { .. } => false,
     }

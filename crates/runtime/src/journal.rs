@@ -41,6 +41,7 @@ impl Record {
                 Event::Release(_) => "release",
                 Event::Cancel { .. } => "cancel",
                 Event::Requeue(_) => "requeue",
+                Event::Checkpoint(_) => "checkpoint",
                 Event::Task(_) => "task",
                 Event::StartOverdue { .. } => "start_overdue",
             },

@@ -89,7 +89,7 @@ impl World {
         let what = match effect {
             Effect::Prepare { .. } => Observation::Prepared,
             Effect::Go { .. } => Observation::Started,
-            Effect::Stop { .. } | Effect::Forget { .. } => return Vec::new(),
+            Effect::Checkpoint { .. } | Effect::Stop { .. } | Effect::Forget { .. } => return Vec::new(),
         };
         let id = effect.id();
         let tasks = self.engine.placement(id.element).map_or(0, |(_, placement)| placement.len() as u32);

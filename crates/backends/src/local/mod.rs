@@ -173,6 +173,9 @@ impl Backend for LocalBackend {
         match command {
             Command::Prepare(order) => task::prepare(&self.shared, &order),
             Command::Go(id) => task::send(&self.shared, id, &task::ToTask::Go),
+            Command::Checkpoint(id, request) => {
+                task::send(&self.shared, id, &task::ToTask::Checkpoint(request));
+            }
             Command::Stop(id, cause) => task::send(&self.shared, id, &task::ToTask::Stop(cause)),
             Command::Forget(id) => task::forget(&self.shared, id),
         }

@@ -29,6 +29,8 @@ pub(super) enum ToTask {
     Launch(Arc<GangOrder>, Vec<u16>),
     /// Run it.
     Go,
+    /// Ask it to save its progress.
+    Checkpoint(u32),
     /// End it.
     Stop(StopCause),
 }
@@ -170,7 +172,8 @@ pub(super) fn start(
     audience: Audience,
 ) -> UnboundedSender<ToTask> {
     let (to, inbox) = unbounded_channel();
-    let actor = Actor { shared: Arc::clone(shared), id, rank, audience, go: false, stop: None };
+    let actor =
+        Actor { shared: Arc::clone(shared), id, rank, audience, go: false, checkpoint: None, stop: None };
     shared.runtime.spawn(actor.run(inbox, begin));
     to
 }
@@ -182,6 +185,7 @@ struct Actor {
     audience: Audience,
     /// Commands so far, repeated on a new connection.
     go: bool,
+    checkpoint: Option<u32>,
     stop: Option<StopCause>,
 }
 
@@ -238,7 +242,9 @@ impl Actor {
                 Ok(Some(ToTask::Stop(_))) => {
                     return self.never_ran(Observation::Exited(TaskExit::Stopped)).await;
                 }
-                Ok(Some(ToTask::Go) | None) | Err(_) => "nothing is known of it on this machine",
+                Ok(Some(ToTask::Go | ToTask::Checkpoint(_)) | None) | Err(_) => {
+                    "nothing is known of it on this machine"
+                }
             },
         };
         self.never_ran(Observation::Lost { reason: reason.into() }).await
@@ -300,8 +306,11 @@ impl Actor {
         if self.audience == Audience::Nobody {
             self.stop.get_or_insert(StopCause::Cancelled);
         }
-        let repeated =
-            [self.go.then_some(ToSupervisor::Go), self.stop.map(|cause| ToSupervisor::Stop { cause })];
+        let repeated = [
+            self.go.then_some(ToSupervisor::Go),
+            self.checkpoint.map(|request| ToSupervisor::Checkpoint { request }),
+            self.stop.map(|cause| ToSupervisor::Stop { cause }),
+        ];
         for command in repeated.into_iter().flatten() {
             let _ = to.write_all(&line(&command)).await;
         }
@@ -344,6 +353,10 @@ impl Actor {
             ToTask::Go => {
                 self.go = true;
                 Some(ToSupervisor::Go)
+            }
+            ToTask::Checkpoint(request) => {
+                self.checkpoint = self.checkpoint.max(Some(request));
+                Some(ToSupervisor::Checkpoint { request })
             }
             ToTask::Stop(cause) => {
                 self.stop = Some(cause);

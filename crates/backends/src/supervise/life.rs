@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use super::clock;
 use super::finish::{self, Died};
 use super::prepare;
+use super::progress::Ask;
 use super::stage::Said;
 use super::supervisor::{Stage, Supervisor, Why};
 use crate::process::ProcessKey;
@@ -159,10 +160,7 @@ impl Supervisor {
         let passed = |at: Option<Duration>| at.is_some_and(|at| at <= now);
         if passed(self.deadlines.checkpoint_at) {
             self.deadlines.checkpoint_at = None;
-            // What was written until now answers nothing.
-            self.note_progress();
-            self.progress.warn();
-            finish::checkpoint(self);
+            self.ask_progress(Ask::Limit);
         }
         if passed(self.deadlines.limit_at) {
             self.stop(Why::Limit);

@@ -27,12 +27,23 @@ const MAX_READ_BYTES: usize = 64 * 1024;
 /// Mode of a directory of pipes that belong to several users: to be passed through, and not listed.
 pub(crate) const PASSAGE_MODE: u32 = 0o711;
 
+/// Why the task is asked to save its progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// Its limit is near.
+    Limit,
+    /// Somebody wants it: the number of the request.
+    Request(u32),
+}
+
 /// What a task has acknowledged, and how it does.
 #[derive(Debug)]
 pub(super) struct Progress {
     /// `None` for orders of earlier versions.
     pipe: Option<OwnedFd>,
     noted: Option<TaskCheckpoint>,
+    /// The newest request that was passed on; 0 is none.
+    asked: u32,
     /// The warning before the limit was sent.
     warned: bool,
     /// Not to be read before.
@@ -47,6 +58,7 @@ impl Progress {
         Ok(Self {
             pipe: order.checkpoint_file.as_deref().map(|path| make(path, owner)).transpose()?,
             noted: None,
+            asked: 0,
             warned: false,
             quiet_until: Duration::ZERO,
             pause: PAUSE_MIN,
@@ -96,7 +108,7 @@ impl Progress {
         self.quiet_until = now + self.pause;
         let noted = TaskCheckpoint {
             count: self.noted.as_ref().map_or(0, |noted| noted.count).saturating_add(1),
-            answers: 0,
+            answers: self.asked,
             warned: self.warned,
             at: Time(record::now_ms()),
             label: label(&text).into(),
@@ -108,9 +120,17 @@ impl Progress {
         Some(noted)
     }
 
-    /// The warning before the limit goes out: what is written from here on may answer it, and is read at once.
-    pub(super) fn warn(&mut self) {
-        self.warned = true;
+    /// True for a request that was not passed on yet.
+    pub(super) fn is_new(&self, request: u32) -> bool {
+        request > self.asked
+    }
+
+    /// The signal goes out: what is written from here on may answer it, and is read at once.
+    pub(super) fn ask(&mut self, why: Ask) {
+        match why {
+            Ask::Limit => self.warned = true,
+            Ask::Request(request) => self.asked = request,
+        }
         (self.quiet_until, self.pause) = (Duration::ZERO, PAUSE_MIN);
     }
 }

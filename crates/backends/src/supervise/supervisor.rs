@@ -11,10 +11,11 @@ use rustix::time::Timespec;
 
 use super::clock::{self, Alarm};
 use super::control::{Incoming, Links};
+use super::finish;
 use super::life::Deadlines;
 use super::output::{Log, Output};
 use super::prepare::exec_plan;
-use super::progress::Progress;
+use super::progress::{Ask, Progress};
 use super::sessions::Sessions;
 use super::stage::Child;
 use super::terminal::Terminal;
@@ -177,6 +178,11 @@ impl Supervisor {
                 for incoming in self.links.read(index) {
                     match incoming {
                         Incoming::Command(ToSupervisor::Go) => self.go(),
+                        Incoming::Command(ToSupervisor::Checkpoint { request }) => {
+                            if self.stage == Stage::Running && self.progress.is_new(request) {
+                                self.ask_progress(Ask::Request(request));
+                            }
+                        }
                         Incoming::Command(ToSupervisor::Stop { .. }) => self.stop(Why::Stop),
                         Incoming::Command(ToSupervisor::Status) | Incoming::Greeted => self.tell_stage(),
                         Incoming::Terminal(stream, hello, rest) => {
@@ -196,6 +202,13 @@ impl Supervisor {
         if let Some(noted) = self.progress.read(&self.dir, clock::now()) {
             self.links.tell(&FromSupervisor::Checkpointed { noted });
         }
+    }
+
+    /// Asks the task to save its progress. What it wrote until now answers nothing.
+    pub(super) fn ask_progress(&mut self, why: Ask) {
+        self.note_progress();
+        self.progress.ask(why);
+        finish::checkpoint(self);
     }
 
     fn tell_stage(&mut self) {

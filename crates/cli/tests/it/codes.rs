@@ -73,7 +73,7 @@ fn an_array_with_a_failure_is_1() {
 fn unknown_things_are_4() {
     let home = Home::with_gpus(1);
     home.words("run --wait -- true").ok();
-    for verb in ["show", "explain", "logs", "wait", "cancel", "hold", "release", "requeue"] {
+    for verb in ["show", "explain", "logs", "wait", "cancel", "hold", "release", "requeue", "checkpoint"] {
         let run = home.words(&format!("{verb} 99")).code(4);
         assert!(run.stderr.starts_with("error: "), "{verb}: {}", run.stderr);
         let named = home.words(&format!("{verb} nobody")).code(4);

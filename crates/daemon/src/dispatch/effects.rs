@@ -44,6 +44,9 @@ impl<S: StateStore> Dispatcher<S> {
             match effect {
                 Effect::Prepare { id, placement, payload } => self.prepare(id, &placement, payload),
                 Effect::Go { id } => self.backend.execute(Command::Go(id)),
+                Effect::Checkpoint { id, request } => {
+                    self.backend.execute(Command::Checkpoint(id, request));
+                }
                 Effect::Stop { id, cause } => self.backend.execute(Command::Stop(id, cause)),
                 Effect::Forget { id } => self.backend.execute(Command::Forget(id)),
             }

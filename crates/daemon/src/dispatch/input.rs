@@ -31,7 +31,7 @@ pub(crate) enum Input {
         /// Gets numbers.
         reply: Reply<Receipt>,
     },
-    /// Cancel, hold, release, requeue.
+    /// Cancel, hold, release, requeue, checkpoint.
     Act {
         /// Who asks.
         caller: Caller,

@@ -272,6 +272,11 @@ impl<S: StateStore> Dispatcher<S> {
         let state = ended.view.state.word();
         match action {
             Action::Cancel => Err(Refusal::Word(format!("job {job} had already ended: {state}"))),
+            Action::Checkpoint => Err(Failure::conflict(
+                format!("job {job} has ended: {state}"),
+                "only what runs can save its progress",
+            )
+            .into()),
             Action::Hold | Action::Release | Action::Requeue => Err(Failure::conflict(
                 format!("job {job} has ended: {state}"),
                 "submit it again to run it again",
@@ -332,6 +337,7 @@ fn act(caller: &Caller, target: Target, action: Action) -> (Event, &'static str)
         Action::Hold => (Event::Hold(target), "held"),
         Action::Release => (Event::Release(target), "released"),
         Action::Requeue => (Event::Requeue(target), "requeued"),
+        Action::Checkpoint => (Event::Checkpoint(target), "asked for a checkpoint"),
     }
 }
 

@@ -20,6 +20,14 @@ fn engine(refusal: &Refusal) -> Failure {
             Failure::NotFound(refusal.to_string())
         }
         Refusal::NotWaiting(_) => Failure::conflict(refusal.to_string(), "cancel or requeue it instead"),
+        Refusal::NoCheckpoint(_) => Failure::conflict(
+            refusal.to_string(),
+            "write `checkpoint: {signal: USR1, grace: 60s}` into its spec; docs/jobs.md says what the signal asks for",
+        ),
+        Refusal::NotRunning(_) => Failure::conflict(
+            refusal.to_string(),
+            "only what runs can save its progress; `muster ps` shows what does",
+        ),
         Refusal::Ended(_) => Failure::conflict(refusal.to_string(), "requeue it to run it again"),
         Refusal::UnknownQueue(_) => Failure::Refused {
             message: refusal.to_string(),

@@ -148,6 +148,7 @@ action!(cancel, Action::Cancel);
 action!(hold, Action::Hold);
 action!(release, Action::Release);
 action!(requeue, Action::Requeue);
+action!(checkpoint, Action::Checkpoint);
 
 async fn act(
     app: App,

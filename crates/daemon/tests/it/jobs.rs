@@ -3,6 +3,7 @@
 use muster_api::Action;
 use muster_api::query::{JobFilter, TimelineQuery};
 use muster_api::types::{ActionRequest, DrainRequest, QueuesRequest, ResumeRequest};
+use muster_backends::driver::Command;
 use muster_model::outcome::Outcome;
 use muster_model::view::State;
 use muster_model::{JobId, Reason};
@@ -106,6 +107,45 @@ async fn hold_release_requeue_and_cancel() {
     assert!(again.message.contains("had already ended"), "{}", again.message);
     assert_eq!(refused(act(job, Action::Hold).await).code, "conflict");
     assert_eq!(refused(act(JobId(77), Action::Cancel).await).code, "not_found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_is_asked_for_answered_and_remembered() {
+    let mut site = Site::start().await;
+    let jobs = site
+        .submit("{name: mute, gpus: 1, run: run}\n---\n{name: saves, gpus: 1, checkpoint: {grace: 1m}, run: save step-1}\n---\n{name: deaf, gpus: 1, checkpoint: {grace: 1m}, run: run}")
+        .await;
+    for job in &jobs {
+        site.reach(*job, State::Running).await;
+    }
+    let element = async |site: &Site, job| site.client().job(job, None).await.unwrap().job.elements.remove(0);
+    let first = element(&site, jobs[1]).await;
+    assert_eq!(first.checkpoint.as_ref().unwrap().label, "step-1", "unasked");
+    let ask = async |site: &Site, job| site.client().act(job, Action::Checkpoint, WHOLE).await;
+    let refusal = refused(ask(&site, jobs[0]).await);
+    assert_eq!(refusal.code, "conflict");
+    assert!(refusal.hints[0].contains("checkpoint: {"), "{:?}", refusal.hints);
+    for job in &jobs[1..] {
+        assert_eq!(ask(&site, *job).await.unwrap().message, "asked for a checkpoint");
+    }
+    until(async || element(&site, jobs[1]).await.checkpoint_asked.is_none().then_some(())).await;
+    let asked = element(&site, jobs[2]).await.checkpoint_asked.unwrap();
+    assert_eq!(asked.until.since(asked.at), muster_model::Span::from_secs(60));
+    // All of it is durable, and what is still open is asked again.
+    let last = element(&site, jobs[1]).await;
+    site.restart().await;
+    assert_eq!(element(&site, jobs[1]).await, last);
+    assert_eq!(element(&site, jobs[2]).await.checkpoint_asked, Some(asked));
+    let again = site
+        .world
+        .commands()
+        .into_iter()
+        .filter(|command| matches!(command, Command::Checkpoint(id, 1) if id.element.job == jobs[2]));
+    assert_eq!(again.count(), 2);
+    site.client().act(jobs[1], Action::Cancel, WHOLE).await.unwrap();
+    site.reach(jobs[1], State::Cancelled).await;
+    assert_eq!(element(&site, jobs[1]).await.checkpoint, last.checkpoint, "also in history");
+    assert_eq!(refused(ask(&site, jobs[1]).await).code, "conflict");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -43,7 +43,7 @@ async fn others_see_that_a_job_runs_and_nothing_of_its_inside() {
 async fn others_cannot_act_and_admins_can() {
     let (site, job) = shared().await;
     let (ann, bob, root) = (site.client_of(ANN), site.client_of(BOB), site.client_of(ROOT));
-    for action in [Action::Cancel, Action::Hold, Action::Release, Action::Requeue] {
+    for action in [Action::Cancel, Action::Hold, Action::Release, Action::Requeue, Action::Checkpoint] {
         assert_eq!(refused(bob.act(job, action, WHOLE).await).code, "forbidden", "{action:?}");
     }
     assert_eq!(refused(bob.stop_daemon().await).code, "forbidden");

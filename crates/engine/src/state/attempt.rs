@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::State;
 use super::entries::Owner;
-use super::job::{Element, Fate, Phase, Run, RunEnd, RunStage, TaskState};
+use super::job::{Asked, Element, Fate, Phase, Run, RunEnd, RunStage, TaskState};
 use super::pool::Pool;
 use crate::fact::Fact;
 
@@ -87,6 +87,7 @@ impl State {
             over: 0,
             fate: None,
             end,
+            asked: Asked::default(),
             key,
             watched: None,
         };
@@ -217,7 +218,10 @@ impl State {
                         payload: job.record.spec.payload,
                     }),
                     RunStage::Going => effects.push(Effect::Go { id }),
-                    RunStage::Running => {}
+                    RunStage::Running => {
+                        let request = run.asked.unanswered.map(|_| run.asked.count);
+                        effects.extend(request.map(|request| Effect::Checkpoint { id, request }));
+                    }
                     RunStage::Stopping(cause) => effects.push(Effect::Stop { id, cause }),
                 }
             }

@@ -116,6 +116,9 @@ pub(crate) struct Run {
     pub(crate) fate: Option<Fate>,
     /// When it ends at the latest.
     pub(crate) end: RunEnd,
+    /// Requests for a checkpoint.
+    #[serde(default)]
+    pub(crate) asked: Asked,
     #[serde(skip)]
     pub(crate) key: HoldKey,
     /// Since when a word of the backend is missing, as it stands in `overdue.rs`.
@@ -175,6 +178,15 @@ pub(crate) struct TaskState {
     /// The newest checkpoint that it acknowledged. Boxed: most tasks have none.
     #[serde(default)]
     pub(crate) checkpoint: Option<Box<TaskCheckpoint>>,
+}
+
+/// Requests for a checkpoint of an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    /// How many so far.
+    pub(crate) count: u32,
+    /// When the last one was made, until it is answered.
+    pub(crate) unanswered: Option<Time>,
 }
 
 /// Saved progress of an element.

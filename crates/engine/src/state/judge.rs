@@ -32,6 +32,7 @@ impl State {
             Event::Release(target) => self.judge_target(*target, Verb::Release),
             Event::Cancel { target, .. } => self.judge_target(*target, Verb::Cancel),
             Event::Requeue(target) => self.judge_target(*target, Verb::Requeue),
+            Event::Checkpoint(target) => self.judge_checkpoint(*target),
         }
     }
 
@@ -90,6 +91,21 @@ impl State {
                 let reason = together.map_or(Reason::NeverFits(gap), Reason::NeverInTopology);
                 Err(Refusal::Never(reason))
             }
+        }
+    }
+
+    fn judge_checkpoint(&self, target: Target) -> Result<(), Refusal> {
+        let job = self.jobs.get(&target.job).ok_or(Refusal::UnknownJob(target.job))?;
+        if let Some(index) = target.index {
+            let id = ElementId { job: target.job, index };
+            job.record.ordinal_of(index).ok_or(Refusal::UnknownElement(id))?;
+        }
+        if job.record.spec.checkpoint.is_none() {
+            return Err(Refusal::NoCheckpoint(target.job));
+        }
+        match job.record.running(target).is_empty() {
+            true => Err(Refusal::NotRunning(target)),
+            false => Ok(()),
         }
     }
 

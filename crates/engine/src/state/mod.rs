@@ -105,6 +105,7 @@ impl State {
             Event::Release(target) => self.hold(now, *target, false),
             Event::Cancel { target, by } => self.cancel(now, *target, by),
             Event::Requeue(target) => self.requeue(now, *target),
+            Event::Checkpoint(target) => self.ask_checkpoint(now, *target),
             Event::Task(report) => self.report(now, report),
             Event::StartOverdue { id, after } => self.start_overdue(now, *id, *after),
         }

@@ -1,22 +1,40 @@
-//! Saved progress: what tasks acknowledge, what that means for their gang, and what would be lost without it. Decides
-//! nothing about who is stopped.
+//! Saved progress: who is asked for it, what tasks acknowledge, what that means for their gang, and what would be lost
+//! without it. Ends an attempt only where its job said so.
 
 use std::sync::Arc;
 
-use muster_model::job::CheckpointBy;
-use muster_model::{JobId, Rank, TaskCheckpoint, Time};
+use muster_model::job::{AfterCheckpoint, CheckpointBy};
+use muster_model::{Effect, JobId, Outcome, Rank, Target, TaskCheckpoint, Time};
 
 use super::State;
-use super::job::{Element, Phase, Run, Saved};
+use super::attempt::attempt_id;
+use super::job::{Asked, Element, Fate, JobRecord, Phase, Run, RunStage, Saved};
 
 /// What the acknowledgements of a gang's tasks come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct GangCheckpoint {
     at: Time,
     label: Arc<str>,
+    /// The newest request that all who count had seen.
+    answers: u32,
+    /// All who count had seen the warning before the limit.
+    warned: bool,
 }
 
 impl State {
+    /// Asks what runs of a job to save its progress.
+    pub(super) fn ask_checkpoint(&mut self, now: Time, target: Target) {
+        let Some(job) = self.jobs.get_mut(&target.job) else { return };
+        for ordinal in job.record.running(target) {
+            let index = job.record.index_of(ordinal);
+            let Some(element) = job.record.elements.get_mut(&ordinal) else { continue };
+            let id = attempt_id(target.job, index, element.attempt);
+            let Some(run) = element.run.as_mut() else { continue };
+            run.asked = Asked { count: run.asked.count + 1, unanswered: Some(now) };
+            self.effects.push(Effect::Checkpoint { id, request: run.asked.count });
+        }
+    }
+
     /// A process of a task says that its progress is saved. Told again, or late, it changes nothing.
     pub(super) fn checkpointed(
         &mut self,
@@ -27,7 +45,9 @@ impl State {
         told: &TaskCheckpoint,
     ) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let by = job.record.spec.checkpoint.map_or(CheckpointBy::First, |checkpoint| checkpoint.by);
+        let terms = job.record.spec.checkpoint;
+        let by = terms.map_or(CheckpointBy::First, |terms| terms.by);
+        let then = terms.map(|terms| terms.then);
         let Some(element) = job.record.elements.get_mut(&ordinal) else { return };
         let Some(run) = element.run.as_mut() else { return };
         // 1. The newest of the task; its machine's clock is believed within what is possible.
@@ -37,11 +57,33 @@ impl State {
         }
         let at = told.at.max(run.held_from).min(now);
         task.checkpoint = Some(Box::new(TaskCheckpoint { at, ..told.clone() }));
-        // 2. Of the gang.
-        if let Some(gang) = of_gang(run, by) {
-            element.saved =
-                Some(Box::new(Saved { at: gang.at, label: gang.label, attempt: element.attempt }));
+        // 2. Of the gang, and whether that is what was waited for.
+        let Some(gang) = of_gang(run, by) else { return };
+        if gang.answers >= run.asked.count {
+            run.asked.unanswered = None;
         }
+        let goes_on = run.stage == RunStage::Running && run.fate.is_none();
+        element.saved = Some(Box::new(Saved { at: gang.at, label: gang.label, attempt: element.attempt }));
+        // 3. What the job wants after its last one before the limit.
+        match then.filter(|_| gang.warned && goes_on) {
+            Some(AfterCheckpoint::Stop) => self.stop(now, id, ordinal, Fate::Failed(Outcome::TimedOut)),
+            Some(AfterCheckpoint::Requeue) => self.stop(now, id, ordinal, Fate::Requeued),
+            Some(AfterCheckpoint::Continue) | None => {}
+        }
+    }
+}
+
+impl JobRecord {
+    /// Elements of a target, by ordinal, of which every task runs.
+    pub(super) fn running(&self, target: Target) -> Vec<u32> {
+        let wanted = target.index.map(|index| self.ordinal_of(index));
+        let runs = |element: &Element| {
+            element.phase == Phase::Active
+                && element.run.as_ref().is_some_and(|run| run.stage == RunStage::Running)
+        };
+        let running = self.elements.iter().filter(|(_, element)| runs(element));
+        let ordinals = running.map(|(ordinal, _)| *ordinal);
+        ordinals.filter(|ordinal| wanted.is_none_or(|wanted| wanted == Some(*ordinal))).collect()
     }
 }
 
@@ -58,16 +100,19 @@ impl Element {
     }
 }
 
-/// What counts for the gang: rank 0's word, or the oldest of all ranks' latest under rank 0's label.
+/// What counts for the gang: rank 0's word, or that of all ranks, which is as old as the oldest and called as rank 0 calls
+/// it.
 fn of_gang(run: &Run, by: CheckpointBy) -> Option<GangCheckpoint> {
-    let first = run.tasks.first()?.checkpoint.as_deref()?;
-    let at = match by {
-        CheckpointBy::First => first.at,
-        CheckpointBy::All => {
-            let all: Option<Vec<Time>> =
-                run.tasks.iter().map(|task| task.checkpoint.as_ref().map(|known| known.at)).collect();
-            all?.into_iter().min()?
-        }
+    let counting = match by {
+        CheckpointBy::First => run.tasks.get(..1)?,
+        CheckpointBy::All => &run.tasks[..],
     };
-    Some(GangCheckpoint { at, label: Arc::clone(&first.label) })
+    let told: Option<Vec<&TaskCheckpoint>> = counting.iter().map(|task| task.checkpoint.as_deref()).collect();
+    let told = told?;
+    Some(GangCheckpoint {
+        at: told.iter().map(|one| one.at).min()?,
+        label: Arc::clone(&told.first()?.label),
+        answers: told.iter().map(|one| one.answers).min()?,
+        warned: told.iter().all(|one| one.warned),
+    })
 }

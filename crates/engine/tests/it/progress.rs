@@ -1,9 +1,11 @@
 //! Saved progress: whose word counts, how often it is told, and what would be lost.
 
-use muster_engine::Engine;
+use muster_engine::{Engine, Refusal};
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
-use muster_model::view::CheckpointView;
-use muster_model::{Checkpoint, Observation, QueueTree, Span, TaskCheckpoint, TaskExit, Time};
+use muster_model::view::{CheckpointAskedView, CheckpointView, State};
+use muster_model::{
+    Checkpoint, Effect, Event, Observation, Outcome, QueueTree, Span, Target, TaskCheckpoint, TaskExit, Time,
+};
 
 use crate::world::{Ask, World, job, node, says, span, text};
 
@@ -19,9 +21,17 @@ fn saved(count: u32, at: Time, label: &str) -> Observation {
     Observation::Checkpointed(TaskCheckpoint { count, answers: 0, warned: false, at, label: label.into() })
 }
 
+fn answer(count: u32, at: Time, answers: u32) -> Observation {
+    Observation::Checkpointed(TaskCheckpoint { count, answers, warned: false, at, label: "".into() })
+}
+
 impl World {
     fn checkpoint_of(&self, name: &str) -> Option<CheckpointView> {
         self.engine.element(self.now, self.element(name, 0)).unwrap().checkpoint
+    }
+
+    fn asked(&self, name: &str) -> Option<CheckpointAskedView> {
+        self.engine.element(self.now, self.element(name, 0)).unwrap().checkpoint_asked
     }
 
     fn unsaved(&self, name: &str) -> u64 {
@@ -123,4 +133,92 @@ fn progress_is_durable() {
     world.step(vec![says(id, 0, saved(2, world.now, "step 2")), says(id, 0, exit)]);
     assert!(matches!(world.facts.last(), Some(muster_engine::Fact::JobEnded { succeeded: true, view, .. })
         if view.elements[0].checkpoint.as_ref().is_some_and(|saved| saved.label == "step 2")));
+}
+
+#[test]
+fn a_request_is_one_effect_and_stands_until_it_is_answered() {
+    let mut world = World::new(&[node("a", 2)]);
+    world.submit(job("plain").gpus(1));
+    world.submit(job("train").tasks(1).gpus(1).checkpoint(CheckpointBy::First, AfterCheckpoint::Continue));
+    let (id, ask) = (world.attempt("train", 0), Event::Checkpoint(world.target("train")));
+    assert_eq!(world.engine.judge(&ask), Ok(()));
+    world.step(vec![ask.clone()]);
+    let effect = Effect::Checkpoint { id, request: 1 };
+    assert_eq!(world.effects.last(), Some(&effect));
+    assert_eq!(
+        world.engine.outstanding().as_slice(),
+        std::slice::from_ref(&effect),
+        "asked again after a crash"
+    );
+    let restored = Engine::restore(world.engine.snapshot()).unwrap();
+    assert_eq!(restored.outstanding(), [effect]);
+    let asked = world.asked("train").unwrap();
+    assert_eq!((asked.at, asked.until), (world.now, world.now + span("60s")));
+
+    // What was on its way before the request does not answer it.
+    world.advance("1s");
+    world.task(id, 0, answer(1, world.now, 0));
+    assert_eq!(world.asked("train"), Some(asked));
+    world.step(vec![ask]);
+    world.task(id, 0, answer(2, world.now, 1));
+    assert!(world.asked("train").is_some(), "the second request is still open");
+    world.task(id, 0, answer(3, world.now, 2));
+    assert_eq!((world.asked("train"), world.engine.outstanding()), (None, Vec::new()));
+}
+
+#[test]
+fn only_what_runs_and_can_be_asked_is_asked() {
+    let mut world = World::new(&[node("a", 2)]);
+    let ask = |ask: Ask| ask.gpus(1).checkpoint(CheckpointBy::First, AfterCheckpoint::Continue);
+    world.submit(job("plain").gpus(1));
+    world.submit(ask(job("many").array(0, 3, Some(1))));
+    let judge = |world: &World, name: &str, index| {
+        world.engine.judge(&Event::Checkpoint(Target { job: world.id(name), index }))
+    };
+    assert_eq!(judge(&world, "plain", None), Err(Refusal::NoCheckpoint(world.id("plain"))));
+    assert_eq!(judge(&world, "many", None), Ok(()));
+    let target = |index| Target { job: world.id("many"), index: Some(index) };
+    assert_eq!(judge(&world, "many", Some(2)), Err(Refusal::NotRunning(target(2))));
+    assert_eq!(judge(&world, "many", Some(9)), Err(Refusal::UnknownElement(world.element("many", 9))));
+    let target = world.target("many");
+    world.step(vec![Event::Checkpoint(target)]);
+    let asked: Vec<_> =
+        world.effects.iter().filter(|effect| matches!(effect, Effect::Checkpoint { .. })).collect();
+    assert_eq!(asked, [&Effect::Checkpoint { id: world.attempt("many", 0), request: 1 }]);
+}
+
+#[test]
+fn a_job_may_stop_or_wait_for_its_next_turn_once_it_has_saved() {
+    for (then, by, over) in [
+        (AfterCheckpoint::Continue, CheckpointBy::All, None),
+        (AfterCheckpoint::Stop, CheckpointBy::First, Some(Outcome::TimedOut)),
+        (AfterCheckpoint::Requeue, CheckpointBy::All, None),
+    ] {
+        let mut world = World::new(&[node("a", 2)]);
+        world.submit(job("train").tasks(2).gpus(1).limit("1h").checkpoint(by, then));
+        let id = world.attempt("train", 0);
+        world.advance("10m");
+        let warned = |count, at| {
+            Observation::Checkpointed(TaskCheckpoint {
+                count,
+                answers: 0,
+                warned: true,
+                at,
+                label: "l".into(),
+            })
+        };
+        world.task(id, 0, saved(1, world.now, "unasked"));
+        world.task(id, 1, warned(1, world.now));
+        world.expect("train", State::Running);
+        world.task(id, 0, warned(2, world.now));
+        match (then, over) {
+            (AfterCheckpoint::Requeue, _) => {
+                world.expect("train", State::Running);
+                assert_eq!(world.attempt("train", 0).attempt.0, 2, "its next turn came at once");
+                assert_eq!(world.engine.last_checkpoint(id.element).as_deref(), Some("l"));
+            }
+            (_, Some(outcome)) => world.expect_ended("train", &outcome),
+            (_, None) => world.expect("train", State::Running),
+        }
+    }
 }

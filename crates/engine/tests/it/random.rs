@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_engine::Engine;
-use muster_model::job::{Array, DependencyKind, GpuRequest, Resources};
+use muster_model::job::{AfterCheckpoint, Array, CheckpointBy, DependencyKind, GpuRequest, Resources};
 use muster_model::queue::{Backfill, Limits};
 use muster_model::{
-    Bytes, CpuMilli, Dependency, DeviceSet, Effect, Event, Foreign, GpuMilli, GpuModel, JobId, JobSpec,
-    NodeSpec, Observation, QueueSpec, QueueTree, Restart, Segment, Span, Target, TaskExit, TaskGroup, Time,
-    Topology, TopologyRule,
+    Bytes, Checkpoint, CpuMilli, Dependency, DeviceSet, Effect, Event, Foreign, GpuMilli, GpuModel, JobId,
+    JobSpec, NodeSpec, Observation, QueueSpec, QueueTree, Restart, Segment, Span, Target, TaskCheckpoint,
+    TaskExit, TaskGroup, Time, Topology, TopologyRule,
 };
 use proptest::prelude::*;
 
@@ -143,6 +143,14 @@ pub fn random_job(dice: &mut Dice, tree: &QueueTree, now: Time, next: JobId) -> 
         let max_running = dice.chance(50).then(|| 1 + dice.roll(4) as u32);
         spec.array = Some(Array { first: 0, last, step: 1 + dice.roll(2) as u32, max_running });
     }
+    if dice.chance(60) {
+        spec.checkpoint = Some(Checkpoint {
+            signal: 10,
+            lead: Span(500),
+            by: *dice.pick(&[CheckpointBy::First, CheckpointBy::All]),
+            then: *dice.pick(&[AfterCheckpoint::Continue, AfterCheckpoint::Stop, AfterCheckpoint::Requeue]),
+        });
+    }
     if dice.chance(40) {
         spec.restart = Restart {
             on_failure: dice.chance(70),
@@ -196,11 +204,18 @@ fn random_report(dice: &mut Dice, world: &World) -> Option<Event> {
     if dice.chance(5) {
         id.attempt.0 = id.attempt.0.saturating_sub(1);
     }
-    let what = match dice.roll(14) {
+    let what = match dice.roll(17) {
         0..=3 => Observation::Prepared,
         4..=6 => Observation::Started,
         7..=10 => Observation::Exited(TaskExit::Code { code: 0 }),
         11 => Observation::Exited(TaskExit::Code { code: 1 }),
+        14..=16 => Observation::Checkpointed(TaskCheckpoint {
+            count: 1 + dice.roll(4) as u32,
+            answers: dice.roll(3) as u32,
+            warned: dice.chance(20),
+            at: Time(world.now.0 - 2_000 + dice.roll(4_000)),
+            label: (*dice.pick(&["", "step 1", "step 2"])).into(),
+        }),
         12 => Observation::Refused { reason: "busy".into() },
         _ => Observation::Lost { reason: "gone".into() },
     };
@@ -225,7 +240,10 @@ fn random_event(dice: &mut Dice, world: &World, tree: &QueueTree, nodes: &[NodeS
         28..=29 => Event::Cancel { target: random_target(dice, world), by: "ann".into() },
         30 => Event::Hold(random_target(dice, world)),
         31 => Event::Release(random_target(dice, world)),
-        32 => Event::Requeue(random_target(dice, world)),
+        32 => match dice.chance(50) {
+            true => Event::Requeue(random_target(dice, world)),
+            false => Event::Checkpoint(random_target(dice, world)),
+        },
         33 => Event::NodeLost { node, reason: "gone".into() },
         34..=35 => Event::NodeJoined(Box::new(dice.pick(nodes).clone())),
         36 => Event::NodeDrained { node, drained: dice.chance(40), reason: "why".into() },
@@ -307,6 +325,7 @@ fn check_effects(effects: &[Effect]) {
         let (at, allowed) = match effect {
             Effect::Prepare { .. } => (1, 0),
             Effect::Go { .. } => (2, 1),
+            Effect::Checkpoint { .. } => (2, 2),
             Effect::Stop { .. } => (3, 2),
             Effect::Forget { .. } => (4, 3),
         };

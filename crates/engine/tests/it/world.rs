@@ -269,6 +269,7 @@ impl World {
                 let tasks = self.live.get(&id).copied().unwrap_or(0);
                 (0..tasks).map(|rank| says(id, rank, Observation::Started)).collect()
             }
+            Effect::Checkpoint { .. } => Vec::new(),
             Effect::Stop { .. } => {
                 let tasks = self.live.get(&id).copied().unwrap_or(0);
                 (0..tasks).map(|rank| says(id, rank, Observation::Exited(TaskExit::Stopped))).collect()

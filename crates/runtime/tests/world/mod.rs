@@ -109,7 +109,7 @@ impl Outside {
                         self.turn(*id, from, Stage::Stopping);
                     }
                 }
-                Effect::Forget { .. } => {}
+                Effect::Checkpoint { .. } | Effect::Forget { .. } => {}
             }
         }
     }

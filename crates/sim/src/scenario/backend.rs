@@ -98,7 +98,8 @@ impl Backend {
         let id = effect.id();
         let Some(attempt) = self.attempts.get_mut(&id) else { return Ok(()) };
         match effect {
-            Effect::Prepare { .. } => Ok(()),
+            // Ideal tasks save nothing.
+            Effect::Prepare { .. } | Effect::Checkpoint { .. } => Ok(()),
             Effect::Go { .. } => {
                 attempt.go(now).map_err(|rank| format!("{id} is let go before its rank {rank} is ready"))
             }

@@ -3,8 +3,8 @@
 
 use crate::field::{Flag, Many, Named, OneOrMany, Text, Whole, document};
 use crate::job::fields::{
-    After, ArrayRange, BeginTime, Cpus, Gpus, JobName, Length, LengthOrNone, Model, NodeNames, Program,
-    RestartRule, SignalName, Size, TaskRange,
+    After, ArrayRange, BeginTime, CheckpointSequel, CheckpointVoice, Cpus, Gpus, JobName, Length,
+    LengthOrNone, Model, NodeNames, Program, RestartRule, SignalName, Size, TaskRange,
 };
 
 /// Tasks of one job at most, over all groups.
@@ -57,7 +57,7 @@ document! {
         "hold" hold: Flag,
         /// Not before: `+2h` after submission, or an instant such as 2026-08-01T06:00:00Z.
         "begin" begin: BeginTime,
-        /// Signal that asks the job to save its progress before its time limit.
+        /// Signal that asks the job to save its progress, before its time limit and for `muster checkpoint`.
         "checkpoint" checkpoint: CheckpointDocument,
         /// What happens when a task fails or is lost: `never`, `on-failure`, or a mapping. `never` by default.
         "restart" restart: RestartRule,
@@ -127,12 +127,16 @@ document! {
 }
 
 document! {
-    /// A signal some time before the limit.
+    /// How the job is asked to save its progress, and how it answers: it writes to `$MUSTER_CHECKPOINT_FILE`.
     CheckpointDocument ("checkpoint") requires ["grace"] foreign &[("before", "grace"), ("lead", "grace"), ("time", "grace")] => {
         /// Signal to send, such as USR1 (the default) or 10.
         "signal" signal: SignalName,
-        /// How long before the time limit it is sent.
+        /// How long before the time limit it is sent, and how long `muster checkpoint --wait` waits for an answer.
         "grace" grace: Length,
+        /// Whose answer counts for the gang: `rank0` (the default) or `all`.
+        "by" by: CheckpointVoice,
+        /// After an answer to the warning before the limit: `continue` to the limit (the default), `stop` at once, or `requeue` to wait for the next turn.
+        "then" then: CheckpointSequel,
     }
 }
 

@@ -39,14 +39,15 @@ pub(super) fn checkpoint(
         );
     }
     let lead = written.value.grace.as_ref()?;
+    let then = written.value.then.as_ref().map_or(AfterCheckpoint::Continue, |then| then.value.0);
     match (limit, &job.time) {
         (Some(limit), Some(time)) if lead.value.0 >= limit => problems.add(
             Problem::new("`checkpoint` would come before the start")
                 .at(lead.place, "this long before the limit")
                 .also(time.place, format!("the limit is {limit}")),
         ),
-        (None, _) => problems.add(
-            Problem::new("`checkpoint` needs a time limit")
+        (None, _) if then != AfterCheckpoint::Continue => problems.add(
+            Problem::new("`then` of `checkpoint` needs a time limit")
                 .at(written.key, "before which limit?")
                 .hint("add `time: 12h`".to_owned()),
         ),
@@ -58,8 +59,8 @@ pub(super) fn checkpoint(
     Some(Checkpoint {
         signal: signal.map_or(USR1, |signal| signal.value.0),
         lead: lead.value.0,
-        by: CheckpointBy::First,
-        then: AfterCheckpoint::Continue,
+        by: written.value.by.as_ref().map_or(CheckpointBy::First, |by| by.value.0),
+        then,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use muster_model::job::{DependencyKind, Restart};
+use muster_model::job::{AfterCheckpoint, CheckpointBy, DependencyKind, Restart};
 use muster_model::payload::Command;
 use muster_model::{Array, Bytes, CpuMilli, GpuModel, JobId, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -217,6 +217,39 @@ impl Field for Program {
             return None;
         }
         Some(Self(command))
+    }
+}
+
+quantity_field! {
+    /// Whose answer counts for the gang.
+    CheckpointVoice(CheckpointBy), parse_voice, "a rule for gangs", { "enum": ["rank0", "all"] }
+}
+quantity_field! {
+    /// What follows a checkpoint before the limit.
+    CheckpointSequel(AfterCheckpoint), parse_sequel, "what follows a checkpoint", { "enum": ["continue", "stop", "requeue"] }
+}
+
+fn parse_voice(text: &str) -> Result<CheckpointBy, Malformed> {
+    match text {
+        "rank0" => Ok(CheckpointBy::First),
+        "all" => Ok(CheckpointBy::All),
+        _ => Err(Malformed {
+            label: "expected `rank0` or `all`".to_owned(),
+            hint: nearest(text, ["rank0", "all"]).map(|near| format!("did you mean `{near}`?")),
+        }),
+    }
+}
+
+fn parse_sequel(text: &str) -> Result<AfterCheckpoint, Malformed> {
+    match text {
+        "continue" => Ok(AfterCheckpoint::Continue),
+        "stop" => Ok(AfterCheckpoint::Stop),
+        "requeue" => Ok(AfterCheckpoint::Requeue),
+        _ => Err(Malformed {
+            label: "expected `continue`, `stop` or `requeue`".to_owned(),
+            hint: nearest(text, ["continue", "stop", "requeue"])
+                .map(|near| format!("did you mean `{near}`?")),
+        }),
     }
 }
 

@@ -95,6 +95,7 @@ fn documents_mean_what_they_say() {
         ("restart: {max: 5, backoff: 1m}\nrun: a", "train main:1x0 restart=5@1m"),
         ("restart: {on-failure: false, max: 5}\nrun: a", "train main:1x0"),
         ("checkpoint: {grace: 60s}\ntime: 1h\nrun: a", "train main:1x0 time=1h checkpoint=10@1m"),
+        ("checkpoint: {grace: 60s, by: all}\nrun: a", "train main:1x0 checkpoint=10@1m"),
         (
             "checkpoint: {signal: TERM, grace: 60s}\ntime: 1h\nrun: a",
             "train main:1x0 time=1h checkpoint=15@1m",

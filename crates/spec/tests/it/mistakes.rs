@@ -118,7 +118,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | checkpoint: {signal: USR1, before: 60s}
       |                            ^^^^^^ did you mean `grace`?
       |
-    hint: the fields are signal, grace
+    hint: the fields are signal, grace, by, then
     ");
 }
 
@@ -542,11 +542,11 @@ fn contradictions_name_both_places() {
     2 | checkpoint: {grace: 2m}
       |                     ^^ this long before the limit
     ");
-    assert_snapshot!(complaint("checkpoint: {grace: 2m}\nrun: a"), @r"
-    error: `checkpoint` needs a time limit
+    assert_snapshot!(complaint("checkpoint: {grace: 2m, then: requeue}\nrun: a"), @r"
+    error: `then` of `checkpoint` needs a time limit
      --> train.yaml:1:1
       |
-    1 | checkpoint: {grace: 2m}
+    1 | checkpoint: {grace: 2m, then: requeue}
       | ^^^^^^^^^^ before which limit?
       |
     hint: add `time: 12h`

@@ -1,0 +1,158 @@
+//! `muster checkpoint`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use muster_api::{Action, Client};
+use muster_model::view::{CheckpointView, ElementView, State};
+use muster_model::{ElementId, Span, Time};
+use serde::Serialize;
+
+use crate::app::App;
+use crate::args::Output;
+use crate::connect;
+use crate::exit::{FAILURE, Failure, INTERRUPTED, UNANSWERED};
+use crate::jobref::{JobRef, Target};
+use crate::track::{PATIENCE, Tracker};
+
+/// Ask a running job to save its progress now
+///
+/// Sends the signal of the job's `checkpoint` to its processes; the job answers by writing to `$MUSTER_CHECKPOINT_FILE`. With
+/// `--wait` the exit code is 0 once every running element has answered, 124 when one does not within the `grace` of its
+/// `checkpoint`, and 1 when one ended first.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Job, as 3, 3[7] for one element of an array, or by name
+    #[arg(value_name = "JOB")]
+    job: JobRef,
+    /// Wait for the answer
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// What became of a request to one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    /// Nobody waited for it, or it may still come.
+    Open,
+    /// Its progress is saved.
+    Saved,
+    /// It did not say so in time.
+    Late,
+    /// It ended, or began again, before it said so.
+    Ended,
+}
+
+/// One element that was asked.
+#[derive(Debug, Serialize)]
+struct Asked {
+    element: ElementId,
+    attempt: u32,
+    answer: Answer,
+    /// Its last checkpoint.
+    checkpoint: Option<CheckpointView>,
+}
+
+/// Runs the verb.
+pub async fn run(app: &App, args: Args) -> Result<u8> {
+    let client = connect::find(&app.global)?;
+    let target = args.job.resolve(&client).await?;
+    // 1. Ask. What runs now is what is asked.
+    let before = client.job(target.job, target.index).await.map_err(Failure::from)?;
+    let running = before.job.elements.iter().filter(|element| element.state == State::Running);
+    let mut asked: Vec<Asked> = running
+        .filter(|element| target.index.is_none_or(|index| element.element.index == index))
+        .map(|element| Asked {
+            element: element.element,
+            attempt: element.attempt,
+            answer: Answer::Open,
+            checkpoint: element.checkpoint.clone(),
+        })
+        .collect();
+    let message = super::act_on(&client, target, Action::Checkpoint).await?;
+    // 2. Wait, if that is wanted.
+    if args.wait {
+        let interrupted = tokio::signal::ctrl_c();
+        tokio::select! {
+            answered = wait(&client, target, before.now, &mut asked) => answered?,
+            _ = interrupted => return Ok(INTERRUPTED),
+        }
+    }
+    // 3. Say what came of it.
+    if args.output.json() {
+        app.ui.json(&asked)?;
+    } else if args.wait {
+        for one in &asked {
+            app.ui.data(&format!("{}: {}\n", name(target, one.element), sentence(one)))?;
+        }
+    } else {
+        app.ui.data(&format!("{}: {message}\n", target.text()))?;
+    }
+    let any = |answer| asked.iter().any(|one| one.answer == answer);
+    Ok(match () {
+        () if any(Answer::Ended) => FAILURE,
+        () if any(Answer::Late) => UNANSWERED,
+        () => 0,
+    })
+}
+
+/// Waits until nothing more is to be expected of what was asked at `since` or later.
+async fn wait(client: &Client, target: Target, since: Time, asked: &mut [Asked]) -> Result<()> {
+    let mut tracker = Tracker::of(client, &[target.job]);
+    let mut patience = PATIENCE;
+    while asked.iter().any(|one| one.answer == Answer::Open) {
+        let now = tracker.next(patience).await?.now;
+        let mut left = Span::from_secs(PATIENCE.as_secs());
+        for one in asked.iter_mut().filter(|one| one.answer == Answer::Open) {
+            let view = client.job(target.job, Some(one.element.index)).await.map_err(Failure::from)?.job;
+            let element = view.elements.into_iter().find(|element| element.element == one.element);
+            let Some(element) = element else { continue };
+            one.answer = judge(&element, one.attempt, since, now);
+            if let Some(request) = element.checkpoint_asked.filter(|_| one.answer == Answer::Open) {
+                left = left.min(request.until.since(now));
+            }
+            one.checkpoint = element.checkpoint;
+        }
+        patience = Duration::from_millis(left.0);
+    }
+    Ok(())
+}
+
+/// What became of a request to this attempt of an element.
+fn judge(element: &ElementView, attempt: u32, since: Time, now: Time) -> Answer {
+    let is_live = matches!(element.state, State::Running | State::Stopping);
+    match element.checkpoint_asked {
+        // Another attempt has requests of its own.
+        _ if element.attempt != attempt => {
+            let saved = element.checkpoint.as_ref();
+            let is_saved = saved.is_some_and(|saved| saved.attempt == attempt && saved.at >= since);
+            if is_saved { Answer::Saved } else { Answer::Ended }
+        }
+        None => Answer::Saved,
+        Some(_) if !is_live => Answer::Ended,
+        Some(request) if now >= request.until => Answer::Late,
+        Some(_) => Answer::Open,
+    }
+}
+
+fn name(target: Target, element: ElementId) -> String {
+    match target.index {
+        Some(_) => target.text(),
+        None if element.index > 0 => element.to_string(),
+        None => element.job.to_string(),
+    }
+}
+
+fn sentence(asked: &Asked) -> String {
+    let label = asked.checkpoint.as_ref().map_or("", |saved| saved.label.as_str());
+    match asked.answer {
+        Answer::Saved if label.is_empty() => "saved its progress".to_owned(),
+        Answer::Saved => format!("saved its progress ({label})"),
+        Answer::Late => "did not answer in time".to_owned(),
+        Answer::Ended => "ended before it answered".to_owned(),
+        Answer::Open => "was asked".to_owned(),
+    }
+}

@@ -1,0 +1,118 @@
+//! Saved progress as a user drives it: told at any time, asked for, answered, and resumed from.
+
+use muster_model::view::State;
+
+use crate::home::Home;
+
+/// Saves when asked, as `step N` with N counting, and holds until it is let go. The inner shell ignores the signal, as a
+/// program that a training script starts should.
+fn saves(home: &Home) -> String {
+    let gate = home.gate("go");
+    format!(
+        "n=0; trap 'n=$((n+1)); echo step $n > \"$MUSTER_CHECKPOINT_FILE\"' USR1; \
+         echo \"$MUSTER_RESTART_COUNT:$MUSTER_LAST_CHECKPOINT\" >> begun; {gate}"
+    )
+}
+
+#[test]
+fn a_job_says_unasked_that_its_progress_is_saved_and_show_knows() {
+    let home = Home::with_gpus(1);
+    let gate = home.gate("go");
+    let job = home.sh("--gpus 1", &format!("echo 'epoch 3' > \"$MUSTER_CHECKPOINT_FILE\"; {gate}"));
+    home.until("it is known", || home.job(job).elements[0].checkpoint.is_some());
+    let shown = home.words(&format!("show {job}")).ok().stdout;
+    assert!(
+        shown.lines().any(|line| line.contains("checkpoint") && line.ends_with("ago (epoch 3)")),
+        "{shown}"
+    );
+    // Nobody said how it is asked.
+    let refused = home.words(&format!("checkpoint {job}")).code(1).stderr;
+    assert!(refused.contains("takes no checkpoint signal") && refused.contains("hint: "), "{refused}");
+    home.open("go");
+    home.words(&format!("wait {job}")).ok();
+    assert_eq!(
+        home.job(job).elements[0].checkpoint.as_ref().unwrap().label,
+        "epoch 3",
+        "also once it has ended"
+    );
+}
+
+#[test]
+fn a_job_that_is_asked_answers() {
+    let home = Home::with_gpus(1);
+    home.write("job.yaml", &format!("gpus: 1\ncheckpoint: {{grace: 50s}}\nrun: |\n  {}\n", saves(&home)));
+    let waiting = home.words("run --hold job.yaml").ok();
+    assert!(waiting.stdout.contains('1'), "{}", waiting.stdout);
+    let refused = home.words("checkpoint job").code(1).stderr;
+    assert!(refused.contains("does not run") && refused.contains("hint: "), "{refused}");
+    home.words("release job").ok();
+    home.until("it runs", || home.read("begun") == "0:\n");
+    for step in 1..=2 {
+        let said = home.words("checkpoint job --wait").ok().stdout;
+        assert_eq!(said, format!("1: saved its progress (step {step})\n"));
+    }
+    let asked = home.words("checkpoint 1 --wait --json").ok().stdout;
+    let asked: serde_json::Value = serde_json::from_str(&asked).unwrap();
+    assert_eq!(
+        (asked[0]["answer"].as_str(), asked[0]["checkpoint"]["label"].as_str()),
+        (Some("saved"), Some("step 3"))
+    );
+    // What it saved is there for its next turn, and for no other job.
+    home.words("requeue job").ok();
+    home.until("it runs again", || home.read("begun") == "0:\n1:step 3\n");
+    home.open("go");
+    home.words("wait 1").ok();
+}
+
+#[test]
+fn a_job_that_does_not_answer_in_time_is_told_from_one_that_ended() {
+    let home = Home::with_gpus(2);
+    let gate = home.gate("go");
+    home.write(
+        "mute.yaml",
+        &format!("gpus: 1\ncheckpoint: {{grace: 100ms}}\nrun: \"trap '' USR1; echo up > mute; {gate}\"\n"),
+    );
+    home.write("ends.yaml", "gpus: 1\ncheckpoint: {grace: 50s}\nrun: \"trap 'exit 0' USR1; echo up > ends; while :; do sleep 0.02; done\"\n");
+    home.words("run mute.yaml ends.yaml").ok();
+    home.until("both run", || home.path("mute").exists() && home.path("ends").exists());
+    let late = home.words("checkpoint mute --wait").code(124).stdout;
+    assert_eq!(late, "1: did not answer in time\n");
+    let ended = home.words("checkpoint ends --wait").code(1).stdout;
+    assert_eq!(ended, "2: ended before it answered\n");
+    home.open("go");
+    home.words("wait 1 2").ok();
+}
+
+#[test]
+fn an_answer_survives_a_daemon_that_is_away() {
+    let home = Home::with_gpus(1);
+    let gate = home.gate("save");
+    let script =
+        format!("{gate}; echo 'step 1' > \"$MUSTER_CHECKPOINT_FILE\"; echo > saved; {}", home.gate("go"));
+    let job = home.sh("--gpus 1", &script);
+    home.until_state(job, State::Running);
+    home.kill_daemon();
+    home.open("save");
+    home.until("it has written", || home.path("saved").exists());
+    home.start_daemon(Some(1));
+    home.until("it is known", || home.job(job).elements[0].checkpoint.is_some());
+    assert_eq!(home.job(job).elements[0].checkpoint.as_ref().unwrap().label, "step 1");
+    home.open("go");
+    home.words(&format!("wait {job}")).ok();
+}
+
+#[test]
+fn a_job_can_save_before_its_limit_and_go_on_in_its_next_turn() {
+    let home = Home::with_gpus(2);
+    // The warning comes soon; the limit itself is far away.
+    let run = format!("run: |\n  {}\n", saves(&home));
+    home.write(
+        "turns.yaml",
+        &format!("nodes: 1\ngpus: 2\ntime: 10m\ncheckpoint: {{grace: 597s, then: requeue}}\n{run}"),
+    );
+    home.words("run turns.yaml").ok();
+    home.until("it has had two turns", || home.read("begun").starts_with("0:\n1:step 1\n"));
+    home.open("go");
+    home.words("wait 1").ok();
+    assert!(home.job(1).elements[0].attempt >= 2);
+}
