@@ -195,8 +195,10 @@ impl<'a> Builder<'a> {
 
 fn key_text(node: Node) -> Result<(String, Place), Problem> {
     match node.value {
-        Value::Scalar(text) if text == "<<" => Err(Problem::new("merge keys (`<<`) are not supported")
-            .at(node.place, "write the fields out, or use an alias for a whole value")),
+        Value::Scalar(text) if text == "<<" && !node.quoted => {
+            Err(Problem::new("merge keys (`<<`) are not supported")
+                .at(node.place, "write the fields out, or use an alias for a whole value"))
+        }
         Value::Scalar(text) => Ok((text, node.place)),
         _ => Err(Problem::new("a field name must be a word").at(node.place, "this is not one")),
     }

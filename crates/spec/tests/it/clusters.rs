@@ -108,6 +108,16 @@ fn node(name: &str, gpus: usize) -> NodeSpec {
 }
 
 #[test]
+fn a_label_named_as_a_merge_key_is_a_label() {
+    let mut one = node("n1", 0);
+    one.labels = BTreeMap::from([("<<".into(), "a".into())]);
+    let cluster = Cluster { levels: Vec::new(), nodes: vec![one] };
+    let text = write_cluster(&cluster, &ClusterNotes::default()).unwrap();
+    assert_eq!(parse_cluster(&text, None).unwrap(), cluster, "{text}");
+    assert!(parse_cluster(&text.replace("\"<<\"", "<<"), None).is_err());
+}
+
+#[test]
 fn equal_neighbours_share_an_entry_under_their_note() {
     let mut nodes: Vec<NodeSpec> = (1..=4).map(|number| node(&format!("node{number:02}"), 8)).collect();
     nodes.push(node("node07", 8));
