@@ -225,8 +225,7 @@ fn facts_bring_what_matters_to_the_front_and_say_why() {
     let comparison = with([Slurm, Kubernetes], &facts);
     let gang = row(&comparison, "gang");
     assert_eq!(gang.ahead, Some(Slurm));
-    let names: Vec<Fact> = gang.matters_for.iter().map(|name| name.0).collect();
-    assert_eq!(names, [Fact::Nodes, Fact::TightlyCoupled]);
+    assert_eq!(gang.matters_for, [Fact::Nodes, Fact::TightlyCoupled]);
     assert!(row(&comparison, "serving").matters_for.is_empty());
     let first_that_does_not =
         comparison.dimensions.iter().position(|row| row.matters_for.is_empty()).unwrap();

@@ -111,7 +111,7 @@ impl Columns {
     fn of(comparison: &Comparison, style: &Style) -> Self {
         let width = width(style);
         let names = comparison.dimensions.iter().flat_map(|row| &row.matters_for);
-        let longest = names.map(|name| name.0.name().len() + 1).max().unwrap_or(0);
+        let longest = names.map(|fact| fact.name().len() + 1).max().unwrap_or(0);
         let title = (width / 4 - GAP).max(longest);
         Self { title, cell: width.saturating_sub(GAP + title + 2 * GAP) / 2 }
     }
@@ -179,7 +179,7 @@ fn title_lines(row: &Compared, width: usize, style: &Style) -> Vec<Line> {
         None => Line::new("level", Ink::Faint, style),
     });
     if !row.matters_for.is_empty() {
-        let facts: Vec<&str> = row.matters_for.iter().map(|name| name.0.name()).collect();
+        let facts: Vec<&str> = row.matters_for.iter().map(|fact| fact.name()).collect();
         let because = wrap(&format!("for {}", facts.join(", ")), width);
         lines.extend(because.iter().map(|line| Line::new(line, Ink::Faint, style)));
     }
@@ -365,7 +365,7 @@ fn paragraph(lines: &[(&str, String)], style: &Style) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::advice::{Fact, FactName, Label, Page, Source, Today};
+    use muster_model::advice::{Fact, Label, Page, Source, Today};
 
     use super::*;
 
@@ -387,7 +387,7 @@ mod tests {
 
     fn sample(facts: bool) -> Comparison {
         let planes = [Plane::Slurm, Plane::Kubernetes];
-        let row = |id, title, matters_for: Vec<FactName>, ahead| Compared {
+        let row = |id, title, matters_for: Vec<Fact>, ahead| Compared {
             id,
             title,
             matters_for,
@@ -397,7 +397,7 @@ mod tests {
                 cell(Plane::Kubernetes, Standing::Weak, Some(Standing::AddOn)),
             ],
         };
-        let given = if facts { vec![FactName(Fact::Nodes)] } else { Vec::new() };
+        let given = if facts { vec![Fact::Nodes] } else { Vec::new() };
         let verdict = facts.then(|| Verdict {
             advice: Label { primary: Plane::Slurm, addon: "topology.conf".to_owned(), hybrid: None },
             fares: [

@@ -5,7 +5,7 @@ mod dimension;
 mod dimensions;
 mod verdict;
 
-use muster_model::advice::{Compared, Comparison, FactName, Facts, Plane, Ruleset, Thresholds};
+use muster_model::advice::{Compared, Comparison, Fact, Facts, Plane, Ruleset, Thresholds};
 
 use crate::case::Case;
 use crate::condition::Condition;
@@ -50,10 +50,10 @@ fn compared(dimension: &'static Dimension, planes: [Plane; 2], case: Option<&Cas
 }
 
 /// The facts that a condition names. Conditions of dimensions are flags, thresholds and conjunctions of them.
-fn facts_of(condition: &Condition, into: &mut Vec<FactName>) {
+fn facts_of(condition: &Condition, into: &mut Vec<Fact>) {
     match condition {
-        Condition::Is(fact) => into.push(FactName(*fact)),
-        Condition::Reaches(threshold) => into.push(FactName(threshold.fact())),
+        Condition::Is(fact) => into.push(*fact),
+        Condition::Reaches(threshold) => into.push(threshold.fact()),
         Condition::All(conditions) => conditions.iter().for_each(|condition| facts_of(condition, into)),
         _ => {}
     }

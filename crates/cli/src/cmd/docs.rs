@@ -45,8 +45,8 @@ fn command_line() -> Result<String> {
     let mut text = String::from(
         "# The command line\n\n\
          Made by `muster __docs` from the definitions that the program itself uses; a test compares the two.\n\n\
-         Data goes to stdout, status and hints to stderr. With `--json` (or `-o json`) the data is JSON in the shapes of the API\n\
-         (`docs/openapi.json`): fields may be added, none is renamed or removed. Colour and redrawing in place only appear on a\n\
+         Data goes to stdout, status and hints to stderr. With `--json` (or `-o json`) the data is JSON in the shapes of\n\
+         `docs/openapi.json` and `docs/schema`: fields may be added, none is renamed or removed. Colour and redrawing in place only appear on a\n\
          terminal; `NO_COLOR` turns colour off. Jobs are named by number (`3`), by number and array index (`3[7]`, or `3_7` as in\n\
          Slurm), or by name where it is unique. Times of day are in the time zone of the reader.\n\n\
          ## Environment\n\n\

@@ -59,22 +59,12 @@ pub struct Compared {
     /// The facts that make it matter; empty when it does not matter for them, or when there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
-    pub matters_for: Vec<FactName>,
+    pub matters_for: Vec<Fact>,
     /// The plane that stands better today; absent when both stand the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<Plane>,
     /// Both planes, in the order of `planes`.
     pub cells: [Cell; 2],
-}
-
-/// A fact by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FactName(pub Fact);
-
-impl Serialize for FactName {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.name())
-    }
 }
 
 /// One plane in one dimension.

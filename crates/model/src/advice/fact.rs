@@ -267,6 +267,13 @@ impl fmt::Display for Fact {
     }
 }
 
+/// As its name.
+impl Serialize for Fact {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
 /// A value for every fact.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Facts([u32; Fact::ALL.len()]);

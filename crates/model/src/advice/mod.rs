@@ -14,7 +14,7 @@ pub use answer::{
     Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Layer, Operations, Position, RuleEffect,
     SiteAdvice, Warning, WorkloadOnSite,
 };
-pub use comparison::{Cell, Compared, Comparison, FactName, Fare, Role, Standing, Today, Verdict};
+pub use comparison::{Cell, Compared, Comparison, Fare, Role, Standing, Today, Verdict};
 pub use fact::{Contradiction, Fact, Facts, Kind, Value};
 pub use plane::{Label, Plane, Ruleset};
 pub use schema::answer_schema;
