@@ -46,3 +46,67 @@ fn verdict(drain: &Drain, start: Time, end: Time) -> Option<&'static str> {
         () => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use muster_model::{DeviceSet, Event, JobId, QueueTree, Span};
+
+    use super::*;
+    use crate::fixture::{node, spec};
+
+    const NOW: Time = Time(1000);
+
+    /// A plan that was right, until somebody drained something.
+    fn after(devices: Option<DeviceSet>, from: Time) -> Vec<Violation> {
+        let mut state = State::new(QueueTree::single()).unwrap();
+        state.apply(NOW, &Event::NodeJoined(Box::new(node("n1", 8, "h100"))));
+        let mut job = spec(2);
+        (job.time_limit, job.grace) = (Some(Span(500)), Span(100));
+        state.apply(NOW, &Event::Submitted { job: JobId(1), spec: Arc::new(job) });
+        let plan = crate::plan::plan(&mut state, NOW);
+        assert_eq!(plan.decisions.len(), 1);
+        let drain = Drain { from, by: None, reason: "fan".into(), stop: false };
+        state.apply(NOW, &Event::DrainSet { node: "n1".into(), devices, drain: Some(drain) });
+        let mut found = Vec::new();
+        check(&state, NOW, &plan, &mut found);
+        found
+    }
+
+    #[test]
+    fn a_plan_on_what_is_drained_trips_it() {
+        let whats = |found: Vec<Violation>| -> Vec<&str> {
+            let what = |one: &Violation| match one {
+                Violation::WrongNode { what, .. } | Violation::WrongTask { what, .. } => *what,
+                other => panic!("{other}"),
+            };
+            found.iter().map(what).collect()
+        };
+        let first = Some(DeviceSet::one(0));
+        assert_eq!(whats(after(None, NOW)), ["it is drained"; 2]);
+        assert_eq!(whats(after(first, NOW)), ["it is drained"]);
+        assert_eq!(whats(after(None, NOW + Span(599))), ["it is drained before the end"; 2]);
+        assert_eq!(whats(after(first, NOW + Span(599))), ["it is drained before the end"]);
+        assert!(after(None, NOW + Span(600)).is_empty(), "it is gone by then, grace included");
+        assert!(after(Some(DeviceSet::one(7)), NOW).is_empty(), "another device");
+    }
+
+    #[test]
+    fn a_reservation_that_runs_into_a_drain_trips_it() {
+        let mut state = State::new(QueueTree::single()).unwrap();
+        state.apply(NOW, &Event::NodeJoined(Box::new(node("n1", 1, "h100"))));
+        for number in [1, 2] {
+            let mut job = spec(1);
+            (job.time_limit, job.grace) = (Some(Span(500)), Span(0));
+            state.apply(NOW, &Event::Submitted { job: JobId(number), spec: Arc::new(job) });
+        }
+        let plan = crate::plan::plan(&mut state, NOW);
+        assert_eq!(plan.reservations.len(), 1);
+        let drain = Some(Drain { from: NOW + Span(999), by: None, reason: "fan".into(), stop: false });
+        state.apply(NOW, &Event::DrainSet { node: "n1".into(), devices: None, drain });
+        let mut found = Vec::new();
+        check(&state, NOW, &plan, &mut found);
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+}

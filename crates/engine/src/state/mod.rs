@@ -90,6 +90,8 @@ impl State {
 
     /// Applies one event.
     pub(crate) fn apply(&mut self, now: Time, event: &Event) {
+        // What follows from an event may depend on who is drained: on replay, no pass has said so yet.
+        self.pool.drains_begin(now);
         match event {
             Event::NodeJoined(spec) => self.node_joined(now, spec),
             Event::NodeLost { node, reason } => self.node_lost(now, node, reason),

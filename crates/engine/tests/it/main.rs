@@ -4,6 +4,7 @@
 
 mod arrays;
 mod bounds;
+mod drain;
 mod easy;
 mod explain;
 mod judge;

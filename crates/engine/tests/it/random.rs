@@ -8,9 +8,9 @@ use muster_engine::Engine;
 use muster_model::job::{AfterCheckpoint, Array, CheckpointBy, DependencyKind, GpuRequest, Resources};
 use muster_model::queue::{Backfill, Limits};
 use muster_model::{
-    Bytes, Checkpoint, CpuMilli, Dependency, DeviceSet, Effect, Event, Foreign, GpuMilli, GpuModel, JobId,
-    JobSpec, NodeSpec, Observation, QueueSpec, QueueTree, Restart, Segment, Span, Target, TaskCheckpoint,
-    TaskExit, TaskGroup, Time, Topology, TopologyRule,
+    Bytes, Checkpoint, CpuMilli, Dependency, DeviceSet, Drain, Effect, Event, Foreign, GpuMilli, GpuModel,
+    JobId, JobSpec, NodeSpec, Observation, QueueSpec, QueueTree, Restart, Segment, Span, Target,
+    TaskCheckpoint, TaskExit, TaskGroup, Time, Topology, TopologyRule,
 };
 use proptest::prelude::*;
 
@@ -246,7 +246,13 @@ fn random_event(dice: &mut Dice, world: &World, tree: &QueueTree, nodes: &[NodeS
         },
         33 => Event::NodeLost { node, reason: "gone".into() },
         34..=35 => Event::NodeJoined(Box::new(dice.pick(nodes).clone())),
-        36 => Event::NodeDrained { node, drained: dice.chance(40), reason: "why".into() },
+        36 if dice.chance(30) => Event::NodeDrained { node, drained: dice.chance(40), reason: "why".into() },
+        36 => {
+            let devices = dice.chance(60).then(|| DeviceSet(u128::from(dice.roll(16))));
+            let from = world.now + Span::from_secs(dice.roll(3) * dice.roll(20));
+            let drain = Drain { from, by: None, reason: "why".into(), stop: dice.chance(30) };
+            Event::DrainSet { node, devices, drain: dice.chance(60).then_some(drain) }
+        }
         37 => {
             let devices =
                 if dice.chance(50) { DeviceSet(u128::from(dice.roll(16))) } else { DeviceSet::EMPTY };
