@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mix::{Bench, MIXES, all_mixes, single, single_gpu_mixes};
 use muster_model::job::GpuRequest;
-use muster_model::{CpuMilli, Event, JobSpec, Observation, Span};
+use muster_model::{CpuMilli, Event, JobSpec, Observation, Span, Topology, TopologyRule};
 
 /// Events of one instant in the placement benches.
 const BATCH: usize = 256;
@@ -19,12 +19,15 @@ const BATCH: usize = 256;
 /// Submission to commit of single-GPU jobs, `BATCH` per pass, on a cluster that fills up and is emptied untimed.
 fn placements(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("single-gpu placements");
-    for nodes in [100, 1_000, 5_000] {
+    // The last has leaves and blocks, which no job asks for.
+    for (name, nodes, levels) in
+        [("100", 100, false), ("1000", 1_000, false), ("5000", 5_000, false), ("5000 in leaves", 5_000, true)]
+    {
         group.throughput(Throughput::Elements(BATCH as u64));
-        group.bench_function(BenchmarkId::from_parameter(nodes), |bencher| {
+        group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
             let specs = single_gpu_mixes();
             bencher.iter_custom(|iterations| {
-                let mut bench = Bench::new(nodes);
+                let mut bench = if levels { Bench::with_levels(nodes) } else { Bench::new(nodes) };
                 let (mut at, mut free, mut running) = (0, nodes * 8, Vec::new());
                 let mut spent = Duration::ZERO;
                 for _ in 0..iterations {
@@ -92,6 +95,58 @@ fn batch(bench: &mut Bench, specs: &[Arc<JobSpec>], at: &mut usize, count: usize
             bench.submission(&specs[*at % MIXES])
         })
         .collect()
+}
+
+/// A gang of 5,000 single-GPU tasks in one block of 8,000 GPUs, and verdicts on one that no block has room for; the blocks
+/// are partly held.
+fn topology(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("required block, 5,000 nodes");
+    let gang = |tasks: u32, rule: fn(Arc<str>) -> TopologyRule| {
+        let mut spec = single("gang");
+        (spec.groups[0].min_tasks, spec.groups[0].max_tasks) = (tasks, tasks);
+        spec.groups[0].task.gpu = GpuRequest::whole(1);
+        spec.constraint.topology = Some(Topology { rule: rule("block".into()), segment: None });
+        Arc::new(spec)
+    };
+    let held = |bench: &mut Bench| {
+        for _ in 0..5 {
+            let event = bench.submission(&gang(2_500, TopologyRule::Required));
+            bench.step(&[event]);
+        }
+    };
+    group.bench_function("5,000 tasks", |bencher| {
+        bencher.iter_custom(|iterations| {
+            let mut bench = Bench::with_levels(5_000);
+            held(&mut bench);
+            let mut spent = Duration::ZERO;
+            for _ in 0..iterations {
+                let event = bench.submission(&gang(5_000, TopologyRule::Required));
+                let begin = Instant::now();
+                let plan = bench.step(&[event]);
+                spent += begin.elapsed();
+                assert_eq!(plan.decisions.len(), 1);
+                bench.step(&Bench::whole_life(&plan));
+            }
+            spent
+        });
+    });
+    group.bench_function("5,000 tasks, preferred", |bencher| {
+        bencher.iter_custom(|iterations| {
+            let mut bench = Bench::with_levels(5_000);
+            held(&mut bench);
+            let mut spent = Duration::ZERO;
+            for _ in 0..iterations {
+                let event = bench.submission(&gang(5_000, TopologyRule::Preferred));
+                let begin = Instant::now();
+                let plan = bench.step(&[event]);
+                spent += begin.elapsed();
+                assert_eq!(plan.decisions.len(), 1);
+                bench.step(&Bench::whole_life(&plan));
+            }
+            spent
+        });
+    });
+    group.finish();
 }
 
 fn gang_of(nodes: u32) -> Arc<JobSpec> {
@@ -252,6 +307,6 @@ fn short() -> Criterion {
 criterion_group! {
     name = benches;
     config = short();
-    targets = placements, sustained, gangs, verdict, verdict_of_two_groups, backfill, limited
+    targets = placements, sustained, topology, gangs, verdict, verdict_of_two_groups, backfill, limited
 }
 criterion_main!(benches);

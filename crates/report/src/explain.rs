@@ -87,7 +87,8 @@ fn body(explanation: &Explanation, now: Time, style: &Style) -> Vec<Line> {
     for (place, change) in explanation.sooner.iter().enumerate() {
         let (what, flags) = change_words(change);
         let label = if place == 0 { "sooner" } else { "" };
-        lines.push(Line::new(label, format!("{what} it would start now")).with(format!("{RUN} {flags}")));
+        let line = Line::new(label, format!("{what} it would start now"));
+        lines.push(if flags.is_empty() { line } else { line.with(format!("{RUN} {flags}")) });
     }
     lines
 }
@@ -177,10 +178,10 @@ fn change_words(change: &Change) -> (String, String) {
         Change::TimeLimit { limit } => (format!("with time: {limit}"), format!("--time {limit}")),
         Change::Model { model } => (format!("with gpu: {model}"), format!("--gpu {model}")),
         Change::Queue { queue } => (format!("with queue: {queue}"), format!("--queue {queue}")),
-        Change::PreferTopology { level } => (
-            format!("with topology: {{preferred: {level}}}, in several domains"),
-            format!("--topology '{{preferred: {level}}}'"),
-        ),
+        // No option says it: it is written in the job file.
+        Change::PreferTopology { level } => {
+            (format!("with topology: {{preferred: {level}}}, in several domains"), String::new())
+        }
     }
 }
 

@@ -74,3 +74,47 @@ fn present(gap: &TopologyGap, ever: Ever) -> String {
         Ever::WhenIdle => format!("has {}", gpus(gap.gpus_total)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use muster_model::GpuMilli;
+
+    use super::*;
+
+    fn check(gap: &TopologyGap, now: &str, ever: &str) {
+        assert_eq!([short(gap, Ever::Now).as_str(), short(gap, Ever::WhenIdle).as_str()], [now, ever]);
+    }
+
+    #[test]
+    fn the_closest_domain_is_named_with_what_it_has() {
+        let gap = TopologyGap {
+            level: "leaf".to_owned(),
+            segment_tasks: None,
+            domain: Some("l3".to_owned()),
+            tasks_needed: 16,
+            tasks_placeable: 12,
+            gpus_needed: GpuMilli(16_000),
+            gpus_free: GpuMilli(12_000),
+            gpus_total: GpuMilli(24_000),
+        };
+        check(
+            &gap,
+            "leaf l3 has 12 of 24 GPUs free; needs 16 GPUs in one leaf",
+            "leaf l3 has 24 GPUs; needs 16 GPUs in one leaf",
+        );
+        let enough = TopologyGap { gpus_free: GpuMilli(20_000), ..gap.clone() };
+        check(
+            &enough,
+            "leaf l3 has 20 of 24 GPUs free but takes 12 of 16 tasks; needs 16 GPUs in one leaf",
+            "leaf l3 has 24 GPUs but takes 12 of 16 tasks; needs 16 GPUs in one leaf",
+        );
+        let plain = TopologyGap { gpus_needed: GpuMilli(0), ..gap.clone() };
+        let takes = "leaf l3 takes 12 of 16 tasks; needs 16 tasks in one leaf";
+        check(&plain, takes, takes);
+        let none = TopologyGap { domain: None, ..gap.clone() };
+        check(&none, "no node is in a leaf", "no node is in a leaf");
+        let slices = TopologyGap { segment_tasks: Some(4), ..gap };
+        let fit = "12 of 16 tasks fit in slices of 4 per leaf";
+        check(&slices, fit, fit);
+    }
+}

@@ -131,6 +131,18 @@ pub fn engine(nodes: usize) -> Engine {
     engine
 }
 
+/// As [`engine`], with leaves of 20 nodes in blocks of 1,000.
+pub fn engine_with_levels(nodes: usize) -> Engine {
+    let mut engine = Engine::new(tree()).expect("the tree is sound");
+    engine.apply(Time(0), &Event::LevelsSet(vec!["block".into(), "leaf".into()]));
+    for at in 0..nodes {
+        let domains = vec![format!("b{}", at / 1_000).into(), format!("l{:03}", at / 20).into()];
+        let node = NodeSpec { domains, ..node(at) };
+        engine.apply(Time(0), &Event::NodeJoined(Box::new(node)));
+    }
+    engine
+}
+
 fn node(at: usize) -> NodeSpec {
     let device = Device {
         model: GpuModel::from("h100"),
@@ -160,6 +172,10 @@ pub struct Bench {
 impl Bench {
     pub fn new(nodes: usize) -> Self {
         Self { engine: engine(nodes), now: Time(1_000_000), next: 0 }
+    }
+
+    pub fn with_levels(nodes: usize) -> Self {
+        Self { engine: engine_with_levels(nodes), now: Time(1_000_000), next: 0 }
     }
 
     /// Limits the queue of a team by running jobs, GPUs per user or quota: about 200 GPUs fit.

@@ -14,3 +14,4 @@ mod quantities;
 mod schemas;
 mod sites;
 mod support;
+mod topology;
