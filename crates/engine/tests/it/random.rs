@@ -187,7 +187,7 @@ fn random_topology(dice: &mut Dice, spec: &JobSpec) -> Topology {
     };
     let tasks = 1 + dice.roll(3) as u32;
     let divides = |group: &muster_model::TaskGroup| {
-        group.min_tasks % tasks == 0 && tasks % group.tasks_per_node.unwrap_or(1) == 0
+        group.min_tasks.is_multiple_of(tasks) && tasks.is_multiple_of(group.tasks_per_node.unwrap_or(1))
     };
     let segment =
         (dice.chance(40) && spec.groups.iter().all(divides)).then(|| Segment { tasks, level: "leaf".into() });
@@ -261,7 +261,7 @@ fn random_event(dice: &mut Dice, world: &World, tree: &QueueTree, nodes: &[NodeS
             Event::ForeignUse { node, foreign }
         }
         38 if dice.chance(30) => {
-            let levels: &[&str] = *dice.pick(&[&["block", "leaf"] as &[&str], &["leaf"], &[]]);
+            let levels: &[&str] = [&["block", "leaf"][..], &["leaf"], &[]][dice.roll(3) as usize];
             Event::LevelsSet(levels.iter().map(|level| Arc::from(*level)).collect())
         }
         38 => {
