@@ -3,6 +3,7 @@
 
 mod arrows;
 mod generated;
+mod simulate;
 mod suite;
 mod tidy;
 mod tools;
@@ -20,6 +21,8 @@ usage: cargo xtask <command>
   tidy               house rules over the tree
   gen [--check]      write the generated files under docs/, or only say which are stale
   arrows [--write]   dependencies between rooms, compared with docs/arrows.txt, or written there
+  simulate --seeds N [--from N] [--jobs N]
+                     stories under faults, each from one number; --seed N [--rounds N] [--trace] tells one
 ";
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
     match args {
         ["test"] => return Ok(suite::run(&root, suite::Extent::Full)),
         ["test", "--quick"] => return Ok(suite::run(&root, suite::Extent::Quick)),
+        ["simulate", rest @ ..] => return simulate::run(&root, rest),
         ["tidy"] => tidy::run(&root)?,
         ["gen"] => generated::write(&root)?,
         ["gen", "--check"] => generated::check(&root)?,

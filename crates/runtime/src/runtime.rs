@@ -35,7 +35,7 @@ struct Live {
     engine: Engine,
     /// As set last; the engine has it in its own form.
     queues: QueueTree,
-    /// The instant of the last record.
+    /// The instant of the last step, or after a load of the last record.
     last: Time,
     next_job: u64,
     records_since_snapshot: usize,
@@ -137,7 +137,7 @@ impl<S: Store> Runtime<S> {
         self.store
     }
 
-    /// The instant of the last record; the next step is not before it.
+    /// The instant of the last step, or after a load of the last record; the next step is not before it.
     #[must_use]
     pub fn last(&self) -> Time {
         self.live.as_ref().map_or(Time(0), |live| live.last)
@@ -172,8 +172,8 @@ impl<S: Store> Runtime<S> {
     /// When the store fails. The engine in memory is then what the store holds.
     pub fn step(&mut self, now: Time, inputs: Vec<Input>) -> Result<Step, StepFailure> {
         // 1. A store that failed is asked first, before anything depends on it.
-        let mut live = match self.ready() {
-            Ok(live) => live,
+        let (mut live, owed) = match self.ready() {
+            Ok(ready) => ready,
             Err(error) => {
                 return Err(StepFailure { error, retry: observations(&inputs), effects: Vec::new() });
             }
@@ -211,12 +211,13 @@ impl<S: Store> Runtime<S> {
 
         // 4. Durable, or undone.
         batch.facts = live.engine.take_facts();
-        let effects = live.engine.take_effects();
+        let effects = with_owed(owed, live.engine.take_effects());
         let changed = !batch.records.is_empty();
         if changed && let Err(error) = self.store.append(&batch) {
             return Err(self.fail(error, retry));
         }
-        live.last = if changed { at } else { live.last };
+        // Planning woke what was due by now, so a clock that goes back is not followed, whether anything changed or not.
+        live.last = at;
         live.records_since_snapshot += batch.records.len();
 
         // 5. Only now may effects leave.
@@ -225,15 +226,20 @@ impl<S: Store> Runtime<S> {
         Ok(Step { answers, effects, violations, changed, snapshot_error })
     }
 
-    /// Takes the live state out for a step; a step that does not put it back has failed.
-    fn ready(&mut self) -> Result<Live, StoreError> {
+    /// Takes the live state out for a step; a step that does not put it back has failed. With it, what a store that could
+    /// not be read until now stands for: the last batch may be durable, and its orders never left.
+    fn ready(&mut self) -> Result<(Live, Vec<Effect>), StoreError> {
         if self.doubtful {
             self.store.probe()?;
             self.doubtful = false;
         }
         match self.live.take() {
-            Some(live) => Ok(live),
-            None => Live::load(&mut self.store, &self.tree),
+            Some(live) => Ok((live, Vec::new())),
+            None => {
+                let live = Live::load(&mut self.store, &self.tree)?;
+                let owed = live.engine.outstanding();
+                Ok((live, owed))
+            }
         }
     }
 
@@ -362,6 +368,14 @@ impl Live {
             engine: self.engine.snapshot(),
         })
     }
+}
+
+/// Orders that never left go before the new ones, but for attempts that are over by now.
+fn with_owed(owed: Vec<Effect>, new: Vec<Effect>) -> Vec<Effect> {
+    let is_over = |id| new.iter().any(|effect| matches!(effect, Effect::Forget { id: over } if *over == id));
+    let mut effects: Vec<Effect> = owed.into_iter().filter(|effect| !is_over(effect.id())).collect();
+    effects.extend(new);
+    effects
 }
 
 /// The plan, or an empty one with the reasons why its judge refused it.

@@ -291,6 +291,26 @@ fn a_full_store_refuses_requests_keeps_observations_and_recovers() {
 }
 
 #[test]
+fn orders_of_a_batch_that_could_not_be_read_back_leave_when_it_can() {
+    let mut runtime = started();
+    let mut outside = Outside::default();
+    let submit = Input::Submission(submission("a", vec![draft("one", 1, 1, 0)]));
+    outside.take(&runtime.step(at(1), vec![submit]).unwrap().effects);
+    let prepared = outside.report(0, false).unwrap();
+
+    let appends = runtime.store().appends;
+    runtime.store_mut().faults.insert(appends, Fault::After);
+    runtime.store_mut().unreadable = 2;
+    let failure = runtime.step(at(2), vec![Input::Event(prepared.clone())]).unwrap_err();
+    assert!(failure.effects.is_empty() && runtime.engine().is_none(), "{failure:?}");
+    let inputs = |events: Vec<Event>| events.into_iter().map(Input::Event).collect::<Vec<_>>();
+    let again = runtime.step(at(3), inputs(failure.retry)).unwrap_err();
+    let step = runtime.step(at(4), inputs(again.retry)).unwrap();
+    let is_go = |effect: &muster_model::Effect| matches!(effect, muster_model::Effect::Go { .. });
+    assert!(step.effects.iter().any(is_go), "the gang is let go though its report is old news: {step:?}");
+}
+
+#[test]
 fn a_newer_journal_is_refused() {
     let newer = muster_runtime::JOURNAL_VERSION + 1;
     let refused = Runtime::open(MemStore::with_version(newer), QueueTree::single()).err().unwrap();

@@ -162,6 +162,8 @@ pub struct Faulty {
     pub appends: usize,
     /// Refuses everything until it is lifted, as a full disk does.
     pub is_full: bool,
+    /// So many loads fail.
+    pub unreadable: usize,
 }
 
 impl Store for Faulty {
@@ -182,7 +184,13 @@ impl Store for Faulty {
     }
 
     fn load(&mut self) -> Result<Loaded, StoreError> {
-        self.inner.load()
+        match self.unreadable.checked_sub(1) {
+            Some(left) => {
+                self.unreadable = left;
+                Err(StoreError::Io("cannot be read now".to_owned()))
+            }
+            None => self.inner.load(),
+        }
     }
 
     fn save(&mut self, state: &SavedState) -> Result<(), StoreError> {

@@ -5,10 +5,13 @@ use muster_model::{QueueTree, Time};
 use muster_runtime::engine::Engine;
 use muster_runtime::{MemStore, Runtime, SavedState, Store};
 
-use super::journal::Journal;
-
-/// The first thing that does not hold.
-pub(crate) fn audit(runtime: &Runtime<Journal>, tree: &QueueTree, now: Time) -> Result<(), String> {
+/// The first thing that does not hold. `durable` is a copy of what the store holds.
+pub(crate) fn audit<S: Store>(
+    runtime: &Runtime<S>,
+    durable: MemStore,
+    tree: &QueueTree,
+    now: Time,
+) -> Result<(), String> {
     let engine = runtime.engine().ok_or("the engine cannot be read")?;
     // 1. The state.
     if let Some(violation) = engine.sanity_check().first() {
@@ -24,10 +27,10 @@ pub(crate) fn audit(runtime: &Runtime<Journal>, tree: &QueueTree, now: Time) -> 
         return Err("planning twice gives two plans".to_owned());
     }
     // 3. The journal gives the same state, and a snapshot of it plans the same.
-    let replayed = open(runtime.store().copy(), tree)?;
+    let replayed = open(durable, tree)?;
     let mut restored = from_snapshot(runtime, tree)?;
-    if form(&from_snapshot(&replayed, tree)?) != form(&restored) {
-        return Err("replaying the journal gives another state".to_owned());
+    if let Some(difference) = difference(&form(&from_snapshot(&replayed, tree)?), &form(&restored)) {
+        return Err(format!("replaying the journal gives another state: {difference}"));
     }
     match restored.engine_mut().map(|engine| engine.plan(now)) == Some(plan) {
         true => Ok(()),
@@ -52,6 +55,16 @@ fn open(store: MemStore, tree: &QueueTree) -> Result<Runtime<MemStore>, String> 
 }
 
 /// Equal states have equal forms.
-fn form(runtime: &Runtime<MemStore>) -> Option<String> {
-    runtime.engine().map(Engine::snapshot).map(|snapshot| format!("{snapshot:?}"))
+fn form(runtime: &Runtime<MemStore>) -> String {
+    runtime.engine().map(Engine::snapshot).map(|snapshot| format!("{snapshot:?}")).unwrap_or_default()
+}
+
+/// The first place where two forms differ, with what stands before it.
+fn difference(left: &str, right: &str) -> Option<String> {
+    if left == right {
+        return None;
+    }
+    let same = left.chars().zip(right.chars()).take_while(|(left, right)| left == right).count();
+    let part = |text: &str| text.chars().skip(same.saturating_sub(200)).take(300).collect::<String>();
+    Some(format!("{} beside {}", part(left), part(right)))
 }

@@ -2,7 +2,7 @@
 //! script says or at their time limit, and are reported truthfully. It outlives the daemon, as supervisors do. It judges
 //! its orders without asking the engine: no device twice, no process before every rank is ready. It must not schedule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_model::{
@@ -16,6 +16,7 @@ use super::command::{Conduct, Starts};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Backend {
     attempts: BTreeMap<AttemptId, Attempt>,
+    forgotten: BTreeSet<AttemptId>,
 }
 
 /// What a backend knows of a job when it is ordered.
@@ -46,6 +47,8 @@ struct Task {
     seen: Option<Observation>,
     /// What will be seen of it next, and when.
     next: Option<(Time, Observation)>,
+    /// It says nothing and hears nothing, as on a host that hangs; no process of it runs.
+    is_mute: bool,
 }
 
 impl Task {
@@ -77,13 +80,17 @@ impl Backend {
         if self.attempts.contains_key(&id) {
             return Ok(());
         }
+        if self.forgotten.contains(&id) {
+            return Err(format!("{id} is over and forgotten, and is to be prepared again"));
+        }
         let get_ready = |task: &TaskPlacement| {
             let next = match starts(task.node) {
-                Starts::Works => (now, Observation::Prepared),
-                Starts::Takes(span) => (now + span, Observation::Prepared),
-                Starts::Fails(reason) => (now, Observation::Refused { reason }),
+                Starts::Works => Some((now, Observation::Prepared)),
+                Starts::Takes(span) => Some((now + span, Observation::Prepared)),
+                Starts::Fails(reason) => Some((now, Observation::Refused { reason })),
+                Starts::Mute => None,
             };
-            Task { seen: None, next: Some(next) }
+            Task { seen: None, is_mute: next.is_none(), next }
         };
         let tasks = placement.iter().map(get_ready).collect();
         self.attempts.insert(id, Attempt { placement: Arc::clone(placement), terms, tasks });
@@ -108,8 +115,9 @@ impl Backend {
                 Ok(())
             }
             Effect::Forget { .. } => {
-                let is_over = attempt.tasks.iter().all(Task::is_over);
+                let is_over = attempt.tasks.iter().all(|task| task.is_over() || task.is_mute);
                 self.attempts.remove(&id);
+                self.forgotten.insert(id);
                 if is_over { Ok(()) } else { Err(format!("{id} is forgotten while tasks of it run")) }
             }
         }
@@ -187,12 +195,41 @@ impl Backend {
         }
     }
 
+    /// Attempts of which a task is ready, runs, or is getting ready.
+    pub(crate) fn live(&self) -> impl Iterator<Item = AttemptId> {
+        let is_live = |attempt: &Attempt| attempt.tasks.iter().any(|task| !task.is_over() && !task.is_mute);
+        self.attempts.iter().filter(move |(_, attempt)| is_live(attempt)).map(|(id, _)| *id)
+    }
+
+    /// Drops what nobody stands for any more: the order to forget it was lost with a daemon.
+    pub(crate) fn drop_strays(&mut self, stands: impl Fn(AttemptId) -> bool) {
+        self.attempts.retain(|id, _| stands(*id));
+    }
+
+    /// Attempts with a user's process that runs.
+    pub(crate) fn busy(&self) -> Vec<AttemptId> {
+        let busy = self.attempts.iter().filter(|(_, attempt)| attempt.tasks.iter().any(Task::is_running));
+        busy.map(|(id, _)| *id).collect()
+    }
+
+    /// What would run for ever ends well at an instant.
+    pub(crate) fn end_endless(&mut self, by: Time) {
+        for task in self.attempts.values_mut().flat_map(|attempt| &mut attempt.tasks) {
+            if task.is_running() && task.next.is_none() {
+                task.next = Some((by, Observation::Exited(TaskExit::Code { code: 0 })));
+            }
+        }
+        for attempt in self.attempts.values_mut() {
+            attempt.terms.conduct.lasts.get_or_insert(Span::from_secs(30));
+        }
+    }
+
     /// No device is given to more than it is.
     fn audit_devices(&self) -> Result<(), String> {
         let mut held: BTreeMap<(NodeId, usize), u32> = BTreeMap::new();
         for attempt in self.attempts.values() {
             let tasks = attempt.tasks.iter().zip(attempt.placement.iter());
-            for (_, place) in tasks.filter(|(task, _)| !task.is_over()) {
+            for (_, place) in tasks.filter(|(task, _)| !task.is_over() && !task.is_mute) {
                 for device in place.devices.iter() {
                     *held.entry((place.node, device)).or_default() += place.share.0;
                 }
@@ -238,7 +275,7 @@ impl Attempt {
     /// Ends every task: what only was ready at once, what runs within its grace.
     fn stop(&mut self, now: Time) {
         let grace = if self.terms.conduct.stubborn { self.terms.grace } else { Span(0) };
-        for task in self.tasks.iter_mut().filter(|task| !task.is_over()) {
+        for task in self.tasks.iter_mut().filter(|task| !task.is_over() && !task.is_mute) {
             let by = if task.is_running() { now + grace } else { now };
             if task.next.as_ref().is_none_or(|(at, what)| *at > by || *what == Observation::Started) {
                 task.next = Some((by, Observation::Exited(TaskExit::Stopped)));

@@ -139,8 +139,10 @@ pub(crate) enum Starts {
     Works,
     /// After so long.
     Takes(Span),
-    /// Never.
+    /// Never, and says so.
     Fails(Arc<str>),
+    /// Never, and says nothing. No line of a script arranges this; storms do.
+    Mute,
 }
 
 /// When the daemon dies.

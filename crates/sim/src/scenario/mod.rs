@@ -11,9 +11,9 @@
 //! It must not hold scheduling logic, read a file or a clock: text in, text out.
 
 mod act;
-mod audit;
-mod backend;
-mod command;
+pub(crate) mod audit;
+pub(crate) mod backend;
+pub(crate) mod command;
 mod golden;
 mod journal;
 mod mistake;

@@ -302,7 +302,9 @@ impl World {
     /// What must hold at all times.
     pub(crate) fn audit(&self) -> Result<(), Broken> {
         match &self.runtime {
-            Some(runtime) if runtime.store().fault == Fault::None => audit(runtime, &self.tree, self.now),
+            Some(runtime) if runtime.store().fault == Fault::None => {
+                audit(runtime, runtime.store().copy(), &self.tree, self.now)
+            }
             _ => Ok(()),
         }
     }

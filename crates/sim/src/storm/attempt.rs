@@ -1,0 +1,152 @@
+//! One attempt as the reports in the journal tell it: a second, plain account of the two-phase start and of what an attempt
+//! is remembered for. It shares no code with the engine.
+
+use std::sync::Arc;
+
+use muster_model::{
+    AttemptId, NodeId, Observation, Outcome, Rank, Span, TaskExit, TaskPlacement, Time, UserName,
+};
+
+/// How far a task has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Ordered,
+    Prepared,
+    Running,
+    Over,
+}
+
+/// What becomes of the element when the attempt is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Failed(Outcome),
+    Refused { rank: Rank, reason: Arc<str> },
+    Requeued,
+    Cancelled(UserName),
+}
+
+impl Fate {
+    fn weight(&self) -> u8 {
+        match self {
+            Fate::Failed(_) | Fate::Refused { .. } => 0,
+            Fate::Requeued => 1,
+            Fate::Cancelled(_) => 2,
+        }
+    }
+}
+
+/// An attempt that holds something.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) id: AttemptId,
+    pub(crate) placement: Arc<[TaskPlacement]>,
+    pub(crate) held_from: Time,
+    stages: Vec<Stage>,
+    /// Tasks whose program has begun, by rank.
+    began: Vec<bool>,
+    /// Every task was ready before anything went wrong: the user's processes may run.
+    is_going: bool,
+    /// Every one of them has begun.
+    pub(crate) has_run: bool,
+    pub(crate) fate: Option<Fate>,
+}
+
+impl Attempt {
+    pub(crate) fn new(id: AttemptId, placement: Arc<[TaskPlacement]>, held_from: Time) -> Self {
+        let stages = vec![Stage::Ordered; placement.len()];
+        let began = vec![false; placement.len()];
+        Self { id, placement, held_from, stages, began, is_going: false, has_run: false, fate: None }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.stages.iter().all(|stage| *stage == Stage::Over)
+    }
+
+    /// A report. Old news change nothing. True when every user process runs from here on.
+    pub(crate) fn hear(&mut self, rank: Rank, what: &Observation) -> bool {
+        let (stage, fate) = match what {
+            Observation::Checkpointed(_) => return false,
+            Observation::Prepared => (Stage::Prepared, None),
+            Observation::Started => (Stage::Running, None),
+            Observation::Exited(exit) => (Stage::Over, failure(rank, exit)),
+            Observation::Refused { reason } => {
+                (Stage::Over, Some(Fate::Refused { rank, reason: Arc::clone(reason) }))
+            }
+            Observation::Lost { reason } => {
+                (Stage::Over, Some(Fate::Failed(Outcome::Lost { rank, reason: Arc::clone(reason) })))
+            }
+        };
+        let Some(known) = self.stages.get_mut(rank.0 as usize).filter(|known| **known < stage) else {
+            return false;
+        };
+        *known = stage;
+        let began = stage == Stage::Running || matches!(what, Observation::Exited(_));
+        self.began[rank.0 as usize] |= began;
+        let is_stopping = self.fate.is_some();
+        self.fate = self.fate.take().or(fate);
+        let all = |least: Stage| self.stages.iter().all(|stage| *stage >= least);
+        self.is_going |= self.fate.is_none() && all(Stage::Prepared);
+        let runs = self.is_going && !is_stopping && self.began.iter().all(|began| *began);
+        let is_new = runs && !self.has_run;
+        self.has_run |= runs;
+        is_new
+    }
+
+    /// Its tasks on a node are lost.
+    pub(crate) fn lose_node(&mut self, node: NodeId, reason: &Arc<str>) {
+        let here: Vec<u32> = (0..)
+            .zip(self.placement.iter())
+            .filter(|(_, place)| place.node == node)
+            .map(|(at, _)| at)
+            .collect();
+        for rank in here {
+            self.hear(Rank(rank), &Observation::Lost { reason: Arc::clone(reason) });
+        }
+    }
+
+    /// Somebody asks for its end.
+    pub(crate) fn stop(&mut self, fate: Fate) {
+        if self.fate.as_ref().is_none_or(|old| old.weight() < fate.weight()) {
+            self.fate = Some(fate);
+        }
+    }
+
+    /// Nobody waits for it to be ready any longer.
+    ///
+    /// # Errors
+    /// There was nothing left to wait for.
+    pub(crate) fn overdue(&mut self, after: Span) -> Result<(), String> {
+        let mute: Vec<u32> = (0..)
+            .zip(&self.stages)
+            .filter(|(_, stage)| **stage == Stage::Ordered)
+            .map(|(at, _)| at)
+            .collect();
+        let Some(first) = mute.first() else {
+            return Err(format!("{} is given up though every task of it was heard of", self.id));
+        };
+        if self.is_going {
+            return Err(format!("{} is given up though it was ready", self.id));
+        }
+        if self.fate.is_none() {
+            let reason = format!("it was not ready after {after}").into();
+            self.fate = Some(Fate::Refused { rank: Rank(*first), reason });
+            return Ok(());
+        }
+        for rank in mute {
+            self.hear(Rank(rank), &Observation::Lost { reason: "it was never heard of".into() });
+        }
+        Ok(())
+    }
+}
+
+/// What an exit that is no success means.
+fn failure(rank: Rank, exit: &TaskExit) -> Option<Fate> {
+    Some(Fate::Failed(match *exit {
+        TaskExit::Code { code: 0 } => return None,
+        TaskExit::Code { code } => Outcome::Failed { rank, code },
+        TaskExit::Signal { signal } => Outcome::Signaled { rank, signal },
+        TaskExit::OutOfMemory => Outcome::OutOfMemory { rank },
+        TaskExit::TimedOut => Outcome::TimedOut,
+        TaskExit::Stopped => Outcome::Signaled { rank, signal: 15 },
+    }))
+}

@@ -1,0 +1,494 @@
+//! A second account of every job, kept from the journal alone: what was accepted, asked for, started and reported. It says
+//! how each element must end and finds what the engine says otherwise. It shares no code with the engine and never plans.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::{
+    Decision, DependencyKind, ElementId, Event, JobId, JobSpec, NodeId, NodeName, Outcome, QueueName,
+    QueueTree, Restart, Span, Target, Time, UserName,
+};
+use muster_runtime::engine::Fact;
+use muster_runtime::{Batch, Record};
+
+use super::attempt::{Attempt, Fate};
+use super::cover::Cover;
+use super::{holdings, site};
+
+/// A failed start is tried again at least so often (docs/jobs.md, `restart`).
+const START_RETRIES: u32 = 3;
+
+/// Where an element stands.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    Waits { held: bool, not_before: Time },
+    Active(Box<Attempt>),
+    Ended(Outcome),
+}
+
+/// One element.
+#[derive(Clone, Debug)]
+pub(crate) struct Element {
+    pub(crate) phase: Phase,
+    attempts: u32,
+    restarts: u32,
+    begun: bool,
+}
+
+/// One job that is not over.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) spec: Arc<JobSpec>,
+    /// The leaf that it waits in.
+    pub(crate) leaf: QueueName,
+    held: bool,
+    pub(crate) elements: BTreeMap<u32, Element>,
+}
+
+/// Everything that the journal says.
+#[derive(Clone, Debug)]
+pub(crate) struct Book {
+    pub(crate) jobs: BTreeMap<JobId, Job>,
+    /// Jobs that are over, and whether all of them succeeded.
+    pub(crate) over: BTreeMap<JobId, bool>,
+    pub(crate) nodes: Vec<holdings::Host>,
+    pub(crate) queues: QueueTree,
+    /// Ends of elements and of jobs that this batch must tell.
+    ends: Vec<(ElementId, Outcome)>,
+    job_ends: Vec<(JobId, bool)>,
+    running: Vec<muster_model::AttemptId>,
+    /// The name of every job ever accepted.
+    names: BTreeMap<Arc<str>, JobId>,
+}
+
+impl Book {
+    pub(crate) fn new(queues: QueueTree) -> Self {
+        Self {
+            jobs: BTreeMap::new(),
+            over: BTreeMap::new(),
+            nodes: Vec::new(),
+            queues,
+            ends: Vec::new(),
+            job_ends: Vec::new(),
+            running: Vec::new(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// True for a job that was accepted.
+    pub(crate) fn knows(&self, job: JobId) -> bool {
+        self.jobs.contains_key(&job) || self.over.contains_key(&job)
+    }
+
+    /// The job of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<JobId> {
+        self.names.get(name).copied()
+    }
+
+    /// Attempts that hold something.
+    pub(crate) fn active(&self) -> impl Iterator<Item = (&Job, &Attempt)> {
+        self.jobs.values().flat_map(|job| {
+            job.elements.values().filter_map(move |element| match &element.phase {
+                Phase::Active(attempt) => Some((job, &**attempt)),
+                Phase::Waits { .. } | Phase::Ended(_) => None,
+            })
+        })
+    }
+
+    /// The attempt that an element holds something for.
+    pub(crate) fn attempt(&self, id: ElementId) -> Option<&Attempt> {
+        match &self.jobs.get(&id.job)?.elements.get(&id.index)?.phase {
+            Phase::Active(attempt) => Some(attempt),
+            Phase::Waits { .. } | Phase::Ended(_) => None,
+        }
+    }
+
+    /// Enters what became durable, and compares what the engine says of it.
+    ///
+    /// # Errors
+    /// What the engine says or does otherwise.
+    pub(crate) fn enter(&mut self, batch: &Batch, cover: &mut Cover) -> Result<(), String> {
+        for record in &batch.records {
+            match record {
+                Record::Event(event) => self.event(batch.at, event, cover)?,
+                Record::Plan(plan) => {
+                    for decision in &plan.decisions {
+                        self.decision(batch.at, decision, cover)?;
+                    }
+                }
+            }
+            self.dependencies();
+        }
+        self.compare(&batch.facts, cover)
+    }
+
+    fn event(&mut self, at: Time, event: &Event, cover: &mut Cover) -> Result<(), String> {
+        match event {
+            Event::Submitted { job, spec } => self.submitted(*job, spec)?,
+            Event::Hold(target) => self.hold(*target, true),
+            Event::Release(target) => self.hold(*target, false),
+            Event::Cancel { target, by } => self.cancel(*target, by),
+            Event::Requeue(target) => self.requeue(*target),
+            Event::QueuesSet(tree) => self.queues_set(tree),
+            // Stories have no topology and ask for no checkpoint yet.
+            Event::LevelsSet(_) | Event::Checkpoint(_) => {}
+            Event::Task(report) => {
+                let id = report.id;
+                if let Some(attempt) = self.attempt_mut(id.element).filter(|attempt| attempt.id == id) {
+                    if attempt.hear(report.rank, &report.what) {
+                        self.running.push(id);
+                    }
+                    self.settle(at, id.element);
+                }
+            }
+            Event::StartOverdue { id, after } => {
+                cover.overdue += 1;
+                let Some(attempt) = self.attempt_mut(id.element).filter(|attempt| attempt.id == *id) else {
+                    return Err(format!("{id} is given up though it is over"));
+                };
+                if at < attempt.held_from + *after {
+                    return Err(format!("{id} is given up before its time"));
+                }
+                attempt.overdue(*after)?;
+                self.settle(at, id.element);
+            }
+            Event::NodeLost { node, reason } => self.node_lost(at, node, reason),
+            Event::NodeJoined(spec) => match self.host_mut(&spec.name) {
+                Some(host) => (host.spec, host.up) = ((**spec).clone(), true),
+                None => self.nodes.push(holdings::Host::new(spec)),
+            },
+            Event::NodeDrained { node, drained, .. } => {
+                if let Some(host) = self.host_mut(node) {
+                    host.drained_from = drained.then_some(at);
+                }
+            }
+            Event::DrainSet { node, devices, drain } => {
+                if let Some(host) = self.host_mut(node) {
+                    host.set_drain(*devices, drain.as_ref().map(|drain| drain.from));
+                }
+            }
+            Event::ForeignUse { node, foreign } => {
+                if let Some(host) = self.host_mut(node) {
+                    host.foreign = foreign.clone();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn queues_set(&mut self, tree: &QueueTree) {
+        let leaves = site::leaves(tree);
+        for job in self.jobs.values_mut().filter(|job| !leaves.contains(&job.leaf)) {
+            job.leaf = tree.default_queue.clone();
+        }
+        self.queues = tree.clone();
+    }
+
+    fn host_mut(&mut self, name: &NodeName) -> Option<&mut holdings::Host> {
+        self.nodes.iter_mut().find(|host| host.spec.name == *name)
+    }
+
+    fn attempt_mut(&mut self, id: ElementId) -> Option<&mut Attempt> {
+        match &mut self.jobs.get_mut(&id.job)?.elements.get_mut(&id.index)?.phase {
+            Phase::Active(attempt) => Some(attempt),
+            Phase::Waits { .. } | Phase::Ended(_) => None,
+        }
+    }
+
+    fn submitted(&mut self, id: JobId, spec: &Arc<JobSpec>) -> Result<(), String> {
+        if self.knows(id) {
+            return Err(format!("the number {id} is given twice"));
+        }
+        if let Some(first) = self.names.insert(Arc::clone(&spec.name), id) {
+            return Err(format!("{} is accepted twice, as {first} and as {id}", spec.name));
+        }
+        let waits = Phase::Waits { held: spec.held, not_before: Time(0) };
+        let element = Element { phase: waits, attempts: 0, restarts: 0, begun: false };
+        let indices: Vec<u32> = spec.array.as_ref().map_or(vec![0], |array| array.indices().collect());
+        let elements = indices.into_iter().map(|index| (index, element.clone())).collect();
+        let leaf = spec.queue.clone();
+        self.jobs.insert(id, Job { spec: Arc::clone(spec), leaf, held: spec.held, elements });
+        Ok(())
+    }
+
+    fn hold(&mut self, target: Target, hold: bool) {
+        let Some(job) = self.jobs.get_mut(&target.job) else { return };
+        if target.index.is_none() {
+            job.held = hold;
+        }
+        for (_, element) in meant(job, target) {
+            if let Phase::Waits { held, .. } = &mut element.phase {
+                *held = hold;
+            }
+        }
+    }
+
+    fn cancel(&mut self, target: Target, by: &UserName) {
+        let Some(job) = self.jobs.get_mut(&target.job) else { return };
+        let mut ended = Vec::new();
+        for (index, element) in meant(job, target) {
+            match &mut element.phase {
+                Phase::Waits { .. } => ended.push(index),
+                Phase::Active(attempt) => attempt.stop(Fate::Cancelled(by.clone())),
+                Phase::Ended(_) => {}
+            }
+        }
+        for index in ended {
+            self.end(ElementId { job: target.job, index }, Outcome::Cancelled { by: by.clone() });
+        }
+    }
+
+    fn requeue(&mut self, target: Target) {
+        let Some(job) = self.jobs.get_mut(&target.job) else { return };
+        let job_held = job.held;
+        for (_, element) in meant(job, target) {
+            match &mut element.phase {
+                Phase::Waits { not_before, .. } => *not_before = Time(0),
+                Phase::Active(attempt) => attempt.stop(Fate::Requeued),
+                Phase::Ended(_) => {
+                    element.phase = Phase::Waits { held: job_held, not_before: Time(0) };
+                    element.restarts = 0;
+                }
+            }
+        }
+    }
+
+    fn node_lost(&mut self, at: Time, name: &NodeName, reason: &Arc<str>) {
+        let Some(node) = self.nodes.iter().position(|host| host.spec.name == *name) else { return };
+        self.nodes[node].up = false;
+        let hit: Vec<ElementId> = self.active().map(|(_, attempt)| attempt.id.element).collect();
+        for element in hit {
+            if let Some(attempt) = self.attempt_mut(element) {
+                attempt.lose_node(NodeId(node as u32), reason);
+            }
+            self.settle(at, element);
+        }
+    }
+
+    /// An attempt of which every task is over is over.
+    fn settle(&mut self, at: Time, id: ElementId) {
+        let Some(job) = self.jobs.get_mut(&id.job) else { return };
+        let (restart, held) = (job.spec.restart, job.held);
+        let Some(element) = job.elements.get_mut(&id.index) else { return };
+        let Phase::Active(attempt) = &element.phase else { return };
+        element.begun |= attempt.has_run;
+        if !attempt.is_over() {
+            return;
+        }
+        let fate = attempt.fate.clone();
+        let is_left = |most: u32| element.restarts < most;
+        let again = match &fate {
+            Some(Fate::Requeued) => Some((element.restarts, Time(0))),
+            Some(Fate::Refused { .. }) if is_left(restart.max_restarts.max(START_RETRIES)) => {
+                Some(next_restart(at, restart, element.restarts))
+            }
+            Some(Fate::Failed(outcome))
+                if *outcome != Outcome::TimedOut && restart.on_failure && is_left(restart.max_restarts) =>
+            {
+                Some(next_restart(at, restart, element.restarts))
+            }
+            _ => None,
+        };
+        if let Some((restarts, not_before)) = again {
+            (element.restarts, element.phase) = (restarts, Phase::Waits { held, not_before });
+            return;
+        }
+        self.end(
+            id,
+            match fate {
+                None => Outcome::Succeeded,
+                Some(Fate::Cancelled(by)) => Outcome::Cancelled { by },
+                Some(Fate::Refused { rank, reason }) => Outcome::StartFailed { rank, reason },
+                Some(Fate::Failed(outcome)) => outcome,
+                Some(Fate::Requeued) => return,
+            },
+        );
+    }
+
+    fn end(&mut self, id: ElementId, outcome: Outcome) {
+        let Some(job) = self.jobs.get_mut(&id.job) else { return };
+        let Some(element) = job.elements.get_mut(&id.index) else { return };
+        element.begun = true;
+        element.phase = Phase::Ended(outcome.clone());
+        self.ends.push((id, outcome));
+        let outcomes = job.elements.values().map(|element| match &element.phase {
+            Phase::Ended(outcome) => Some(outcome.is_success()),
+            Phase::Waits { .. } | Phase::Active(_) => None,
+        });
+        let all: Option<Vec<bool>> = outcomes.collect();
+        if let Some(all) = all {
+            let succeeded = all.into_iter().all(|one| one);
+            self.jobs.remove(&id.job);
+            self.over.insert(id.job, succeeded);
+            self.job_ends.push((id.job, succeeded));
+        }
+    }
+
+    /// Ends what waits for something that can never be; by number, since a job may only wait for earlier ones.
+    fn dependencies(&mut self) {
+        let waiting: Vec<JobId> =
+            self.jobs.iter().filter(|(_, job)| !job.spec.after.is_empty()).map(|(id, _)| *id).collect();
+        for id in waiting {
+            let Some(job) = self.jobs.get(&id) else { continue };
+            let is_lost = |one: &&muster_model::Dependency| match (self.over.get(&one.job), one.kind) {
+                (Some(succeeded), DependencyKind::AfterOk) => !succeeded,
+                (Some(succeeded), DependencyKind::AfterNotOk) => *succeeded,
+                _ => false,
+            };
+            let Some(on) = job.spec.after.iter().find(is_lost).map(|one| one.job) else { continue };
+            let waits = |element: &Element| matches!(element.phase, Phase::Waits { .. });
+            let ends: Vec<u32> =
+                job.elements.iter().filter(|(_, element)| waits(element)).map(|(index, _)| *index).collect();
+            for index in ends {
+                self.end(ElementId { job: id, index }, Outcome::DependencyFailed { on });
+            }
+        }
+    }
+
+    /// True when a job waits for nobody.
+    pub(crate) fn is_free(&self, job: &Job) -> bool {
+        job.spec.after.iter().all(|one| match (self.over.get(&one.job), one.kind) {
+            (Some(_), DependencyKind::After | DependencyKind::AfterAny) => true,
+            (Some(succeeded), DependencyKind::AfterOk) => *succeeded,
+            (Some(succeeded), DependencyKind::AfterNotOk) => !succeeded,
+            (None, DependencyKind::After) => {
+                self.jobs.get(&one.job).is_some_and(|on| on.elements.values().all(|element| element.begun))
+            }
+            (None, _) => false,
+        })
+    }
+
+    fn decision(&mut self, at: Time, decision: &Decision, cover: &mut Cover) -> Result<(), String> {
+        let Decision::Start { id, placement, backfilled } = decision;
+        let ElementId { job: number, index } = id.element;
+        let job = self.jobs.get(&number).ok_or_else(|| format!("{id} starts and is of no job"))?;
+        let element = job.elements.get(&index).ok_or_else(|| format!("{id} starts and is no element"))?;
+        // 1. May it start?
+        let Phase::Waits { held, not_before } = element.phase else {
+            return Err(format!("{id} starts though it does not wait"));
+        };
+        if held {
+            return Err(format!("{id} starts though it is held"));
+        }
+        if at < not_before.max(job.spec.begin.unwrap_or_default()) {
+            return Err(format!("{id} starts before its time"));
+        }
+        if !self.is_free(job) {
+            return Err(format!("{id} starts though it waits for another job"));
+        }
+        if id.attempt.0 != element.attempts + 1 {
+            return Err(format!("{id} follows attempt {}", element.attempts));
+        }
+        let is_active = |element: &&Element| matches!(element.phase, Phase::Active(_));
+        let active = job.elements.values().filter(is_active).count() as u32;
+        if job.spec.array.as_ref().and_then(|array| array.max_running).is_some_and(|most| active >= most) {
+            return Err(format!("{id} starts beyond the cap of its array"));
+        }
+        // 2. May it start there?
+        holdings::judge_start(self, job, *id, placement, at)?;
+        count_start(job, element, placement, *backfilled, cover);
+        // 3. It does.
+        let attempt = Attempt::new(*id, Arc::clone(placement), at);
+        let Some(element) = self.jobs.get_mut(&number).and_then(|job| job.elements.get_mut(&index)) else {
+            return Ok(());
+        };
+        element.attempts += 1;
+        element.phase = Phase::Active(Box::new(attempt));
+        Ok(())
+    }
+
+    /// What the engine tells of this batch beside what it must tell.
+    fn compare(&mut self, facts: &[Fact], cover: &mut Cover) -> Result<(), String> {
+        let (mut ends, mut job_ends) = (Vec::new(), Vec::new());
+        let mut running = Vec::new();
+        for fact in facts {
+            match fact {
+                Fact::ElementEnded { element, outcome, .. } => ends.push((*element, outcome.clone())),
+                Fact::RestEnded { job, count, first, last, step, outcome, .. } => {
+                    let theirs = |id: &ElementId| {
+                        id.job == *job
+                            && (*first..=*last).contains(&id.index)
+                            && (id.index - first).is_multiple_of(*step)
+                    };
+                    let told: Vec<_> =
+                        self.ends.iter().filter(|(id, how)| theirs(id) && how == outcome).cloned().collect();
+                    if told.len() < *count as usize {
+                        return Err(format!("{count} elements of {job} end together, {} should", told.len()));
+                    }
+                    let single = |id: &ElementId| {
+                        facts
+                            .iter()
+                            .any(|fact| matches!(fact, Fact::ElementEnded { element, .. } if element == id))
+                    };
+                    ends.extend(told.into_iter().filter(|(id, _)| !single(id)));
+                }
+                Fact::JobEnded { job, succeeded, .. } => job_ends.push((*job, *succeeded)),
+                Fact::Running { id, .. } => running.push(*id),
+                Fact::Queued { .. } | Fact::Started { .. } | Fact::AttemptEnded { .. } => {}
+            }
+        }
+        for (_, outcome) in &ends {
+            count_end(outcome, cover);
+        }
+        let by_id = |one: &(ElementId, Outcome)| (one.0, format!("{:?}", one.1));
+        ends.sort_by_key(by_id);
+        self.ends.sort_by_key(by_id);
+        job_ends.sort_unstable();
+        self.job_ends.sort_unstable();
+        running.sort_unstable();
+        self.running.sort_unstable();
+        let mine = (
+            std::mem::take(&mut self.ends),
+            std::mem::take(&mut self.job_ends),
+            std::mem::take(&mut self.running),
+        );
+        match mine == (ends, job_ends, running) {
+            true => Ok(()),
+            false => Err(format!("the journal comes to {mine:?}, and the engine tells {facts:?}")),
+        }
+    }
+}
+
+/// The elements of a job that are meant.
+fn meant(job: &mut Job, target: Target) -> impl Iterator<Item = (u32, &mut Element)> {
+    let is_meant = move |index: u32| target.index.is_none_or(|one| one == index);
+    job.elements
+        .iter_mut()
+        .map(|(index, element)| (*index, element))
+        .filter(move |(index, _)| is_meant(*index))
+}
+
+/// One restart more, after a wait that doubles.
+fn next_restart(at: Time, restart: Restart, used: u32) -> (u32, Time) {
+    let wait = (0..used).fold(restart.backoff.0, |wait, _| wait.saturating_mul(2));
+    (used + 1, at + Span(wait).min(Restart::BACKOFF_CAP))
+}
+
+fn count_start(
+    job: &Job,
+    element: &Element,
+    placement: &[muster_model::TaskPlacement],
+    backfilled: bool,
+    cover: &mut Cover,
+) {
+    cover.starts += 1;
+    cover.gangs += u64::from(placement.len() > 1);
+    cover.groups += u64::from(job.spec.groups.len() > 1);
+    cover.backfills += u64::from(backfilled);
+    cover.array_starts += u64::from(job.spec.array.is_some());
+    cover.restarts += u64::from(element.attempts > 0);
+    cover.shares += u64::from(placement.iter().any(|place| (1..1000).contains(&place.share.0)));
+}
+
+fn count_end(outcome: &Outcome, cover: &mut Cover) {
+    let count = match outcome {
+        Outcome::Succeeded => &mut cover.succeeded,
+        Outcome::Failed { .. } | Outcome::Signaled { .. } | Outcome::OutOfMemory { .. } => &mut cover.failed,
+        Outcome::TimedOut => &mut cover.timed_out,
+        Outcome::Cancelled { .. } => &mut cover.cancelled,
+        Outcome::Lost { .. } => &mut cover.lost_elements,
+        Outcome::StartFailed { .. } => &mut cover.start_failed,
+        Outcome::DependencyFailed { .. } => &mut cover.dependency_failed,
+    };
+    *count += 1;
+}

@@ -1,0 +1,142 @@
+//! Can a gang be placed on idle nodes at all? Plain search with a budget, for small clusters; it shares no code with the
+//! engine's.
+
+use muster_model::{DeviceSet, GpuModel, JobSpec, TaskGroup};
+
+use super::holdings::Host;
+
+/// Steps after which nobody knows.
+const MOST_STEPS: u32 = 50_000;
+
+/// What is left of a node while a gang is placed.
+#[derive(Clone)]
+struct Room<'a> {
+    host: &'a Host,
+    cpus: u64,
+    memory: u64,
+    devices: Vec<u32>,
+    extras: std::collections::BTreeMap<std::sync::Arc<str>, u64>,
+}
+
+/// A block of tasks that goes on one node.
+struct Block<'a> {
+    group: &'a TaskGroup,
+    tasks: u32,
+    /// Blocks of the group are on different nodes.
+    apart: bool,
+    /// The group begins with it.
+    is_first: bool,
+}
+
+/// Whether the nodes could host the job on GPUs of these models if nothing else ran; `None` when the search takes long.
+pub(crate) fn fits(hosts: &[Host], spec: &JobSpec, models: &[GpuModel]) -> Option<bool> {
+    let admits = |host: &&Host| {
+        let labels = &spec.constraint.labels;
+        host.up
+            && host.drained_from.is_none()
+            && labels.iter().all(|(key, value)| host.spec.labels.get(key) == Some(value))
+            && !spec.constraint.exclude.contains(&host.spec.name)
+    };
+    let mut rooms: Vec<Room<'_>> = hosts.iter().filter(admits).map(|host| room(host, models)).collect();
+    let mut blocks = Vec::new();
+    for group in &spec.groups {
+        let tasks = group.tasks_per_node.unwrap_or(1);
+        let count = group.min_tasks / tasks;
+        let apart = group.tasks_per_node.is_some();
+        blocks.extend((0..count).map(|at| Block { group, tasks, apart, is_first: at == 0 }));
+    }
+    let mut steps = 0;
+    let found = place(&mut rooms, &blocks, 0, &mut steps);
+    (found || steps < MOST_STEPS).then_some(found)
+}
+
+fn room<'a>(host: &'a Host, models: &[GpuModel]) -> Room<'a> {
+    let taken: DeviceSet = host.foreign.devices.or(host.foreign.drained);
+    let is_free = |at: usize| !taken.contains(at) && models.contains(&host.spec.devices[at].model);
+    let free = |at: usize| if is_free(at) { 1000 } else { 0 };
+    Room {
+        host,
+        cpus: u64::from(host.spec.cpus.0.saturating_sub(host.foreign.cpus.0)),
+        memory: host.spec.memory.0.saturating_sub(host.foreign.memory.0),
+        devices: (0..host.spec.devices.len()).map(free).collect(),
+        extras: host.spec.extras.clone(),
+    }
+}
+
+/// Places the blocks from `from`, of one group only on nodes in order: others are the same.
+fn place(rooms: &mut [Room<'_>], blocks: &[Block<'_>], from: usize, steps: &mut u32) -> bool {
+    let Some((block, rest)) = blocks.split_first() else { return true };
+    let from = if block.is_first { 0 } else { from };
+    for at in from..rooms.len() {
+        let before = rooms[at].clone();
+        for after in ways(&before, block.group, block.tasks) {
+            *steps += 1;
+            if *steps >= MOST_STEPS {
+                return false;
+            }
+            rooms[at] = after;
+            if place(rooms, rest, at + usize::from(block.apart), steps) {
+                return true;
+            }
+        }
+        rooms[at] = before;
+    }
+    false
+}
+
+/// What can be left of a node when so many tasks of a group go there.
+fn ways<'a>(room: &Room<'a>, group: &TaskGroup, tasks: u32) -> Vec<Room<'a>> {
+    let mut all = vec![room.clone()];
+    for _ in 0..tasks {
+        all = all.iter().flat_map(|room| one(room, group)).collect();
+    }
+    all
+}
+
+fn one<'a>(room: &Room<'a>, group: &TaskGroup) -> Vec<Room<'a>> {
+    let task = &group.task;
+    // 1. Quantities.
+    let mut left = room.clone();
+    let Some(cpus) = left.cpus.checked_sub(task.cpus.0.into()) else { return Vec::new() };
+    let Some(memory) = left.memory.checked_sub(task.memory.0) else { return Vec::new() };
+    (left.cpus, left.memory) = (cpus, memory);
+    for (name, count) in &task.extras {
+        match left.extras.get_mut(name) {
+            Some(free) if *free >= *count => *free -= count,
+            _ => return Vec::new(),
+        }
+    }
+    if task.gpu.is_none() {
+        return vec![left];
+    }
+    // 2. Devices: a model, then the lowest free ones; or each distinct device for a share.
+    let wanted = |model: &GpuModel| task.gpu.models.is_empty() || task.gpu.models.contains(model);
+    let model_of = |at: usize| &room.host.spec.devices[at].model;
+    let mut models: Vec<&GpuModel> =
+        (0..left.devices.len()).map(model_of).filter(|one| wanted(one)).collect();
+    models.sort_unstable();
+    models.dedup();
+    let mut found = Vec::new();
+    for model in models {
+        let of_model = (0..left.devices.len()).filter(|at| model_of(*at) == model);
+        if task.gpu.share.0 > 0 {
+            let mut seen = Vec::new();
+            for at in of_model.filter(|at| left.devices[*at] >= task.gpu.share.0) {
+                if !seen.contains(&left.devices[at]) {
+                    seen.push(left.devices[at]);
+                    let mut after = left.clone();
+                    after.devices[at] -= task.gpu.share.0;
+                    found.push(after);
+                }
+            }
+            continue;
+        }
+        let free: Vec<usize> = of_model.filter(|at| left.devices[*at] == 1000).collect();
+        if free.len() >= task.gpu.devices as usize {
+            let mut after = left.clone();
+            free.iter().take(task.gpu.devices as usize).for_each(|at| after.devices[*at] = 0);
+            found.push(after);
+        }
+    }
+    found
+}

@@ -1,0 +1,198 @@
+//! Who holds what, counted plainly from the journal: a start must be whole, on nodes that take work, within what they have
+//! and within the queues' limits. It shares no code with the engine's judge.
+
+use std::collections::BTreeMap;
+
+use muster_model::{
+    AttemptId, DeviceSet, Foreign, GpuModel, NodeId, NodeSpec, QueueSpec, TaskPlacement, Time,
+};
+
+use super::book::{Book, Job};
+
+/// A node as the journal has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    pub(crate) spec: NodeSpec,
+    pub(crate) up: bool,
+    /// From when on nothing new may be there.
+    pub(crate) drained_from: Option<Time>,
+    /// The same of single devices.
+    devices_from: BTreeMap<usize, Time>,
+    pub(crate) foreign: Foreign,
+}
+
+impl Host {
+    pub(crate) fn new(spec: &NodeSpec) -> Self {
+        let (drained_from, devices_from) = (None, BTreeMap::new());
+        Self { spec: spec.clone(), up: true, drained_from, devices_from, foreign: Foreign::default() }
+    }
+
+    /// Drains the node or some of its devices from an instant on, or takes them back.
+    pub(crate) fn set_drain(&mut self, devices: Option<DeviceSet>, from: Option<Time>) {
+        let Some(devices) = devices else {
+            self.drained_from = from;
+            return;
+        };
+        for device in devices.iter() {
+            self.devices_from.remove(&device);
+            self.devices_from.extend(from.map(|from| (device, from)));
+        }
+    }
+
+    /// From when on these devices may not be held anew.
+    fn closes(&self, devices: DeviceSet) -> Option<Time> {
+        let single = devices.iter().filter_map(|device| self.devices_from.get(&device).copied());
+        single.chain(self.drained_from).min()
+    }
+}
+
+/// May this attempt hold these places?
+pub(crate) fn judge_start(
+    book: &Book,
+    job: &Job,
+    id: AttemptId,
+    placement: &[TaskPlacement],
+    at: Time,
+) -> Result<(), String> {
+    // 1. Whole, each task with what it asks for.
+    for (at, group) in (0u16..).zip(&job.spec.groups) {
+        let tasks = placement.iter().filter(|place| place.group == at).count() as u32;
+        if !(group.min_tasks..=group.max_tasks).contains(&tasks) {
+            return Err(format!("{id} starts with {tasks} tasks of group {}", group.name));
+        }
+    }
+    for place in placement {
+        judge_place(book, job, place, at).map_err(|what| format!("{id} on node {}: {what}", place.node))?;
+    }
+    // 2. With all others, within what the nodes have.
+    let mut used: BTreeMap<NodeId, (u64, u64)> = BTreeMap::new();
+    let mut devices: BTreeMap<(NodeId, usize), u32> = BTreeMap::new();
+    let others = book.active().map(|(other, attempt)| (other, &*attempt.placement));
+    for (of, places) in others.chain([(job, placement)]) {
+        for place in places {
+            let Some(group) = of.spec.groups.get(usize::from(place.group)) else { continue };
+            let sum = used.entry(place.node).or_default();
+            sum.0 += u64::from(group.task.cpus.0);
+            sum.1 += group.task.memory.0;
+            for device in place.devices.iter() {
+                *devices.entry((place.node, device)).or_default() += place.share.0;
+            }
+        }
+    }
+    for place in placement {
+        let Some(host) = book.nodes.get(place.node.0 as usize) else { continue };
+        let (cpus, memory) = used.get(&place.node).copied().unwrap_or_default();
+        let beyond =
+            |used: u64, all: u64, others: u64, asked: bool| asked && used > all.saturating_sub(others);
+        let task = &job.spec.groups[usize::from(place.group)].task;
+        if beyond(cpus, host.spec.cpus.0.into(), host.foreign.cpus.0.into(), task.cpus.0 > 0)
+            || beyond(memory, host.spec.memory.0, host.foreign.memory.0, task.memory.0 > 0)
+        {
+            return Err(format!("{id} starts on node {} beyond its CPUs or memory", place.node));
+        }
+        if place
+            .devices
+            .iter()
+            .any(|device| devices.get(&(place.node, device)).is_some_and(|held| *held > 1000))
+        {
+            return Err(format!("{id} starts on a device of node {} that is not free", place.node));
+        }
+    }
+    // 3. Within the limits of its queues.
+    judge_queues(book, job, placement).map_err(|what| format!("{id} starts beyond {what}"))
+}
+
+fn judge_place(book: &Book, job: &Job, place: &TaskPlacement, at: Time) -> Result<(), &'static str> {
+    let host = book.nodes.get(place.node.0 as usize).ok_or("there is no such node")?;
+    let group = job.spec.groups.get(usize::from(place.group)).ok_or("there is no such group")?;
+    let end = job.spec.time_limit.map_or(Time::NEVER, |limit| at + limit + job.spec.grace);
+    if !host.up || host.closes(place.devices).is_some_and(|from| from <= at || from < end) {
+        return Err("it takes no work, or not for that long");
+    }
+    let (constraint, gpu) = (&job.spec.constraint, &group.task.gpu);
+    if constraint.labels.iter().any(|(key, value)| host.spec.labels.get(key) != Some(value))
+        || constraint.exclude.contains(&host.spec.name)
+    {
+        return Err("the job does not want it");
+    }
+    let asked = match (gpu.devices, gpu.share.0) {
+        (0, 0) => (0, 0),
+        (0, share) => (1, share),
+        (devices, _) => (devices, 1000),
+    };
+    if (place.devices.len(), place.share.0) != asked {
+        return Err("it does not hold what it asks for");
+    }
+    let taken = host.foreign.devices.or(host.foreign.drained);
+    if place.devices.iter().any(|device| taken.contains(device)) {
+        return Err("others use that device");
+    }
+    let models: Option<Vec<&GpuModel>> =
+        place.devices.iter().map(|device| host.spec.devices.get(device).map(|one| &one.model)).collect();
+    let models = models.ok_or("there is no such device")?;
+    if models.windows(2).any(|two| two[0] != two[1]) {
+        return Err("its devices are of several models");
+    }
+    if models.iter().any(|model| !gpu.models.is_empty() && !gpu.models.contains(model)) {
+        return Err("it does not want that model");
+    }
+    Ok(())
+}
+
+/// Ceilings that hold whatever siblings do: quota and what may be borrowed, elements at once, GPUs of a user.
+fn judge_queues(book: &Book, job: &Job, placement: &[TaskPlacement]) -> Result<(), String> {
+    for (path, queue) in path_of(book, job) {
+        let inside = |other: &Job| path_of(book, other).iter().any(|(name, _)| *name == path);
+        let others: Vec<_> = book.active().filter(|(other, _)| inside(other)).collect();
+        if queue.limits.running_jobs.is_some_and(|most| others.len() as u32 >= most) {
+            return Err(format!("the running jobs of {path}"));
+        }
+        let mut held: BTreeMap<GpuModel, u64> = BTreeMap::new();
+        let mut of_user = 0;
+        let places = others.iter().map(|(other, attempt)| (*other, &*attempt.placement));
+        for (of, places) in places.chain([(job, placement)]) {
+            for place in places {
+                let milli = u64::from(place.devices.len()) * u64::from(place.share.0);
+                let spec = book.nodes.get(place.node.0 as usize).map(|host| &host.spec);
+                let first = place.devices.iter().next();
+                let model = first.and_then(|device| spec?.devices.get(device)).map(|one| one.model.clone());
+                let Some(model) = model else { continue };
+                *held.entry(model).or_default() += milli;
+                of_user += if of.spec.user == job.spec.user { milli } else { 0 };
+            }
+        }
+        let asks = placement.iter().any(|place| !place.devices.is_empty());
+        if asks && queue.limits.gpus_per_user.is_some_and(|most| of_user > most * 1000) {
+            return Err(format!("the GPUs that a user may hold in {path}"));
+        }
+        for (model, nominal) in &queue.quota {
+            let asked = placement.iter().any(|place| {
+                let spec = book.nodes.get(place.node.0 as usize).map(|host| &host.spec);
+                place.devices.iter().any(|at| {
+                    spec.and_then(|spec| spec.devices.get(at)).is_some_and(|one| one.model == *model)
+                })
+            });
+            let most = queue.borrow.map(|more| (nominal + more) * 1000);
+            let used = held.get(model).copied().unwrap_or(0);
+            if asked && most.is_some_and(|most| used > most) {
+                return Err(format!("the quota of {path} for {model}, with all that it may borrow"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The queues above a job, from the top; those of a removed queue wait in the default one.
+pub(crate) fn path_of<'a>(book: &'a Book, job: &Job) -> Vec<(String, &'a QueueSpec)> {
+    let walk = |path: &str| {
+        let (mut level, mut found, mut name) = (&book.queues.queues, Vec::new(), String::new());
+        for part in path.split('/') {
+            let queue = level.iter().find(|queue| *queue.name == *part)?;
+            name = if name.is_empty() { part.to_owned() } else { format!("{name}/{part}") };
+            found.push((name.clone(), queue));
+            level = &queue.queues;
+        }
+        level.is_empty().then_some(found)
+    };
+    walk(job.leaf.as_str()).or_else(|| walk(book.queues.default_queue.as_str())).unwrap_or_default()
+}

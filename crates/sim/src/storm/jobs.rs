@@ -1,0 +1,135 @@
+//! Jobs of a story and how their programs behave: gangs, several groups, arrays, shares, dependencies, limits, restarts.
+//! Chosen by dice; it does not know what becomes of them.
+
+use std::collections::BTreeMap;
+
+use muster_model::job::{GpuRequest, Resources};
+use muster_model::payload::{Command, Identity};
+use muster_model::{
+    Array, Bytes, Checkpoint, CpuMilli, Dependency, DependencyKind, GpuMilli, JobId, JobSpec, Payload,
+    QueueTree, Restart, Span, TaskExit, TaskGroup, Time,
+};
+use muster_runtime::Draft;
+
+use super::dice::Dice;
+use super::site::{MODELS, leaves};
+use crate::scenario::command::Conduct;
+
+/// Users of every story.
+pub(crate) const USERS: [&str; 3] = ["ann", "bob", "cy"];
+
+/// A job of `user`, named so that it is known again.
+pub(crate) fn draft(
+    dice: &mut Dice,
+    pattern: &JobSpec,
+    tree: &QueueTree,
+    now: Time,
+    next: JobId,
+    (name, user): (&str, &str),
+) -> Draft {
+    let mut spec = pattern.clone();
+    (spec.name, spec.user) = (name.into(), user.into());
+    shape(dice, &mut spec);
+    terms(dice, &mut spec, now);
+    spec.queue = dice.pick(&leaves(tree)).clone();
+    if dice.chance(20) && next.0 > 1 {
+        use DependencyKind::{After, AfterAny, AfterNotOk, AfterOk};
+        for _ in 0..dice.between(1, 2) {
+            let kind = *dice.pick(&[After, AfterAny, AfterOk, AfterOk, AfterNotOk]);
+            let back = dice.between(1, 8).min(next.0 - 1);
+            spec.after.push(Dependency { kind, job: JobId(next.0 - back) });
+        }
+    }
+    let commands = spec.groups.iter().map(|group| (group.name.clone(), Command::Script("work".to_owned())));
+    let payload = Payload {
+        commands: commands.collect(),
+        env: BTreeMap::new(),
+        workdir: "/".into(),
+        umask: 0,
+        identity: Identity { user: user.into(), uid: 1000, gid: 1000 },
+        interactive: false,
+    };
+    Draft { spec, payload, after: Vec::new() }
+}
+
+/// What it needs.
+fn shape(dice: &mut Dice, spec: &mut JobSpec) {
+    let Some(pattern) = spec.groups.first().cloned() else { return };
+    spec.groups = vec![group(dice, &pattern, "one")];
+    if dice.chance(15) {
+        spec.groups.push(group(dice, &pattern, "two"));
+    }
+    if dice.chance(15) {
+        let last = if dice.chance(20) { dice.roll(40) } else { dice.roll(6) } as u32;
+        let max_running = dice.chance(50).then(|| dice.between(1, 4) as u32);
+        spec.array = Some(Array { first: 0, last, step: dice.between(1, 2) as u32, max_running });
+    }
+    if dice.chance(10) {
+        spec.constraint.labels.insert("zone".into(), (*dice.pick(&["east", "west"])).into());
+    }
+    if dice.chance(5) {
+        spec.constraint.exclude.push("n5".into());
+    }
+}
+
+fn group(dice: &mut Dice, pattern: &TaskGroup, name: &str) -> TaskGroup {
+    let mut gpu = match dice.roll(10) {
+        0..=5 => GpuRequest::whole(*dice.pick(&[1, 1, 1, 2, 4, 8])),
+        6 | 7 => GpuRequest { share: GpuMilli(*dice.pick(&[100, 250, 500, 700])), ..GpuRequest::default() },
+        _ => GpuRequest::default(),
+    };
+    if !gpu.is_none() && dice.chance(40) {
+        gpu.models.push((*dice.pick(&MODELS)).into());
+        if dice.chance(40) {
+            gpu.models.push((*dice.pick(&MODELS[..2])).into());
+            gpu.models.dedup();
+        }
+    }
+    let tasks: u32 = *dice.pick(&[1, 1, 1, 2, 3, 4, 6]);
+    let per_node = dice.chance(25).then(|| *dice.pick(&[1, 2])).filter(|block| tasks.is_multiple_of(*block));
+    let mut task =
+        Resources { gpu, cpus: CpuMilli(*dice.pick(&[0, 500, 1000, 3000])), ..Resources::default() };
+    task.memory = Bytes(*dice.pick(&[0, 0, 10, 60]));
+    if dice.chance(10) {
+        task.extras.insert("nic".into(), 1);
+    }
+    let mut group = pattern.clone();
+    (group.name, group.task) = (name.into(), task);
+    (group.min_tasks, group.max_tasks, group.tasks_per_node) = (tasks, tasks, per_node);
+    group
+}
+
+/// How it wants to be treated.
+fn terms(dice: &mut Dice, spec: &mut JobSpec, now: Time) {
+    spec.priority = *dice.pick(&[0, 0, 0, 3, 5]);
+    spec.time_limit = dice.chance(85).then(|| Span::from_secs(dice.between(5, 120)));
+    spec.grace = Span(*dice.pick(&[0, 500, 5_000]));
+    spec.restart = match dice.chance(40) {
+        true => Restart {
+            on_failure: dice.chance(70),
+            max_restarts: dice.roll(4) as u32,
+            backoff: Span::from_secs(*dice.pick(&[1, 10])),
+        },
+        false => Restart::NEVER,
+    };
+    spec.checkpoint = dice.chance(20).then(|| Checkpoint {
+        signal: 10,
+        lead: Span::from_secs(2),
+        by: Default::default(),
+        then: Default::default(),
+    });
+    spec.held = dice.chance(5);
+    spec.begin = dice.chance(8).then(|| now + Span::from_secs(dice.roll(120)));
+}
+
+/// How its programs behave.
+pub(crate) fn conduct(dice: &mut Dice) -> Conduct {
+    let exit = match dice.roll(20) {
+        0 | 1 => TaskExit::Code { code: dice.between(1, 255) as i32 },
+        2 => TaskExit::Signal { signal: 11 },
+        3 => TaskExit::OutOfMemory,
+        _ => TaskExit::Code { code: 0 },
+    };
+    let lasts = (!dice.chance(8)).then(|| Span(dice.between(1, 120_000)));
+    Conduct { lasts, exit, stubborn: dice.chance(30) }
+}

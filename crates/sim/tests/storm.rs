@@ -1,0 +1,43 @@
+//! A fixed set of stories under faults, what they must have gone through, and that a seed is a story. `cargo xtask simulate`
+//! plays more.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
+
+use muster_sim::storm::{Cover, play, shrink};
+
+/// Stories of every run of the tests.
+const SEEDS: u64 = 120;
+
+/// At least so often in so many stories, of everything that is counted. About half of what was seen.
+const LEAST: u64 = 20;
+
+#[test]
+fn whatever_fails_nothing_breaks_and_everything_that_can_run_ends() {
+    let mut cover = Cover::default();
+    for seed in 0..SEEDS {
+        match play(seed, None, false) {
+            Ok(played) => cover.add(&played.cover),
+            Err(broken) => {
+                let least = shrink(&broken).unwrap_or(broken);
+                panic!(
+                    "{least}\nhint: cargo xtask simulate --seed {} --rounds {} --trace",
+                    least.seed, least.rounds
+                );
+            }
+        }
+    }
+    for (what, count) in cover.counts() {
+        assert!(count >= LEAST, "{what} happened {count} times in {SEEDS} stories: {cover}");
+    }
+    assert!(cover.gangs > 500 && cover.backfills > 100 && cover.succeeded > 500, "{cover}");
+}
+
+#[test]
+fn a_seed_is_a_story_to_the_byte() {
+    for seed in [3, 77, 1 << 40] {
+        let (first, second) = (play(seed, None, true).unwrap(), play(seed, None, true).unwrap());
+        assert_eq!((first.hash, &first.lines), (second.hash, &second.lines), "seed {seed}");
+        assert!(first.lines.len() > 50, "seed {seed}");
+        assert_ne!(first.hash, play(seed + 1, None, false).unwrap().hash, "another seed is another story");
+    }
+}
