@@ -11,6 +11,9 @@ pub enum Refusal {
     /// It could never start; the reason has the numbers.
     #[error("it can never start: {0:?}")]
     Never(Reason),
+    /// Its user has as many jobs waiting as a queue admits; the reason has the numbers.
+    #[error("too many jobs wait: {0:?}")]
+    TooMany(Reason),
     /// No job of that number is in memory.
     #[error("there is no job {0} that waits or runs")]
     UnknownJob(JobId),

@@ -187,7 +187,7 @@ impl State {
         for job in self.jobs.values() {
             let record = &job.record;
             counts.active += u64::from(record.active);
-            counts.pending += u64::from(record.total - record.active - record.succeeded - record.failed);
+            counts.pending += u64::from(record.waiting());
         }
         counts
     }

@@ -34,6 +34,11 @@ pub enum Inconsistency {
         /// Which queue.
         queue: QueueName,
     },
+    /// The jobs of users that wait below a queue that limits them are not the sum over the leaves.
+    WaitingJobs {
+        /// Which queue.
+        queue: QueueName,
+    },
     /// What counts against quota is not what follows from the use.
     Taken {
         /// Which queue.
@@ -66,6 +71,7 @@ struct Sums {
     held: Vec<u64>,
     rate: Vec<u64>,
     held_by_user: BTreeMap<UserId, u64>,
+    waiting_jobs: BTreeMap<UserId, u32>,
 }
 
 impl Policy {
@@ -101,6 +107,9 @@ impl Policy {
                         *sum.held_by_user.entry(*user).or_default() += row.held[model];
                     }
                 }
+                for (user, jobs) in &leaf.waiting_jobs {
+                    *sum.waiting_jobs.entry(*user).or_default() += jobs;
+                }
                 let entries = leaf.levels.values().flat_map(|level| level.users.values());
                 sum.pending += entries.map(|entries| entries.len() as u32).sum::<u32>();
                 next = self.nodes[index].parent;
@@ -121,6 +130,9 @@ impl Policy {
         let holders = sums.held_by_user.iter().filter(|(_, milli)| **milli > 0);
         if node.limits.gpus_per_user.is_some() && !holders.eq(&node.held_by_user) {
             found.push(Inconsistency::HeldByUser { queue: queue() });
+        }
+        if node.limits.pending_jobs.is_some() && node.waiting_jobs != sums.waiting_jobs {
+            found.push(Inconsistency::WaitingJobs { queue: queue() });
         }
     }
 

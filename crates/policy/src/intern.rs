@@ -95,6 +95,10 @@ impl Users {
         &self.names
     }
 
+    pub(crate) fn find(&self, name: &UserName) -> Option<UserId> {
+        self.ids.get(name).copied()
+    }
+
     pub(crate) fn intern(&mut self, name: &UserName) -> UserId {
         if let Some(known) = self.ids.get(name) {
             return *known;

@@ -17,13 +17,21 @@ pub(crate) struct LeafState {
     /// Its place in the tree; `None` once it is gone.
     pub(crate) node: Option<usize>,
     pub(crate) users: BTreeMap<UserId, UserRow>,
+    /// Jobs of which something waits, by user.
+    pub(crate) waiting_jobs: BTreeMap<UserId, u32>,
     /// Highest priority first.
     pub(crate) levels: BTreeMap<Reverse<i32>, Level>,
 }
 
 impl LeafState {
     pub(crate) fn new(name: QueueName) -> Self {
-        Self { name, node: None, users: BTreeMap::new(), levels: BTreeMap::new() }
+        Self {
+            name,
+            node: None,
+            users: BTreeMap::new(),
+            waiting_jobs: BTreeMap::new(),
+            levels: BTreeMap::new(),
+        }
     }
 }
 
@@ -62,6 +70,45 @@ pub(crate) struct Level {
 }
 
 impl Policy {
+    /// A job of `user` waits in `leaf`, if only with one of its elements, on hold or not. For the limit on such jobs; the
+    /// order knows entries.
+    pub fn job_waits(&mut self, leaf: LeafId, user: UserId) {
+        self.count_waiting(leaf, user, 1);
+    }
+
+    /// Nothing of a job counted by [`Policy::job_waits`] waits any more.
+    pub fn job_waits_no_more(&mut self, leaf: LeafId, user: UserId) {
+        let change = |count: &mut u32| {
+            debug_assert!(*count > 0, "more jobs wait no more than did");
+            *count = count.saturating_sub(1);
+        };
+        self.change_waiting(leaf, user, change);
+    }
+
+    /// So many more jobs of a user wait.
+    pub(crate) fn count_waiting(&mut self, leaf: LeafId, user: UserId, jobs: u32) {
+        self.change_waiting(leaf, user, |count| *count += jobs);
+    }
+
+    fn change_waiting(&mut self, leaf: LeafId, user: UserId, change: impl Fn(&mut u32)) {
+        let apply = |counts: &mut BTreeMap<UserId, u32>| {
+            let count = counts.entry(user).or_default();
+            change(count);
+            if *count == 0 {
+                counts.remove(&user);
+            }
+        };
+        apply(&mut self.leaf_state_mut(leaf).waiting_jobs);
+        let mut next = Some(self.node_of(leaf));
+        while let Some(index) = next {
+            let node = &mut self.nodes[index];
+            if node.limits.pending_jobs.is_some() {
+                apply(&mut node.waiting_jobs);
+            }
+            next = node.parent;
+        }
+    }
+
     /// An element may be considered for a start. `seq` orders by age and is unique among pending entries.
     pub fn enqueue(&mut self, leaf: LeafId, user: UserId, priority: i32, seq: u64, slot: Slot) {
         let level = self.leaf_state_mut(leaf).levels.entry(Reverse(priority)).or_default();

@@ -55,6 +55,9 @@ impl Policy {
             for (user, row) in &old.users {
                 next.adopt_row(now, leaf, *user, row);
             }
+            for (user, jobs) in &old.waiting_jobs {
+                next.count_waiting(leaf, *user, *jobs);
+            }
             for (priority, level) in &old.levels {
                 for (user, entries) in &level.users {
                     for (seq, slot) in entries {

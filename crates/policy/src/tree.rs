@@ -127,6 +127,8 @@ pub(crate) struct Node {
     pub(crate) held: Vec<u64>,
     /// Elements holding resources in the subtree.
     pub(crate) running: u32,
+    /// Jobs of which something waits, by user; kept only where a limit asks for it.
+    pub(crate) waiting_jobs: BTreeMap<UserId, u32>,
     /// Thousandths of GPUs by user; kept only where a limit asks for it.
     pub(crate) held_by_user: BTreeMap<UserId, u64>,
     pub(crate) usage: Vec<Usage>,
@@ -151,6 +153,7 @@ impl Node {
             quota: Vec::new(),
             held: Vec::new(),
             running: 0,
+            waiting_jobs: BTreeMap::new(),
             held_by_user: BTreeMap::new(),
             usage: Vec::new(),
             pending: 0,

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use muster_model::job::GpuRequest;
-use muster_model::{GpuMilli, JobSpec, Reason, TaskGroup};
+use muster_model::{GpuMilli, JobSpec, Reason, TaskGroup, UserName};
 
 use crate::intern::{LeafId, ModelId, UserId};
 use crate::ledger::total_milli;
@@ -27,6 +27,27 @@ impl Policy {
             judge_budget_ever(node, spec)?;
         }
         self.judge_quota_ever(leaf, &spec.groups)
+    }
+
+    /// May `user` have one more job waiting in `leaf`? Every queue of the path counts its subtree; an array is one job,
+    /// since it is one entry however many elements it has, and one file of its user.
+    ///
+    /// # Errors
+    /// The nearest queue in which as many wait as may.
+    pub fn judge_one_more(&self, leaf: LeafId, user: &UserName) -> Result<(), Reason> {
+        let Some(id) = self.users.find(user) else { return Ok(()) };
+        for node in self.path(leaf) {
+            let pending = node.waiting_jobs.get(&id).copied().unwrap_or(0);
+            if let Some(limit) = node.limits.pending_jobs.filter(|limit| pending >= *limit) {
+                return Err(Reason::PendingJobs {
+                    queue: node.name.clone(),
+                    user: user.clone(),
+                    pending,
+                    limit,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// May `user` start an element with `gpus` (thousandths by model) in `leaf` now?

@@ -326,6 +326,19 @@ mod tests {
         right is pending: running-jobs limit
           limit      vision runs 50 jobs of at most 50  muster queues
           queue      1st of 1 in default
+        right is pending: budget
+          budget     research has 12.0 of 5000.0 GPU-hours left  muster queues
+                     this can take 64.0; 4000.0 are used, 988.0 promised to what runs
+                     it is refilled at Nov 21 00:00
+          queue      1st of 1 in default
+        right is pending: budget
+          budget     alice in vision has 200.0 GPU-hours at a time, this can take 400.0
+                     muster run … --time
+          queue      1st of 1 in default
+        right is pending: pending-jobs limit
+          limit      alice has 100 jobs waiting in vision, of at most 100; an array is one
+                     muster ps
+          queue      1st of 1 in default
         right is pending: gpus-per-user limit
           limit      alice holds 15 GPUs in vision, of at most 16; this asks for 2 more
           queue      1st of 1 in default

@@ -10,6 +10,7 @@ pub mod amount;
 pub mod clock;
 pub mod compare;
 pub mod explain;
+mod limits;
 pub mod nodes;
 pub mod prove;
 pub mod ps;

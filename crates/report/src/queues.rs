@@ -1,14 +1,16 @@
 //! The queue tree: `muster queues`.
 
-use muster_model::view::{QueueView, QuotaView};
+use muster_model::Time;
+use muster_model::view::{BudgetView, QueueView, QuotaView};
 
 use crate::amount::{hours, percent};
+use crate::clock;
 use crate::style::{Ink, Style};
 use crate::table::{Align, Cell, Table};
 
 /// One row per queue and GPU model, children indented under their parent.
 #[must_use]
-pub fn queues(rows: &[QueueView], style: &Style) -> String {
+pub fn queues(rows: &[QueueView], now: Time, style: &Style) -> String {
     let mut table = Table::new(&[
         ("QUEUE", Align::Left),
         ("WEIGHT", Align::Right),
@@ -18,6 +20,7 @@ pub fn queues(rows: &[QueueView], style: &Style) -> String {
         ("RUNNING", Align::Right),
         ("GPU-HOURS", Align::Right),
         ("SHARE", Align::Right),
+        ("BUDGET LEFT", Align::Left),
     ]);
     for queue in rows {
         let path = queue.name.as_str();
@@ -33,6 +36,7 @@ pub fn queues(rows: &[QueueView], style: &Style) -> String {
             Cell::from(queue.running.to_string()),
             Cell::from(hours(queue.usage_gpu_secs)),
             Cell::from(percent(queue.share_ppm)),
+            Cell::from(queue.budget.as_ref().map_or(String::new(), |budget| budget_left(budget, now, style))),
         ]);
         for quota in queue.gpus.iter().skip(1) {
             table.row(vec!["".into(), "".into(), held(quota).into(), borrowed(quota).into()]);
@@ -52,11 +56,26 @@ fn borrowed(quota: &QuotaView) -> String {
     if quota.borrowed.0 == 0 { String::new() } else { quota.borrowed.to_string() }
 }
 
+/// `12.0 of 5000.0 until Dec 01 00:00`, in GPU-hours; of users when only they have a budget.
+fn budget_left(budget: &BudgetView, now: Time, style: &Style) -> String {
+    let until = clock::time(budget.refills_at, now, style);
+    let each = budget.per_user_gpu_secs.map(|secs| format!("{} per user", hours(secs)));
+    match (budget.gpu_secs, each) {
+        (None, each) => format!("{} until {until}", each.unwrap_or_default()),
+        (Some(all), each) => {
+            let taken = budget.used_gpu_secs.saturating_add(budget.promised_gpu_secs);
+            let each = each.map_or(String::new(), |each| format!(", {each}"));
+            format!("{} of {}{each} until {until}", hours(all.saturating_sub(taken)), hours(all))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use muster_model::GpuMilli;
 
     use super::*;
+    use crate::sample::NOON;
 
     fn queue(name: &str, is_leaf: bool, gpus: Vec<QuotaView>) -> QueueView {
         QueueView {
@@ -92,12 +111,39 @@ mod tests {
             ),
             queue("default", true, Vec::new()),
         ];
-        insta::assert_snapshot!(queues(&rows, &Style::plain()), @r"
+        insta::assert_snapshot!(queues(&rows, NOON, &Style::plain()), @r"
         QUEUE     WEIGHT  GPUS           BORROWED  WAITING  RUNNING  GPU-HOURS  SHARE
         research       1  20 of 32 h100                  3        2       12.5  37.5%
           vision       1  18 of 16 h100         2        3        2       12.5  37.5%
                           0.5 a100
         default        1                                 3        2       12.5  37.5%
+        ");
+    }
+
+    #[test]
+    fn what_is_left_of_a_budget() {
+        let budget = |hours: Option<u64>, per_user: Option<u64>| BudgetView {
+            gpu_secs: hours.map(|hours| hours * 3600),
+            used_gpu_secs: 36_000,
+            promised_gpu_secs: 3600,
+            per_user_gpu_secs: per_user.map(|hours| hours * 3600),
+            users: Vec::new(),
+            every: muster_model::Span::from_secs(86_400),
+            refills_at: NOON + muster_model::Span::from_secs(43_200),
+        };
+        let with = |name, budget| QueueView { budget: Some(budget), ..queue(name, true, Vec::new()) };
+        let rows = [
+            with("all", budget(Some(5000), None)),
+            with("both", budget(Some(10), Some(200))),
+            with("users", budget(None, Some(200))),
+            queue("none", true, Vec::new()),
+        ];
+        insta::assert_snapshot!(queues(&rows, NOON, &Style::plain()), @r"
+        QUEUE  WEIGHT  WAITING  RUNNING  GPU-HOURS  SHARE  BUDGET LEFT
+        all         1        3        2       12.5  37.5%  4989.0 of 5000.0 until Nov 21 00:00
+        both        1        3        2       12.5  37.5%  0.0 of 10.0, 200.0 per user until Nov 21 00:00
+        users       1        3        2       12.5  37.5%  200.0 per user until Nov 21 00:00
+        none        1        3        2       12.5  37.5%
         ");
     }
 }

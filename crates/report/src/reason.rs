@@ -2,10 +2,11 @@
 //! variant of [`Reason`] is spelled out in all three.
 
 use muster_model::reason::{CapacityGap, Limiting};
-use muster_model::{DependencyKind, ElementId, GpuMilli, Reason, Span, Time};
+use muster_model::{DependencyKind, ElementId, Reason, Span, Time};
 
-use crate::amount::{count, gpus, hours, is_are, models, times};
+use crate::amount::{count, gpus, is_are, models, times};
 use crate::clock;
+use crate::limits;
 use crate::style::Style;
 use crate::topology::{self, Ever};
 
@@ -88,7 +89,7 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
         Reason::GpusPerUser { queue, user, used, limit, .. } => {
             format!("{user} holds {used} of {limit} GPUs in {queue}")
         }
-        Reason::Budget { .. } => short_budget(reason, now, style),
+        Reason::Budget { .. } => limits::short_budget(reason, now, style),
         Reason::PendingJobs { queue, user, pending, limit } => {
             format!("{user} has {pending} of at most {limit} jobs waiting in {queue}")
         }
@@ -137,34 +138,11 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
         Reason::ArrayCap { running, cap } => {
             vec![Line::new("array", format!("{running} of its elements run, at most {cap} may at a time"))]
         }
-        Reason::Quota { queue, model, asked, used, nominal, borrowable, lent } => vec![
-            Line::new(
-                "quota",
-                format!("{queue} uses {used} of its {nominal} {model}; this asks for {asked} more"),
-            ),
-            Line::new("", quota_margin(*borrowable, *lent)).with("muster queues"),
-        ],
-        Reason::RunningJobs { queue, running, limit } => {
-            vec![
-                Line::new("limit", format!("{queue} runs {running} jobs of at most {limit}"))
-                    .with("muster queues"),
-            ]
-        }
-        Reason::GpusPerUser { queue, user, asked, used, limit } => vec![Line::new(
-            "limit",
-            format!(
-                "{user} holds {} in {queue}, of at most {limit}; this asks for {asked} more",
-                gpus(*used)
-            ),
-        )],
-        Reason::Budget { .. } => budget_lines(reason, now, style),
-        Reason::PendingJobs { queue, user, pending, limit } => vec![
-            Line::new(
-                "limit",
-                format!("{user} has {pending} jobs waiting in {queue}, of at most {limit}; an array is one"),
-            )
-            .with("muster ps"),
-        ],
+        Reason::Quota { .. }
+        | Reason::RunningJobs { .. }
+        | Reason::GpusPerUser { .. }
+        | Reason::Budget { .. }
+        | Reason::PendingJobs { .. } => limits::lines(reason, now, style),
         Reason::Capacity(gap) => {
             gap_lines(gap, "free now", &format!("{} of {}", gap.gpus_free, gap.gpus_total))
         }
@@ -206,73 +184,6 @@ fn reached(kind: DependencyKind) -> &'static str {
         DependencyKind::AfterAny => "end",
         DependencyKind::AfterOk => "succeed",
         DependencyKind::AfterNotOk => "fail",
-    }
-}
-
-/// `research has 12.0 of 5000.0 GPU-hours left, asks for 64.0; refilled at Dec 01 00:00`.
-fn short_budget(reason: &Reason, now: Time, style: &Style) -> String {
-    let Reason::Budget { asked_gpu_secs: asked, budget_gpu_secs: budget, refills_at, .. } = reason else {
-        return String::new();
-    };
-    let (whose, all, asks) = (holder(reason), hours(*budget), hours(*asked));
-    if reason.is_permanent() {
-        return format!("{whose} has a budget of {all} GPU-hours, this can take {asks}");
-    }
-    let left = hours(left(reason));
-    let at = clock::time(*refills_at, now, style);
-    format!("{whose} has {left} of {all} GPU-hours left, asks for {asks}; refilled at {at}")
-}
-
-fn budget_lines(reason: &Reason, now: Time, style: &Style) -> Vec<Line> {
-    let Reason::Budget {
-        asked_gpu_secs: asked,
-        used_gpu_secs: used,
-        promised_gpu_secs: promised,
-        budget_gpu_secs: budget,
-        refills_at,
-        ..
-    } = reason
-    else {
-        return Vec::new();
-    };
-    let (whose, all, asks) = (holder(reason), hours(*budget), hours(*asked));
-    if reason.is_permanent() {
-        let text = format!("{whose} has {all} GPU-hours at a time, this can take {asks}");
-        return vec![Line::new("budget", text).with("muster run … --time")];
-    }
-    let (left, used, promised) = (hours(left(reason)), hours(*used), hours(*promised));
-    let at = clock::time(*refills_at, now, style);
-    vec![
-        Line::new("budget", format!("{whose} has {left} of {all} GPU-hours left, this can take {asks}"))
-            .with("muster queues"),
-        Line::new("", format!("{used} are used, {promised} promised to what runs; refilled at {at}")),
-    ]
-}
-
-/// Whose budget it is: `research`, `ann in research`.
-fn holder(reason: &Reason) -> String {
-    match reason {
-        Reason::Budget { queue, user: Some(user), .. } => format!("{user} in {queue}"),
-        Reason::Budget { queue, .. } => queue.to_string(),
-        _ => String::new(),
-    }
-}
-
-/// GPU-seconds that a budget has left.
-fn left(reason: &Reason) -> u64 {
-    match reason {
-        Reason::Budget { used_gpu_secs, promised_gpu_secs, budget_gpu_secs, .. } => {
-            budget_gpu_secs.saturating_sub(used_gpu_secs.saturating_add(*promised_gpu_secs))
-        }
-        _ => 0,
-    }
-}
-
-fn quota_margin(borrowable: GpuMilli, lent: GpuMilli) -> String {
-    match (borrowable.0, lent.0) {
-        (0, 0) => "nothing can be borrowed now".to_owned(),
-        (0, _) => format!("{lent} of it {} lent to other queues now", is_are(lent)),
-        _ => format!("{borrowable} could be borrowed now"),
     }
 }
 
@@ -401,6 +312,9 @@ mod tests {
         quota: quota of research/vision: 8 of 16 h100 used, 6 lent, asks for 4
         quota: quota of research/vision: 16 of 16 h100 used, asks for 8
         running-jobs limit: vision runs 50 of 50 jobs
+        budget: research has 12.0 of 5000.0 GPU-hours left, asks for 64.0; refilled at Nov 21 00:00
+        budget: alice in vision has a budget of 200.0 GPU-hours, this can take 400.0
+        pending-jobs limit: alice has 100 of at most 100 jobs waiting in vision
         gpus-per-user limit: alice holds 15 of 16 GPUs in vision
         capacity: needs 5 GPUs together, 3 are free
         capacity: 40 GPUs are free, but so spread that 2 of 4 tasks fit
@@ -452,6 +366,11 @@ mod tests {
         quota      research/vision uses 16 of its 16 h100; this asks for 8 more []
                    4 could be borrowed now [muster queues]
         limit      vision runs 50 jobs of at most 50 [muster queues]
+        budget     research has 12.0 of 5000.0 GPU-hours left [muster queues]
+                   this can take 64.0; 4000.0 are used, 988.0 promised to what runs []
+                   it is refilled at Nov 21 00:00 []
+        budget     alice in vision has 200.0 GPU-hours at a time, this can take 400.0 [muster run … --time]
+        limit      alice has 100 jobs waiting in vision, of at most 100; an array is one [muster ps]
         limit      alice holds 15 GPUs in vision, of at most 16; this asks for 2 more []
         needs      5 GPUs together (one gang), any model []
         free now   3 of 8 []

@@ -41,7 +41,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     if args.output.json() {
         app.ui.json(&list)?;
     } else {
-        app.ui.data(&queues(&list.queues, &app.ui.style()))?;
+        app.ui.data(&queues(&list.queues, list.now, &app.ui.style()))?;
     }
     Ok(0)
 }

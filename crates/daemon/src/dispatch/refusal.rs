@@ -14,7 +14,7 @@ pub(super) fn failure(refused: Refused) -> Failure {
 
 fn engine(refusal: &Refusal) -> Failure {
     match refusal {
-        Refusal::Never(reason) => Failure::Refused { message: sentence(reason), hints: hints(reason) },
+        Refusal::Never(reason) | Refusal::TooMany(reason) => Failure::Refused { message: sentence(reason), hints: hints(reason) },
         Refusal::UnknownJob(job) => Failure::no_job(*job),
         Refusal::UnknownElement(_) | Refusal::UnknownNode(_) | Refusal::UnknownDevice { .. } => {
             Failure::NotFound(refusal.to_string())
@@ -61,6 +61,12 @@ fn hints(reason: &Reason) -> Vec<String> {
         Reason::NeverInTopology(_) => "ask for less, or write `preferred` instead of `required`",
         Reason::TimeLimit { .. } => "give a time limit that the queue admits, or take another queue",
         Reason::Priority { .. } => "give a priority that the queue admits",
+        Reason::Budget { .. } => {
+            "give a shorter time limit, ask for fewer GPUs, or take another queue; `muster queues` shows the budgets"
+        }
+        Reason::PendingJobs { .. } => {
+            "wait until some have started, or cancel some; an array of many elements counts as one job"
+        }
         _ => return Vec::new(),
     };
     vec![hint.to_owned()]

@@ -189,10 +189,10 @@ impl Judge<'_> {
     }
 }
 
-fn join(path: &QueueName, child: &QueueSpec) -> QueueName {
+pub(super) fn join(path: &QueueName, child: &QueueSpec) -> QueueName {
     format!("{path}/{}", child.name).into()
 }
 
-fn is_within(leaf: &QueueName, queue: &QueueName) -> bool {
+pub(super) fn is_within(leaf: &QueueName, queue: &QueueName) -> bool {
     leaf.as_str().strip_prefix(queue.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

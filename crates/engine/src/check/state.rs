@@ -21,6 +21,11 @@ pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
     for (id, job) in &state.jobs {
         check_job(*id, &job.record, &mut found);
         check_entries(state, *id, job, &mut found);
+        if job.waits_in != (job.record.waiting() > 0).then_some(job.record.leaf) {
+            found.push(Violation::State(format!(
+                "job {id} is not counted as what it is among those that wait"
+            )));
+        }
         for (ordinal, element) in &job.record.elements {
             let element_id = ElementId { job: *id, index: job.record.index_of(*ordinal) };
             check_element(&job.record, element_id, element, &mut found);

@@ -64,8 +64,8 @@ pub(crate) fn explain_submission(state: &mut State, now: Time, spec: &JobSpec) -
     let last = state.jobs.last_key_value().map_or(0, |(id, _)| id.0).max(state.recent.last().0);
     let id = ElementId { job: JobId(last + 1), index: spec.array.as_ref().map_or(0, |array| array.first) };
     let mut explanation = blank(id, spec, Word::Pending);
-    match state.judge_spec(spec) {
-        Err(Refusal::Never(reason)) => {
+    match state.judge_spec(spec).and_then(|()| state.judge_one_more(spec)) {
+        Err(Refusal::Never(reason) | Refusal::TooMany(reason)) => {
             explanation.reasons.push(reason);
             explanation
         }

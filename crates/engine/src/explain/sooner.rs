@@ -136,7 +136,8 @@ pub(super) fn other_queues(state: &mut State, now: Time, id: ElementId) -> Vec<C
     for queue in leaves.into_iter().take(MOST_QUEUES + 1) {
         let Some(leaf) = state.policy.leaf(&queue).filter(|leaf| *leaf != own) else { continue };
         let moved = JobSpec { queue: queue.clone(), ..(*spec).clone() };
-        if state.policy.judge_submission(leaf, &moved).is_err() {
+        let has_room = state.policy.judge_one_more(leaf, &moved.user).is_ok();
+        if !has_room || state.policy.judge_submission(leaf, &moved).is_err() {
             continue;
         }
         let reservations = state.reservations.clone();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_model::job::GpuRequest;
-use muster_model::queue::{Backfill, Limits};
+use muster_model::queue::{Backfill, Budget, Limits};
 use muster_model::{
     Array, Decision, Event, GpuModel, JobId, JobSpec, Observation, Plan, QueueSpec, QueueTree, Rank, Span,
     TaskExit, TaskReport, Time,
@@ -46,6 +46,12 @@ fn limited_tree(dice: &mut Dice) -> QueueTree {
             gpus_per_user: dice.maybe(50, 6).map(|gpus| 1 + gpus),
             time: None,
         };
+        queue.budget = dice.maybe(40, 2).map(|more| Budget {
+            gpu_hours: Some(1 + more),
+            gpu_hours_per_user: dice.maybe(50, 1).map(|more| 1 + more),
+            every: Span::from_secs(3600),
+            start: Time(0),
+        });
         queue
     };
     let mut team = QueueSpec::named("team");

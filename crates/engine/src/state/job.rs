@@ -21,6 +21,8 @@ pub(crate) struct Job {
     pub(crate) record: JobRecord,
     pub(crate) user: UserId,
     pub(crate) class: ClassId,
+    /// The leaf in which it is counted as a job that waits.
+    pub(crate) waits_in: Option<LeafId>,
 }
 
 /// The durable part of a job.
@@ -269,6 +271,11 @@ impl JobRecord {
     pub(crate) fn cap_room(&self) -> u32 {
         let cap = self.spec.array.as_ref().and_then(|array| array.max_running);
         cap.map_or(u32::MAX, |cap| cap.saturating_sub(self.active))
+    }
+
+    /// Elements that hold nothing and have not ended.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.total.saturating_sub(self.active + self.succeeded + self.failed)
     }
 
     /// What an element holds at the longest: limit and grace; `None` is endless.

@@ -66,7 +66,14 @@ impl State {
                 return Err(Refusal::UnknownDependency(dependency.job));
             }
         }
-        self.judge_spec(spec)
+        self.judge_spec(spec)?;
+        self.judge_one_more(spec)
+    }
+
+    /// Has its user room for one more job that waits?
+    pub(crate) fn judge_one_more(&self, spec: &JobSpec) -> Result<(), Refusal> {
+        let leaf = self.policy.leaf(&spec.queue).ok_or_else(|| Refusal::UnknownQueue(spec.queue.clone()))?;
+        self.policy.judge_one_more(leaf, &spec.user).map_err(Refusal::TooMany)
     }
 
     /// Could a job like this ever start?

@@ -138,7 +138,7 @@ impl State {
             elements: record.total,
             at: now,
         });
-        self.jobs.insert(id, Box::new(Job { record, user, class }));
+        self.jobs.insert(id, Box::new(Job { record, user, class, waits_in: None }));
         // 3. What it waits for may have happened already.
         self.check_dependencies(now, id);
         self.await_dependencies(id);
@@ -152,6 +152,7 @@ impl State {
         self.entries.follow_tree(&self.policy);
         for job in self.jobs.values_mut() {
             job.record.leaf = self.policy.leaf_moved(job.record.leaf);
+            job.waits_in = job.waits_in.map(|leaf| self.policy.leaf_moved(leaf));
             // What runs counts in the budgets of the new tree as it did when it began.
             let (leaf, user, length) = (job.record.leaf, job.user, job.record.duration());
             let active = job.record.elements.values().filter(|element| element.phase == Phase::Active);
@@ -203,14 +204,33 @@ impl State {
 
     /// Brings one entry in line with the state of what it stands for.
     pub(crate) fn sync(&mut self, now: Time, owner: Owner) {
+        self.count_waiting(owner.job);
         let Some(job) = self.jobs.get(&owner.job) else { return };
         let rank = rank_of(job);
         let standing = standing(&job.record, owner.ordinal, now);
         self.entries.set(&mut self.policy, owner, rank, standing);
     }
 
+    /// Brings the count of jobs that wait in line with one of them.
+    fn count_waiting(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let waits_in = (job.record.waiting() > 0).then_some(job.record.leaf);
+        if waits_in == job.waits_in {
+            return;
+        }
+        if let Some(leaf) = std::mem::replace(&mut job.waits_in, waits_in) {
+            self.policy.job_waits_no_more(leaf, job.user);
+        }
+        if let Some(leaf) = waits_in {
+            self.policy.job_waits(leaf, job.user);
+        }
+    }
+
     /// Takes all entries of a job out.
     pub(crate) fn withdraw(&mut self, id: JobId, job: &Job) {
+        if let Some(leaf) = job.waits_in {
+            self.policy.job_waits_no_more(leaf, job.user);
+        }
         let rank = rank_of(job);
         let owners = std::iter::once(None).chain(job.record.elements.keys().map(|ordinal| Some(*ordinal)));
         for ordinal in owners {

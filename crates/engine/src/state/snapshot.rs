@@ -108,7 +108,7 @@ impl State {
             self.policy.restore_promise(record.leaf, user, run.milli(), promise);
         }
         let active: Vec<u32> = record.elements.keys().copied().collect();
-        self.jobs.insert(id, Box::new(Job { record, user, class }));
+        self.jobs.insert(id, Box::new(Job { record, user, class, waits_in: None }));
         for ordinal in active {
             self.watch(id, ordinal);
         }

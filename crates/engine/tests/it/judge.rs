@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muster_engine::{Engine, Violation};
 use muster_model::job::DependencyKind;
+use muster_model::queue::Budget;
 use muster_model::{
     Attempt, AttemptId, Decision, DeviceSet, ElementId, Event, Foreign, GpuMilli, JobId, NodeId, Plan,
     QueueSpec, QueueTree, Reason, Reservation, TaskPlacement, Time,
@@ -219,7 +220,10 @@ fn a_start_beyond_a_limit_or_a_quota_is_refused() {
     let quota = |queue: &mut QueueSpec, gpus| {
         queue.quota.insert("h100".into(), gpus);
     };
-    let rows: [(&str, QueueTree); 6] = [
+    let budget = |gpu_hours, gpu_hours_per_user| {
+        Some(Budget { gpu_hours, gpu_hours_per_user, every: span("6h"), start: Time(0) })
+    };
+    let rows: [(&str, QueueTree); 9] = [
         (
             "leaf quota",
             limited(&|team, red| {
@@ -240,12 +244,15 @@ fn a_start_beyond_a_limit_or_a_quota_is_refused() {
         ("running elements", limited(&|_, red| red.limits.running_jobs = Some(1))),
         ("running elements above", limited(&|team, _| team.limits.running_jobs = Some(1))),
         ("GPUs per user", limited(&|team, _| team.limits.gpus_per_user = Some(3))),
+        ("budget", limited(&|_, red| red.budget = budget(Some(7), None))),
+        ("budget above", limited(&|team, _| team.budget = budget(Some(7), None))),
+        ("budget of users", limited(&|team, _| team.budget = budget(Some(20), Some(7)))),
     ];
     for (name, tree) in rows {
         // Planned under a tree without limits, judged under one with them.
         let mut world = World::with_queues(&[node("a", 8)], limited(&|_, _| ()));
         for id in [1, 2] {
-            let spec = Arc::new(job("two").gpus(2).queue("team/red").spec);
+            let spec = Arc::new(job("two").gpus(2).limit("2h").queue("team/red").spec);
             world.engine.apply(world.now, &Event::Submitted { job: JobId(id), spec });
         }
         let plan = world.engine.plan(world.now);
@@ -254,11 +261,41 @@ fn a_start_beyond_a_limit_or_a_quota_is_refused() {
         refused(&world.engine, world.now, &plan, |violation| {
             matches!(violation, Violation::Limit(reason) if matches!(
                 **reason,
-                Reason::Quota { .. } | Reason::RunningJobs { .. } | Reason::GpusPerUser { .. }
+                Reason::Quota { .. }
+                    | Reason::RunningJobs { .. }
+                    | Reason::GpusPerUser { .. }
+                    | Reason::Budget { .. }
             ))
         });
         let legal = world.engine.plan(world.now);
         assert_eq!(legal.decisions.len(), 1, "{name}");
         assert_eq!(world.engine.check(world.now, &legal), Ok(()), "{name}");
     }
+}
+
+#[test]
+fn an_endless_start_beyond_a_window_to_come_is_refused() {
+    let tree = |hours| {
+        let mut tree = QueueTree::single();
+        let (every, start) = (span("6h"), Time(0));
+        tree.queues[0].budget =
+            Some(Budget { gpu_hours: Some(hours), gpu_hours_per_user: None, every, start });
+        tree
+    };
+    let mut world = World::with_queues(&[node("a", 8)], tree(100));
+    // A second before the window ends, two GPUs take next to nothing of it, but twelve GPU-hours of the next one.
+    world.now = Time(6 * 3_600_000 - 1000);
+    let spec = Arc::new(job("endless").gpus(2).spec);
+    world.engine.apply(world.now, &Event::Submitted { job: JobId(1), spec });
+    let plan = world.engine.plan(world.now);
+    assert_eq!(plan.decisions.len(), 1);
+    world.engine.apply(world.now, &Event::QueuesSet(Box::new(tree(11))));
+    refused(
+        &world.engine,
+        world.now,
+        &plan,
+        |violation| matches!(violation, Violation::Limit(reason) if matches!(**reason, Reason::Budget { .. })),
+    );
+    world.engine.apply(world.now, &Event::QueuesSet(Box::new(tree(12))));
+    assert_eq!(world.engine.check(world.now, &plan), Ok(()));
 }

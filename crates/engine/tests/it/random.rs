@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use muster_engine::Engine;
 use muster_model::job::{AfterCheckpoint, Array, CheckpointBy, DependencyKind, GpuRequest, Resources};
-use muster_model::queue::{Backfill, Limits};
+use muster_model::queue::{Backfill, Budget, Limits};
 use muster_model::{
     Bytes, Checkpoint, CpuMilli, Dependency, DeviceSet, Drain, Effect, Event, Foreign, GpuMilli, GpuModel,
     JobId, JobSpec, NodeSpec, Observation, QueueSpec, QueueTree, Restart, Segment, Span, Target,
@@ -71,11 +71,20 @@ fn leaf(dice: &mut Dice, name: &str) -> QueueSpec {
     }
     if dice.chance(30) {
         queue.limits = Limits {
-            pending_jobs: None,
+            pending_jobs: dice.chance(20).then(|| 1 + dice.roll(9) as u32),
             running_jobs: dice.chance(50).then(|| 1 + dice.roll(5) as u32),
             gpus_per_user: dice.chance(50).then(|| 1 + dice.roll(6)),
             time: None,
         };
+    }
+    if dice.chance(30) {
+        // Random jobs hold for a minute at most: an hour of a GPU is some ten of them.
+        queue.budget = Some(Budget {
+            gpu_hours: dice.chance(70).then_some(1),
+            gpu_hours_per_user: dice.chance(50).then_some(1),
+            every: Span::from_secs(*dice.pick(&[60, 600, 3600])),
+            start: Time(dice.roll(90_000)),
+        });
     }
     queue
 }

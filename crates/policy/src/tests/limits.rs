@@ -128,3 +128,43 @@ fn quota_that_can_never_be_met_is_refused_at_submission() {
     check_submission(quota, "p", &of(vec![group(99, 1, &["h200"])]), "ok");
     check_submission("p\n", "p", &of(vec![group(9999, 8, &[])]), "ok");
 }
+
+#[test]
+fn jobs_that_wait_are_counted_per_user_in_every_queue_of_the_path() {
+    let mut limited = tree("p\n a\n b\nq\n");
+    limited.queues[0].limits.pending_jobs = Some(3);
+    limited.queues[0].queues[0].limits.pending_jobs = Some(2);
+    let mut policy = policy(limited.clone(), 64, 0);
+    let [a, b, q] = ["p/a", "p/b", "q"].map(|name| leaf(&policy, name));
+    let (ada, bob) = (policy.intern_user(&"ada".into()), policy.intern_user(&"bob".into()));
+    let check = |policy: &crate::Policy, leaf, user: &str, expected: &str| {
+        let verdict = match policy.judge_one_more(leaf, &user.into()) {
+            Ok(()) => "ok".to_owned(),
+            Err(Reason::PendingJobs { queue, user, pending, limit }) => {
+                format!("{queue}: {user} {pending} of {limit}")
+            }
+            Err(other) => format!("{other:?}"),
+        };
+        assert_eq!(verdict, expected);
+        assert_eq!(policy.inconsistencies(), vec![]);
+    };
+    policy.job_waits(a, ada);
+    check(&policy, a, "ada", "ok");
+    policy.job_waits(a, ada);
+    check(&policy, a, "ada", "p/a: ada 2 of 2");
+    check(&policy, a, "bob", "ok");
+    check(&policy, a, "nobody", "ok");
+    check(&policy, b, "ada", "ok");
+    policy.job_waits(b, ada);
+    check(&policy, b, "ada", "p: ada 3 of 3");
+    check(&policy, q, "ada", "ok");
+    policy.job_waits_no_more(a, ada);
+    check(&policy, b, "ada", "ok");
+    // A new tree counts what waits, by its own limits.
+    policy.job_waits(b, bob);
+    limited.queues[0].limits.pending_jobs = Some(1);
+    limited.queues[0].queues[0].limits.pending_jobs = None;
+    policy.replace_tree(Time(1), limited).unwrap();
+    check(&policy, a, "ada", "p: ada 2 of 1");
+    check(&policy, b, "bob", "p: bob 1 of 1");
+}

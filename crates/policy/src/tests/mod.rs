@@ -1,5 +1,6 @@
 //! Tests that span the files of this crate: rows per feature, and properties against slow, plain oracles.
 
+mod budget;
 mod fairness;
 mod ledger;
 mod limits;

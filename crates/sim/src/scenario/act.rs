@@ -265,7 +265,9 @@ impl World {
     /// A refusal as a line.
     pub(crate) fn refused(&self, refusal: &Refusal) -> String {
         match refusal {
-            Refusal::Never(why) => format!("refused: {}", reason::short(why, self.now, &Style::plain())),
+            Refusal::Never(why) | Refusal::TooMany(why) => {
+                format!("refused: {}", reason::short(why, self.now, &Style::plain()))
+            }
             other => format!("refused: {other}"),
         }
     }

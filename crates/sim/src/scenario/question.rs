@@ -91,7 +91,7 @@ impl World {
                 let planned = self.planned(line)?;
                 ps::jobs(&rows, &planned, self.now, &style)
             }
-            Question::Queues => queues::queues(&self.engine(line)?.queues(self.now), &style),
+            Question::Queues => queues::queues(&self.engine(line)?.queues(self.now), self.now, &style),
             Question::Usage => usage::usage(&self.usage(line)?, &style),
             Question::Nodes => nodes::nodes(&self.engine(line)?.nodes(), self.now, &style),
             Question::Reservations => return self.reservations(line),
