@@ -48,8 +48,8 @@ pub struct Draft {
 pub struct Refused {
     /// Which draft of a submission; 0 for events.
     pub draft: usize,
-    /// Why.
-    pub refusal: Refusal,
+    /// Why; boxed, since its reasons carry many numbers and an answer is mostly good.
+    pub refusal: Box<Refusal>,
 }
 
 /// A submission with numbers, in document order.
@@ -66,7 +66,7 @@ impl Submission {
         let mut jobs = Vec::with_capacity(self.drafts.len());
         for (position, draft) in self.drafts.into_iter().enumerate() {
             let job = id(position);
-            let refused = |refusal| Refused { draft: position, refusal };
+            let refused = |refusal| Refused { draft: position, refusal: Box::new(refusal) };
             let mut spec = JobSpec { payload: PayloadId(job.0), ..draft.spec };
 
             // 1. The verdict, without the dependencies on drafts: those jobs do not exist until all are accepted.

@@ -309,7 +309,7 @@ impl Live {
                     self.record(event, batch);
                     Ok(Receipt::default())
                 }
-                Err(refusal) => Err(Refused { draft: 0, refusal }),
+                Err(refusal) => Err(Refused { draft: 0, refusal: Box::new(refusal) }),
             }),
             Input::Submission(submission) => self.submit(submission, store, batch),
         }

@@ -12,6 +12,7 @@ mod contention;
 mod crash;
 mod daemon;
 mod docs;
+mod drain;
 mod first_minute;
 mod home;
 mod init_hybrid;

@@ -14,7 +14,9 @@ pub(super) fn failure(refused: Refused) -> Failure {
 
 fn engine(refusal: &Refusal) -> Failure {
     match refusal {
-        Refusal::Never(reason) | Refusal::TooMany(reason) => Failure::Refused { message: sentence(reason), hints: hints(reason) },
+        Refusal::Never(reason) | Refusal::TooMany(reason) => {
+            Failure::Refused { message: sentence(reason), hints: hints(reason) }
+        }
         Refusal::UnknownJob(job) => Failure::no_job(*job),
         Refusal::UnknownElement(_) | Refusal::UnknownNode(_) | Refusal::UnknownDevice { .. } => {
             Failure::NotFound(refusal.to_string())
