@@ -245,11 +245,11 @@ mod tests {
         rows[2].up = false;
         rows.push(node("login", Vec::new()));
         insta::assert_snapshot!(nodes(&rows, sample::NOON, &Style::plain()), @r"
-        NODE   STATE    GPUS    FREE  CPUS                 MEMORY        NOTE
-        node0  up       8 h100     8  2.5 of 64 set aside  0B of 256GiB
-        node1  draining 8 h100     0  2.5 of 64 set aside  0B of 256GiB  bad link
-        node2  lost     8 h100     0  2.5 of 64 set aside  0B of 256GiB
-        login  up       none       0  2.5 of 64 set aside  0B of 256GiB
+        NODE   STATE     GPUS    FREE  CPUS                 MEMORY        NOTE
+        node0  up        8 h100     8  2.5 of 64 set aside  0B of 256GiB
+        node1  draining  8 h100     0  2.5 of 64 set aside  0B of 256GiB  bad link
+        node2  lost      8 h100     0  2.5 of 64 set aside  0B of 256GiB
+        login  up        none       0  2.5 of 64 set aside  0B of 256GiB
         ");
         assert_eq!(summary(&rows), "24 GPUs on 4 nodes");
     }

