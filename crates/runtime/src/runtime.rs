@@ -87,7 +87,7 @@ impl<S: Store> Runtime<S> {
         })
     }
 
-    /// Waits this long for a gang to be ready instead of [`START_LIMIT`].
+    /// Waits this long for a gang to be ready instead of two minutes.
     #[must_use]
     pub fn with_start_limit(mut self, limit: Span) -> Self {
         self.start_limit = limit;
