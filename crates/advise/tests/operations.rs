@@ -75,6 +75,37 @@ fn without_a_scheduler_there_is_nothing_to_operate() {
     assert!(advice.operations.breaks_first.contains("agreement"));
 }
 
+/// Kentino, step 3: without a platform team Slurm keeps the services, so nobody is told to staff Kubernetes; with one, or
+/// with Kubernetes below, both stacks are listed.
+#[test]
+fn a_split_lists_kubernetes_only_where_it_runs() {
+    let mixed =
+        [(Fact::Training, 1), (Fact::CoupledTraining, 1), (Fact::FleetBareMetal, 1), (Fact::HpcFluent, 1)];
+    let ask = |fte, more: &[(Fact, u32)]| {
+        let facts: Vec<_> =
+            PLATFORM.iter().chain(&mixed).chain(&[(Fact::PlatformFte, fte)]).chain(more).copied().collect();
+        ask(&facts)
+    };
+    let working = [(Fact::OperatesKubernetes, 1), (Fact::Works, 1)];
+    for (fte, more, split, kubernetes) in [
+        (0, &[][..], "a Slurm partition of its own for services", false),
+        (100, &[], "partition nodes: Slurm pool + K8s pool, clear boundary", true),
+        (100, &working, "Slurm on Kubernetes: Slinky or Soperator, one substrate for both", true),
+    ] {
+        let advice = ask(fte, more);
+        assert_eq!(advice.advice.label.hybrid.as_deref(), Some(split));
+        let operations = &advice.operations;
+        assert_eq!(
+            operations.components.contains(&"etcd"),
+            kubernetes,
+            "{split}: {:?}",
+            operations.components
+        );
+        assert_eq!(operations.staff.contains("Kubernetes"), kubernetes, "{split}: {}", operations.staff);
+        assert!(operations.components.contains(&"slurmctld"), "{split}");
+    }
+}
+
 /// Hyperstack: hardware to orchestrator is the provider's, the workloads are yours.
 #[test]
 fn managed_leaves_the_workloads() {

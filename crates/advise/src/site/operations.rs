@@ -7,7 +7,7 @@ use muster_model::advice::{Fact, Operations, Page, Plane, Source};
 use crate::case::Case;
 use crate::condition::Condition::{self, All, Is};
 use crate::gpus;
-use crate::site::terms::{GANGS, ON_KUBERNETES};
+use crate::site::terms::{GANGS, ON_KUBERNETES, POOL, SLURM_SERVES};
 
 /// One kind of stack.
 struct Stack {
@@ -146,23 +146,15 @@ fn on_fleet(part: &'static str, amd: bool) -> Option<&'static str> {
 
 /// What it takes to run a decided case.
 pub(crate) fn of(case: &Case<'_>, models: &[GpuModel]) -> Operations {
-    // 1. The plane, and what it stands on or beside.
+    // 1. The plane, and Kubernetes beside or below it.
     let label = case.label();
     let words = format!("{} {}", label.addon, label.hybrid.as_deref().unwrap_or_default());
-    let mut stacks = vec![stack(label.primary)];
-    if label.primary == Plane::Ray {
-        stacks.extend(host(&words));
-    }
-    if let Some(hybrid) = &label.hybrid {
-        stacks.push(if label.primary == Plane::Slurm { &KUBERNETES } else { &SLURM });
-        if hybrid.contains("Slinky") || hybrid.contains("Soperator") {
-            stacks.push(&KUBERNETES);
-        }
-    }
+    let first = stack(label.primary);
+    let second = POOL.holds(case).then_some(&KUBERNETES);
 
     // 2. Their parts, each once.
     let mut components: Vec<&'static str> = Vec::new();
-    let own = stacks.iter().flat_map(|stack| stack.components).copied();
+    let own = [Some(first), second].into_iter().flatten().flat_map(|stack| stack.components).copied();
     let named = PARTS.iter().filter(|(word, _)| words.contains(word)).flat_map(|(_, parts)| *parts).copied();
     let brought = BROUGHT.iter().filter(|(needed, _)| needed.holds(case)).map(|(_, part)| *part);
     let amd = gpus::are_amd(models);
@@ -174,18 +166,20 @@ pub(crate) fn of(case: &Case<'_>, models: &[GpuModel]) -> Operations {
 
     // 3. The people. A provider takes the orchestrator; what runs on it stays yours.
     let provided = words.contains("run by a provider");
-    let staff = match (provided, label.primary, label.hybrid.is_some()) {
-        (_, Plane::None, _) => NONE.staff,
-        (true, _, _) => {
+    let staff = match label.primary {
+        Plane::None => NONE.staff,
+        _ if provided => {
             "the provider runs hardware, drivers, fabric, cluster and orchestrator; your workloads stay your job"
         }
-        (false, _, true) => {
+        _ if second.is_some() => {
             "a part-time SRE for Slurm, and a platform team for Kubernetes: 0.5 to 1.0 full-time people for six months, \
              then 0.25; and somebody who owns the boundary"
         }
-        (false, plane, false) => stack(plane).staff,
+        _ if SLURM_SERVES.holds(case) => {
+            "one part-time SRE, who also looks after the services: Slurm neither checks nor updates them"
+        }
+        _ => first.staff,
     };
-    let first = stacks[0];
     Operations { components, staff, breaks_first: first.breaks_first, source: first.source }
 }
 
@@ -197,11 +191,4 @@ const fn stack(plane: Plane) -> &'static Stack {
         Plane::K3s => &K3S,
         Plane::Ray => &RAY,
     }
-}
-
-/// What Ray stands on, by the words of the label; nothing when it stands alone.
-fn host(words: &str) -> Option<&'static Stack> {
-    let lower = words.to_lowercase();
-    let hosts = [("k3s", &K3S), ("slurm", &SLURM), ("kubernetes", &KUBERNETES), ("kuberay", &KUBERNETES)];
-    hosts.into_iter().find(|(name, _)| lower.contains(name)).map(|(_, stack)| stack)
 }
