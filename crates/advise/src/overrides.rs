@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use muster_model::advice::{Fact, FiredRule, RuleEffect, Threshold, Thresholds};
 
-use crate::rule::Rule;
+use crate::rule::{Disagreement, Hazard, Rule};
 
 /// The id of such an entry; the documentation has one place for all of them.
 pub(crate) const SITE_THRESHOLD: &str = "site-threshold";
@@ -46,6 +46,23 @@ pub(crate) fn read(rules: &'static [Rule]) -> Vec<Threshold> {
     read.sort_unstable();
     read.dedup();
     read
+}
+
+/// The same, with what warnings and disputes read beside them: a site's own number is shown wherever it counts.
+pub(crate) fn shown(
+    rules: &'static [Rule],
+    warnings: &'static [Hazard],
+    disputes: &'static [Disagreement],
+) -> Vec<Threshold> {
+    let mut shown = read(rules);
+    let warnings = warnings.iter().map(|hazard| hazard.when);
+    let disputes = disputes.iter().map(|disagreement| disagreement.when);
+    for condition in warnings.chain(disputes) {
+        condition.thresholds(&mut |threshold| shown.push(threshold));
+    }
+    shown.sort_unstable();
+    shown.dedup();
+    shown
 }
 
 /// Those of the facts that the rules of a list read, in the order given.

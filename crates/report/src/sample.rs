@@ -38,26 +38,10 @@ pub fn gap(limiting: Limiting) -> CapacityGap {
 
 /// Every variant, and every form of a gap.
 pub fn every_reason() -> Vec<Reason> {
-    let wide = CapacityGap {
-        tasks_needed: 4,
-        tasks_placeable: 2,
-        gpus_per_task: GpuMilli(8000),
-        models: vec!["h100".into(), "a100".into()],
-        gpus_free: GpuMilli(40_000),
-        gpus_total: GpuMilli(64_000),
-        nodes_eligible: 8,
-        nodes_fitting: 2,
-        ..gap(Limiting::Gpus)
-    };
-    let single = |milli| CapacityGap {
-        tasks_needed: 1,
-        tasks_placeable: 0,
-        gpus_per_task: GpuMilli(milli),
-        gpus_free: GpuMilli(0),
-        ..gap(Limiting::Gpus)
-    };
-    let cpus = Limiting::Cpus { asked: CpuMilli(16_000), free: CpuMilli(4500) };
-    let memory = Limiting::Memory { asked: Bytes(64 << 30), free: Bytes(3 << 29) };
+    [own_terms(), quotas(), limits(), capacities(), others_first(), refusals()].concat()
+}
+
+fn own_terms() -> Vec<Reason> {
     vec![
         Reason::Held,
         Reason::NotBefore { until: after(90), restarts: 0 },
@@ -67,33 +51,25 @@ pub fn every_reason() -> Vec<Reason> {
         Reason::Dependency { on: JobId(4), kind: DependencyKind::AfterOk },
         Reason::Dependency { on: JobId(4), kind: DependencyKind::AfterNotOk },
         Reason::ArrayCap { running: 2, cap: 2 },
-        Reason::Quota {
-            queue: "research/vision".into(),
-            model: "h100".into(),
-            asked: GpuMilli(4000),
-            used: GpuMilli(14_000),
-            nominal: GpuMilli(16_000),
-            borrowable: GpuMilli(0),
-            lent: GpuMilli(0),
-        },
-        Reason::Quota {
-            queue: "research/vision".into(),
-            model: "h100".into(),
-            asked: GpuMilli(4000),
-            used: GpuMilli(8000),
-            nominal: GpuMilli(16_000),
-            borrowable: GpuMilli(0),
-            lent: GpuMilli(6000),
-        },
-        Reason::Quota {
-            queue: "research/vision".into(),
-            model: "h100".into(),
-            asked: GpuMilli(8000),
-            used: GpuMilli(16_000),
-            nominal: GpuMilli(16_000),
-            borrowable: GpuMilli(4000),
-            lent: GpuMilli(0),
-        },
+    ]
+}
+
+/// Nothing borrowable, lent out, and as much as may be borrowed.
+fn quotas() -> Vec<Reason> {
+    let quota = |asked, used, borrowable, lent| Reason::Quota {
+        queue: "research/vision".into(),
+        model: "h100".into(),
+        asked: GpuMilli(asked),
+        used: GpuMilli(used),
+        nominal: GpuMilli(16_000),
+        borrowable: GpuMilli(borrowable),
+        lent: GpuMilli(lent),
+    };
+    vec![quota(4000, 14_000, 0, 0), quota(4000, 8000, 0, 6000), quota(8000, 16_000, 4000, 0)]
+}
+
+fn limits() -> Vec<Reason> {
+    vec![
         Reason::RunningJobs { queue: "vision".into(), running: 50, limit: 50 },
         Reason::Budget {
             queue: "research".into(),
@@ -121,6 +97,31 @@ pub fn every_reason() -> Vec<Reason> {
             used: GpuMilli(15_000),
             limit: GpuMilli(16_000),
         },
+    ]
+}
+
+fn capacities() -> Vec<Reason> {
+    let wide = CapacityGap {
+        tasks_needed: 4,
+        tasks_placeable: 2,
+        gpus_per_task: GpuMilli(8000),
+        models: vec!["h100".into(), "a100".into()],
+        gpus_free: GpuMilli(40_000),
+        gpus_total: GpuMilli(64_000),
+        nodes_eligible: 8,
+        nodes_fitting: 2,
+        ..gap(Limiting::Gpus)
+    };
+    let single = |milli| CapacityGap {
+        tasks_needed: 1,
+        tasks_placeable: 0,
+        gpus_per_task: GpuMilli(milli),
+        gpus_free: GpuMilli(0),
+        ..gap(Limiting::Gpus)
+    };
+    let cpus = Limiting::Cpus { asked: CpuMilli(16_000), free: CpuMilli(4500) };
+    let memory = Limiting::Memory { asked: Bytes(64 << 30), free: Bytes(3 << 29) };
+    vec![
         Reason::Capacity(gap(Limiting::Gpus)),
         Reason::Capacity(wide.clone()),
         Reason::Capacity(CapacityGap {
@@ -134,6 +135,11 @@ pub fn every_reason() -> Vec<Reason> {
         Reason::Capacity(CapacityGap { limiting: cpus, ..single(0) }),
         Reason::Capacity(gap(memory)),
         Reason::Capacity(gap(Limiting::Extras)),
+    ]
+}
+
+fn others_first() -> Vec<Reason> {
+    vec![
         Reason::Reserved {
             element: id(2, 0),
             start: after(20),
@@ -141,6 +147,12 @@ pub fn every_reason() -> Vec<Reason> {
         },
         Reason::Reserved { element: id(3, 7), start: after(20), fits_if_shorter_than: None },
         Reason::Behind { element: id(2, 0) },
+    ]
+}
+
+/// Said at submission.
+fn refusals() -> Vec<Reason> {
+    vec![
         Reason::NeverFits(CapacityGap { tasks_needed: 16, gpus_free: GpuMilli(8000), ..gap(Limiting::Gpus) }),
         Reason::NeverFits(CapacityGap { models: vec!["h100".into()], ..gap(Limiting::Constraint) }),
         Reason::TimeLimit {

@@ -265,6 +265,13 @@ fn time_never_goes_back() {
 }
 
 #[test]
+fn a_step_that_changes_nothing_holds_the_clock_too() {
+    let mut runtime = started();
+    runtime.step(at(100), Vec::new()).unwrap();
+    assert_eq!(runtime.instant(at(50)), at(100), "planning woke what was due by then");
+}
+
+#[test]
 fn a_full_store_refuses_requests_keeps_observations_and_recovers() {
     let mut runtime = started();
     let mut outside = Outside::default();

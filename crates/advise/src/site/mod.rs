@@ -8,9 +8,7 @@ mod rules;
 mod sharing;
 pub(crate) mod terms;
 
-use muster_model::advice::{
-    Advice, Fact, Facts, FiredRule, Label, Ruleset, SiteAdvice, SiteProfile, Threshold,
-};
+use muster_model::advice::{Advice, Fact, Facts, FiredRule, Label, Ruleset, SiteAdvice, SiteProfile};
 
 use crate::case::Case;
 use crate::decide::decide;
@@ -31,7 +29,8 @@ pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
     let mut case = Case::new(&facts, &site.thresholds, ruleset);
     let mut rules: Vec<FiredRule> = Vec::new();
     decide(RULES, &mut case, |rule| rules.push(FiredRule::from(rule)));
-    rules.extend(overrides::of(&thresholds_read(), &site.thresholds));
+    let shown = overrides::shown(RULES, warnings::SITE, disputes::SITE);
+    rules.extend(overrides::of(&shown, &site.thresholds));
 
     // 2. What would change it: each fact of the file alone, with the mix as it is. What the mix implies no fact can take
     //    back. Whether GPUs can be cut follows from their models: nobody can answer it otherwise.
@@ -67,17 +66,4 @@ fn label(facts: &Facts, site: &SiteProfile, ruleset: Ruleset) -> Label {
     let mut case = Case::new(&facts, &site.thresholds, ruleset);
     decide(RULES, &mut case, |_| {});
     case.label()
-}
-
-/// Thresholds that anything about a site reads.
-fn thresholds_read() -> Vec<Threshold> {
-    let mut read = overrides::read(RULES);
-    let warnings = warnings::SITE.iter().map(|hazard| hazard.when);
-    let disputes = disputes::SITE.iter().map(|disagreement| disagreement.when);
-    for condition in warnings.chain(disputes) {
-        condition.thresholds(&mut |threshold| read.push(threshold));
-    }
-    read.sort_unstable();
-    read.dedup();
-    read
 }

@@ -26,14 +26,7 @@ pub(super) static READ: LazyLock<Read> = LazyLock::new(|| {
     let facts = overrides::facts_read(RULES, Fact::WORKLOAD);
     let flags = facts.iter().copied().filter(|fact| fact.kind() == Kind::Flag).collect();
     let thresholds = overrides::read(RULES);
-    let warnings = warnings::WORKLOAD.iter().map(|hazard| hazard.when);
-    let disputes = disputes::WORKLOAD.iter().map(|disagreement| disagreement.when);
-    let mut shown = thresholds.clone();
-    for condition in warnings.chain(disputes) {
-        condition.thresholds(&mut |threshold| shown.push(threshold));
-    }
-    shown.sort_unstable();
-    shown.dedup();
+    let shown = overrides::shown(RULES, warnings::WORKLOAD, disputes::WORKLOAD);
     Read { facts, thresholds, shown, flags }
 });
 

@@ -1,6 +1,8 @@
 //! `muster prove`: the example, counts and the grid as they are shown, JSON that keeps its shape, mistakes told exactly. No
 //! daemon is started for any of it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use muster_model::proof::{Decided, GangOrders, GangProof, GangSweep, Verdict};
 
 use crate::home::Home;
@@ -101,154 +103,72 @@ fn all_orders_are_counted_and_a_sweep_is_a_grid() {
     assert_eq!((cell.gpus, cell.need_pods, cell.per_pod.clone()), (8, 5, found.per_pod));
 }
 
+/// Where values stand in a document: with the words that stand there, else with their kind.
+fn places(at: &str, value: &serde_json::Value, found: &mut BTreeMap<String, BTreeSet<String>>) {
+    use serde_json::Value;
+    let leaf = match value {
+        Value::Object(fields) => {
+            return fields.iter().for_each(|(name, value)| places(&format!("{at}/{name}"), value, found));
+        }
+        Value::Array(items) if !items.is_empty() => {
+            return items.iter().for_each(|item| places(&format!("{at}[]"), item, found));
+        }
+        Value::Array(_) => "[]",
+        Value::String(word) => word,
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+        Value::Null => "null",
+    };
+    found.entry(at.to_owned()).or_default().insert(leaf.to_owned());
+}
+
 #[test]
 fn the_shape_of_the_json_is_kept() {
     let home = Home::new();
-    insta::assert_snapshot!(home.words("prove gang --gpus 1 --need 1,2 --order ab --json").ok().stdout, @r#"
-    {
-      "gpus": 1,
-      "gpus_per_pod": 1,
-      "gangs": [
-        {
-          "gang": "a",
-          "need_pods": 1
-        },
-        {
-          "gang": "b",
-          "need_pods": 2
-        }
-      ],
-      "order": "ab",
-      "per_pod": {
-        "steps": [
-          {
-            "at": 1,
-            "gang": "a",
-            "pods": 1,
-            "decided": {
-              "is": "placed",
-              "devices": [
-                0
-              ]
-            },
-            "held_pods": {
-              "a": 1,
-              "b": 0
-            },
-            "free_gpus": 0
-          },
-          {
-            "at": 2,
-            "gang": "b",
-            "pods": 1,
-            "decided": {
-              "is": "waits",
-              "reason": {
-                "reason": "capacity",
-                "group": "main",
-                "tasks_needed": 1,
-                "tasks_placeable": 0,
-                "gpus_per_task": 1000,
-                "models": [],
-                "gpus_free": 0,
-                "gpus_total": 1000,
-                "nodes_eligible": 1,
-                "nodes_fitting": 0,
-                "limiting": "gpus"
-              }
-            },
-            "held_pods": {
-              "a": 1,
-              "b": 0
-            },
-            "free_gpus": 0
-          }
-        ],
-        "gangs": [
-          {
-            "gang": "a",
-            "need_pods": 1,
-            "arrived_pods": 1,
-            "held_pods": 1,
-            "runs": true
-          },
-          {
-            "gang": "b",
-            "need_pods": 2,
-            "arrived_pods": 1,
-            "held_pods": 0,
-            "runs": false
-          }
-        ],
-        "free_gpus": 0,
-        "verdict": "whole"
-      },
-      "gang": {
-        "steps": [
-          {
-            "at": 1,
-            "gang": "a",
-            "pods": 1,
-            "decided": {
-              "is": "placed",
-              "devices": [
-                0
-              ]
-            },
-            "held_pods": {
-              "a": 1,
-              "b": 0
-            },
-            "free_gpus": 0
-          },
-          {
-            "at": 2,
-            "gang": "b",
-            "pods": 2,
-            "decided": {
-              "is": "refused",
-              "reason": {
-                "reason": "never_fits",
-                "group": "main",
-                "tasks_needed": 2,
-                "tasks_placeable": 1,
-                "gpus_per_task": 1000,
-                "models": [],
-                "gpus_free": 1000,
-                "gpus_total": 1000,
-                "nodes_eligible": 1,
-                "nodes_fitting": 1,
-                "limiting": "gpus"
-              }
-            },
-            "held_pods": {
-              "a": 1,
-              "b": 0
-            },
-            "free_gpus": 0
-          }
-        ],
-        "gangs": [
-          {
-            "gang": "a",
-            "need_pods": 1,
-            "arrived_pods": 1,
-            "held_pods": 1,
-            "runs": true
-          },
-          {
-            "gang": "b",
-            "need_pods": 2,
-            "arrived_pods": 2,
-            "held_pods": 0,
-            "runs": false
-          }
-        ],
-        "free_gpus": 0,
-        "verdict": "whole"
-      }
+    let mut proof: serde_json::Value = home.words("prove gang --gpus 1 --need 1,2 --order ab --json").json();
+    let mut found = BTreeMap::new();
+    for one in ["per_pod", "gang"] {
+        places("per_pod|gang", &proof[one].take(), &mut found);
     }
-    "#);
+    places("", &proof, &mut found);
+    let line = |(place, words): (String, BTreeSet<String>)| {
+        format!("{place}: {}\n", words.into_iter().collect::<Vec<_>>().join(" | "))
+    };
+    insta::assert_snapshot!(found.into_iter().map(line).collect::<String>(), @r"
+    /gang: null
+    /gangs[]/gang: a | b
+    /gangs[]/need_pods: number
+    /gpus: number
+    /gpus_per_pod: number
+    /order: ab
+    /per_pod: null
+    per_pod|gang/free_gpus: number
+    per_pod|gang/gangs[]/arrived_pods: number
+    per_pod|gang/gangs[]/gang: a | b
+    per_pod|gang/gangs[]/held_pods: number
+    per_pod|gang/gangs[]/need_pods: number
+    per_pod|gang/gangs[]/runs: bool
+    per_pod|gang/steps[]/at: number
+    per_pod|gang/steps[]/decided/devices[]: number
+    per_pod|gang/steps[]/decided/is: placed | refused | waits
+    per_pod|gang/steps[]/decided/reason/gpus_free: number
+    per_pod|gang/steps[]/decided/reason/gpus_per_task: number
+    per_pod|gang/steps[]/decided/reason/gpus_total: number
+    per_pod|gang/steps[]/decided/reason/group: main
+    per_pod|gang/steps[]/decided/reason/limiting: gpus
+    per_pod|gang/steps[]/decided/reason/models: []
+    per_pod|gang/steps[]/decided/reason/nodes_eligible: number
+    per_pod|gang/steps[]/decided/reason/nodes_fitting: number
+    per_pod|gang/steps[]/decided/reason/reason: capacity | never_fits
+    per_pod|gang/steps[]/decided/reason/tasks_needed: number
+    per_pod|gang/steps[]/decided/reason/tasks_placeable: number
+    per_pod|gang/steps[]/free_gpus: number
+    per_pod|gang/steps[]/gang: a | b
+    per_pod|gang/steps[]/held_pods/a: number
+    per_pod|gang/steps[]/held_pods/b: number
+    per_pod|gang/steps[]/pods: number
+    per_pod|gang/verdict: whole
+    ");
     insta::assert_snapshot!(home.words("prove gang --gpus 3 --need 2,2 --all-orders --json").ok().stdout, @r#"
     {
       "gpus": 3,

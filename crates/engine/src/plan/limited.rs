@@ -13,8 +13,8 @@
 //!   every level the same start adds no less than before to no less than before, and a ceiling that it broke it breaks.
 //!
 //! The judgement depends on the leaf, the user and [`Terms`], and below a budget on how long the element may run, so these
-//! are the key; all rounds of a pass share
-//! what was learnt. The property is tested in `policy`; debug builds judge again whatever is answered from memory.
+//! are the key; all rounds of a pass share what was learnt. The property is tested in `policy`; debug builds judge again
+//! whatever is answered from memory. It must not remember across passes: then holds shrink, too.
 
 use std::sync::Arc;
 

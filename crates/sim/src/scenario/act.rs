@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use muster_model::{
-    Drain, ElementId, Event, Foreign, JobSpec, NodeName, NodeSpec, Observation, Payload, Target, TaskExit,
+    Drain, ElementId, Event, JobSpec, NodeName, NodeSpec, Observation, Payload, Target, TaskExit,
 };
 use muster_report::Style;
 use muster_report::reason;
@@ -12,14 +12,13 @@ use muster_runtime::engine::Refusal;
 use muster_runtime::{Draft, Input, Submission};
 use muster_spec::{Checked, Document, Site};
 
-use super::command::{
-    Arrangement, Command, Conduct, Crash, Deed, Happening, NodeChange, Request, Starts, Who,
-};
+use super::command::{Arrangement, Command, Conduct, Crash, Deed, Happening, NodeChange, Request, Who};
+use super::host::Host;
 use super::journal::Fault;
 use super::mistake::Mistake;
 use super::script::Step;
 use super::story::clock_of;
-use super::world::{Host, Known, World, no_daemon};
+use super::world::{Known, World, no_daemon};
 
 /// What became of one line before its step: its inputs, and whose answers belong to which jobs.
 #[derive(Default)]
@@ -166,12 +165,7 @@ impl World {
         if !self.hosts.contains_key(&node.name) {
             self.joined.push(node.name.clone());
         }
-        let host = self.hosts.entry(node.name.clone()).or_insert_with(|| Host {
-            spec: node.clone(),
-            up: true,
-            foreign: Foreign::default(),
-            starts: Starts::Works,
-        });
+        let host = self.hosts.entry(node.name.clone()).or_insert_with(|| Host::new(node.clone()));
         (host.spec, host.up) = (node.clone(), true);
     }
 

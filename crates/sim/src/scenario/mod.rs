@@ -15,6 +15,7 @@ pub(crate) mod audit;
 pub(crate) mod backend;
 pub(crate) mod command;
 mod golden;
+pub(crate) mod host;
 mod journal;
 mod mistake;
 mod question;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use muster_model::view::JobView;
 use muster_model::{
-    AttemptId, Effect, ElementId, Event, JobId, JobSpec, NodeId, NodeName, NodeSpec, QueueTree, Span, Time,
+    AttemptId, Effect, ElementId, Event, JobId, JobSpec, NodeId, NodeName, QueueTree, Span, Time,
 };
 use muster_runtime::engine::{Engine, Fact};
 use muster_runtime::{Input, Receipt, Refused, Runtime};
@@ -16,6 +16,7 @@ use muster_spec::Document;
 use super::audit::audit;
 use super::backend::{Backend, Terms};
 use super::command::{Conduct, Starts};
+use super::host::{self, Host};
 use super::journal::{Fault, Journal, NOON};
 use super::mistake::Mistake;
 use super::question::Account;
@@ -56,15 +57,6 @@ pub(crate) struct World {
     facts: Vec<Fact>,
     /// Elements of which the transcript says at the end of the instant why they wait.
     pub(crate) asked: BTreeSet<ElementId>,
-}
-
-/// A node as it is, whether the daemon knows it or not.
-#[derive(Clone, Debug)]
-pub(crate) struct Host {
-    pub(crate) spec: NodeSpec,
-    pub(crate) up: bool,
-    pub(crate) foreign: muster_model::Foreign,
-    pub(crate) starts: Starts,
 }
 
 /// A job as its submitter knows it.
@@ -216,26 +208,15 @@ impl World {
         let runtime = Runtime::open(store, self.tree.clone());
         let runtime = runtime.map_err(|error| error.to_string())?;
         let engine = runtime.engine().ok_or("the journal cannot be read")?;
-        // 1. Orders that the state stands for. Those to prepare come first, as at the start of the daemon.
-        let (prepare, rest): (Vec<Effect>, Vec<Effect>) =
-            engine.outstanding().into_iter().partition(|effect| matches!(effect, Effect::Prepare { .. }));
-        // 2. Nodes as they are now.
+        let (prepare, rest) = host::outstanding(engine);
+        // 1. Nodes as they are now.
         let known: BTreeMap<NodeName, bool> =
             engine.nodes().into_iter().map(|node| (node.name, node.up)).collect();
-        let mut inputs = Vec::new();
-        for (name, host) in &self.hosts {
-            match (host.up, known.get(name)) {
-                (true, Some(true)) | (false, None | Some(false)) => {}
-                (true, _) => inputs.push(Input::Event(Event::NodeJoined(Box::new(host.spec.clone())))),
-                (false, Some(true)) => {
-                    let (node, reason) = (name.clone(), "it does not answer".into());
-                    inputs.push(Input::Event(Event::NodeLost { node, reason }));
-                }
-            }
-        }
+        let news = self.hosts.iter().filter_map(|(name, host)| host.news(known.get(name).copied(), false));
+        let mut inputs: Vec<Input> = news.map(Input::Event).collect();
         self.runtime = Some(runtime);
         self.carry_out(&prepare)?;
-        // 3. What is known of every task, seen before or not.
+        // 2. What is known of every task, seen before or not.
         inputs.extend(self.backend.recall().into_iter().map(|report| Input::Event(Event::Task(report))));
         self.carry_out(&rest)?;
         self.settle(inputs)?;

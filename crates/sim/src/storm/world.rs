@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::view::State;
-use muster_model::{
-    Effect, ElementId, Event, Foreign, JobId, NodeId, NodeSpec, QueueTree, Span, TaskReport, Time,
-};
+use muster_model::{Effect, ElementId, Event, Foreign, JobId, NodeId, QueueTree, Span, TaskReport, Time};
 use muster_runtime::engine::Engine;
 use muster_runtime::{Draft, Input, Receipt, Refused, Runtime, Submission};
 
@@ -21,6 +19,7 @@ use super::wire::Wire;
 use crate::scenario::audit::audit;
 use crate::scenario::backend::{Backend, Terms};
 use crate::scenario::command::{Conduct, Starts};
+use crate::scenario::host::{self, Host};
 
 /// How long the daemon of a story waits for a gang to be ready.
 pub(crate) const START_LIMIT: Span = Span::from_secs(30);
@@ -28,15 +27,6 @@ pub(crate) const START_LIMIT: Span = Span::from_secs(30);
 const MOST_ROUNDS: usize = 1_000;
 /// One step in so many is audited whole.
 const AUDIT_EVERY: u64 = 12;
-
-/// A node as it is.
-#[derive(Clone, Debug)]
-pub(crate) struct Host {
-    pub(crate) spec: NodeSpec,
-    pub(crate) up: bool,
-    pub(crate) foreign: Foreign,
-    pub(crate) starts: Starts,
-}
 
 /// A submission as its user knows it.
 #[derive(Clone, Debug)]
@@ -82,7 +72,6 @@ impl World {
         let patterns = Patterns::read()?;
         let tree = super::site::tree(&mut dice);
         let nodes = patterns.nodes(&mut dice);
-        let host = |spec| Host { spec, up: true, foreign: Foreign::default(), starts: Starts::Works };
         let snapshot_after = *dice.pick(&[3, 20, 4096]);
         let mut world = Self {
             dice,
@@ -98,7 +87,7 @@ impl World {
             snapshot_after,
             backend: Backend::default(),
             wire: Wire::default(),
-            hosts: nodes.into_iter().map(host).collect(),
+            hosts: nodes.into_iter().map(Host::new).collect(),
             kept: Vec::new(),
             notices: Vec::new(),
             conducts: BTreeMap::new(),
@@ -343,8 +332,7 @@ impl World {
         };
         self.trace.line(|| "    the daemon starts".to_owned());
         let engine = runtime.engine().ok_or("the journal cannot be read")?;
-        let (prepare, rest): (Vec<Effect>, Vec<Effect>) =
-            engine.outstanding().into_iter().partition(|effect| matches!(effect, Effect::Prepare { .. }));
+        let (prepare, rest) = host::outstanding(engine);
         self.runtime = Some(runtime);
         self.carry_out(&prepare)?;
         let book = &self.book;
@@ -361,20 +349,12 @@ impl World {
         let mut inputs = Vec::new();
         for host in &self.hosts {
             let known = self.book.nodes.iter().find(|known| known.spec.name == host.spec.name);
-            let node = host.spec.name.clone();
-            match known {
-                Some(known) if known.up && !host.up => {
-                    inputs.push(Event::NodeLost { node: node.clone(), reason: "it does not answer".into() });
-                }
-                Some(known) if host.up && (!known.up || known.spec != host.spec) => {
-                    inputs.push(Event::NodeJoined(Box::new(host.spec.clone())));
-                }
-                None if host.up => inputs.push(Event::NodeJoined(Box::new(host.spec.clone()))),
-                _ => {}
-            }
+            let another = known.is_some_and(|known| known.spec != host.spec);
+            inputs.extend(host.news(known.map(|known| known.up), another));
             let joined = known.is_some() || host.up;
             if joined && known.map(|known| &known.foreign).unwrap_or(&Foreign::default()) != &host.foreign {
-                inputs.push(Event::ForeignUse { node, foreign: host.foreign.clone() });
+                let (node, foreign) = (host.spec.name.clone(), host.foreign.clone());
+                inputs.push(Event::ForeignUse { node, foreign });
             }
         }
         inputs.into_iter().map(Input::Event).collect()

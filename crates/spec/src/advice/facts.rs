@@ -144,9 +144,7 @@ impl Field for FactsDocument {
                 document.rules =
                     Rules::read(&entry.node, Self::matters, elsewhere, problems).unwrap_or_default();
             } else if !document.facts.take(entry, problems) {
-                let mut known = WorkloadFacts::names();
-                known.push("rules");
-                problems.add(names::unknown_fact(entry, &known));
+                problems.add(names::unknown_fact(entry, &WorkloadFacts::names(), &["rules"]));
             }
         }
         (problems.len() == before).then_some(document)

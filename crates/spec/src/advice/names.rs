@@ -162,8 +162,12 @@ pub fn fact_meant_by(name: &str) -> Option<String> {
 }
 
 /// Complains about what is no fact of a workload.
-pub(super) fn unknown_fact(entry: &Entry, known: &[&str]) -> Problem {
-    unknown("fact", entry, None, fact_meant_by(&entry.key), known)
+///
+/// `beside` are other keys that may stand there.
+pub(super) fn unknown_fact(entry: &Entry, facts: &[&str], beside: &[&str]) -> Problem {
+    let label = fact_meant_by(&entry.key)
+        .or_else(|| nearest(&entry.key, facts.iter().chain(beside).copied()).map(did_you_mean));
+    unknown("fact", entry, None, label, facts)
 }
 
 /// Complains about what is no field of a section of a site file, or of the file.

@@ -145,7 +145,7 @@ impl Field for WorkloadFacts {
         let mut facts = Self::default();
         for entry in entries(node, name, problems)? {
             if !facts.take(entry, problems) {
-                problems.add(names::unknown_fact(entry, &Self::names()));
+                problems.add(names::unknown_fact(entry, &Self::names(), &[]));
             }
         }
         (problems.len() == before).then_some(facts)

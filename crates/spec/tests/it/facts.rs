@@ -405,7 +405,7 @@ fn mistakes_as_they_are_shown() {
     2 | tightly_coupeld: yes
       | ^^^^^^^^^^^^^^^ did you mean `tightly_coupled`?
       |
-    hint: the facts are nodes, tightly_coupled, bare_metal, long_lived_services, multi_tenant, python_native_pipeline, edge_or_dev, rules
+    hint: the facts are nodes, tightly_coupled, bare_metal, long_lived_services, multi_tenant, python_native_pipeline, edge_or_dev
     ");
     assert_snapshot!(shown("tightly_coupled: true\nnodes: 4\ntightly-coupled: false\n"), @r"
     error: `tightly_coupled` is written twice
@@ -424,7 +424,7 @@ fn mistakes_as_they_are_shown() {
     1 | gpus: 8
       | ^^^^ GPUs are counted for a site; `nodes` is what a single job spans
       |
-    hint: the facts are nodes, tightly_coupled, bare_metal, long_lived_services, multi_tenant, python_native_pipeline, edge_or_dev, rules
+    hint: the facts are nodes, tightly_coupled, bare_metal, long_lived_services, multi_tenant, python_native_pipeline, edge_or_dev
 
     error: `nodes` is not a whole number from 1 to 10000000
      --> facts.yaml:2:8
