@@ -147,6 +147,13 @@ impl Policy {
         request.models.iter().map(|name| self.models.find(name)).collect()
     }
 
+    /// What a leaf could hold of each model if nobody else held anything, where quota bounds it.
+    #[must_use]
+    pub fn most_ever_of(&self, leaf: LeafId) -> Vec<(ModelId, u64)> {
+        let most = self.models.ids().map(|model| (model, self.most_ever(leaf, model)));
+        most.filter(|(_, most)| *most < u64::MAX).collect()
+    }
+
     /// What the leaf could hold if nobody else held anything; `u64::MAX` is endless.
     fn most_ever(&self, leaf: LeafId, model: ModelId) -> u64 {
         let mut quotas = self.quotas(leaf, model);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use muster_model::{ElementId, JobId, NodeId, Time};
+use muster_model::{DeviceSet, ElementId, JobId, NodeId, Time};
 
-use super::ask::{Ask, picks};
+use super::ask::{Ask, Caps, picks};
 use super::closest::closest;
 use super::gang::{self, Placing};
 use crate::state::ends::End;
@@ -29,37 +29,51 @@ enum Fit {
 
 /// On all nodes that are known, lost and drained ones included, as if nobody used anything. False only when it is
 /// certain that there is no way.
-pub(crate) fn fits_idle(pool: &Pool, shape: &Shape, avoid: &[NodeId]) -> bool {
-    fit(pool, shape, avoid, false) != Fit::No
+pub(crate) fn fits_idle(pool: &Pool, shape: &Shape) -> bool {
+    fit(pool, shape, &[], Site::Known) != Fit::No
 }
 
-/// On the nodes that take work now. True only when there is a way.
-pub(crate) fn fits_working(pool: &Pool, shape: &Shape, avoid: &[NodeId]) -> bool {
-    fit(pool, shape, avoid, true) == Fit::Yes
+/// On what takes work now and goes on to do so, but for nodes to avoid, with at most so much of some models. True only
+/// when there is a way.
+pub(crate) fn fits_working(pool: &Pool, shape: &Shape, avoid: &[NodeId], caps: &Caps) -> bool {
+    fit(pool, shape, avoid, Site::Working(caps)) == Fit::Yes
 }
 
-fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], working: bool) -> Fit {
-    if let [group] = &shape.groups[..] {
+/// What there is to place on.
+#[derive(Clone, Copy)]
+enum Site<'a> {
+    /// Everything that is known.
+    Known,
+    /// What is in service and will stay so, and how much of some models may be held of it.
+    Working(&'a Caps),
+}
+
+fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], site: Site<'_>) -> Fit {
+    let caps = match site {
+        Site::Known => &[][..],
+        Site::Working(caps) => caps,
+    };
+    if let [group] = &shape.groups[..]
+        && caps.is_empty()
+    {
+        let room = |id: NodeId, group: &GroupNeed| match pool.node(id) {
+            node if shape.admits(node) && !avoid.contains(&id) => tasks_on_idle(node, group, site),
+            _ => 0,
+        };
         let most = match &shape.topology {
-            None => tasks_when_idle(pool, shape, group, avoid, working),
-            Some(wish) => {
-                let is_usable = |id: NodeId, node: &Node| {
-                    (!working || node.hosts()) && shape.admits(node) && !avoid.contains(&id)
-                };
-                let room = |id: NodeId, group: &GroupNeed| match pool.node(id) {
-                    node if is_usable(id, node) => tasks_on_idle(node, group),
-                    _ => 0,
-                };
-                closest(pool, wish, std::slice::from_ref(group), room).tasks
+            None => {
+                let ids = (0..pool.nodes().len() as u32).map(NodeId);
+                ids.map(|id| room(id, group)).fold(0u64, u64::saturating_add)
             }
+            Some(wish) => closest(pool, wish, std::slice::from_ref(group), room).tasks,
         };
         let fits = most >= u64::from(group.tasks);
         return if fits { Fit::Yes } else { Fit::No };
     }
-    // Several groups compete: only placing them tells. The last try, each task on whichever model it accepts, covers
+    // Several groups compete, and so do models with a cap: only placing them tells. The last try, each task on whichever model it accepts, covers
     // all others; the others only find a way sooner.
     let mut idle = pool.clone();
-    idle.make_idle(working);
+    idle.make_idle(matches!(site, Site::Working(_)));
     let pool = &mut idle;
     let eligible = shape.eligible(pool);
     let window = Window { now: Time(0), from: Time(0), until: Time::NEVER };
@@ -71,7 +85,7 @@ fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], working: bool) -> Fit {
             shape: &shape,
             scope: Scope::Cluster,
             pick,
-            caps: &[],
+            caps,
             eligible,
             avoid,
             window,
@@ -87,35 +101,26 @@ fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], working: bool) -> Fit {
     found
 }
 
-/// How many tasks of one group all nodes together could host, were nothing held (whole blocks where it has blocks).
-pub(crate) fn tasks_when_idle(
-    pool: &Pool,
-    shape: &Shape,
-    group: &GroupNeed,
-    avoid: &[NodeId],
-    working: bool,
-) -> u64 {
-    let nodes = pool.nodes().iter().enumerate();
-    let usable = nodes.filter(|(id, node)| {
-        (!working || node.hosts()) && shape.admits(node) && !avoid.contains(&NodeId(*id as u32))
-    });
-    usable.fold(0u64, |sum, (_, node)| sum.saturating_add(tasks_on_idle(node, group)))
-}
-
-fn tasks_on_idle(node: &Node, group: &GroupNeed) -> u64 {
+/// How many tasks of a group a node could host, were nothing held (whole blocks where it has blocks).
+fn tasks_on_idle(node: &Node, group: &GroupNeed, site: Site<'_>) -> u64 {
+    let (devices, quantities) = match site {
+        Site::Known => (DeviceSet(u128::MAX), &node.capacity),
+        Site::Working(_) if !node.hosts() || node.walls.closes < Time::NEVER => return 0,
+        Site::Working(_) => (node.usable.minus(node.walls.before(Time::NEVER)), &node.limit),
+    };
     let on_model = |devices: u64| match (group.devices, group.share) {
         (0, share) => devices * (1000 / u64::from(share)),
         (per_task, _) => devices / u64::from(per_task),
     };
     let accepted = node.models.iter().filter(|(model, _)| group.accepts(*model));
-    let by_model = accepted.map(|(_, devices)| u64::from(devices.len()));
+    let by_model = accepted.map(|(_, of_model)| u64::from(of_model.and(devices).len()));
     let by_gpu = match group.per_node {
         _ if !group.wants_gpu() => u64::MAX,
         None => by_model.map(on_model).sum(),
         // All tasks of a block are of one model.
         Some(_) => by_model.map(on_model).max().unwrap_or(0),
     };
-    let tasks = by_gpu.min(node.capacity.fits(&Scalars::default(), &group.scalars));
+    let tasks = by_gpu.min(quantities.fits(&Scalars::default(), &group.scalars));
     match group.per_node {
         None => tasks,
         Some(block) if tasks >= u64::from(block) => u64::from(block),

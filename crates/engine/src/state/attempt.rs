@@ -184,7 +184,8 @@ impl State {
         element.phase = Phase::Waiting { held, not_before };
     }
 
-    /// Keeps an element off the node on which it could not be started, if the others can host it.
+    /// Keeps an element off the node on which it could not be started, if the others can host it: as they are, since
+    /// nothing but a change of them or of the queues ends that.
     fn avoid(&mut self, id: JobId, ordinal: u32, node: NodeId) {
         let epoch = self.pool.epoch();
         let Some(job) = self.jobs.get(&id) else { return };
@@ -194,7 +195,8 @@ impl State {
             false => SmallVec::new(),
         };
         avoid.push(node);
-        if !crate::plan::idle::fits_working(&self.pool, self.classes.shape(job.class), &avoid) {
+        let caps = self.policy.most_ever_of(job.record.leaf).into();
+        if !crate::plan::idle::fits_working(&self.pool, self.classes.shape(job.class), &avoid, &caps) {
             return;
         }
         if let Some(element) = self.element_mut(id, ordinal) {

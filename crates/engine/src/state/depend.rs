@@ -125,7 +125,7 @@ impl State {
     /// A job has begun or ended: whoever waits for it will look again at the end of this event.
     pub(crate) fn announce(&mut self, id: JobId) {
         if self.waiters.contains_key(&id) {
-            self.news.push(id);
+            self.news.insert(id);
         }
     }
 
@@ -134,9 +134,11 @@ impl State {
         self.recent.push(id, succeeded);
     }
 
-    /// Tells the waiters of every job in the news. Ends: a job ends at most once, and only ends make news here.
+    /// Tells the waiters of every job in the news, by number: who waits has a higher one, so whoever is told finds all ends
+    /// that this event brings, and says the same of them whichever came first. Ends: a job ends at most once, and only
+    /// ends make news here.
     pub(super) fn spread_news(&mut self, now: Time) {
-        while let Some(id) = self.news.pop() {
+        while let Some(id) = self.news.pop_first() {
             let Some(waiters) = self.waiters.get(&id).cloned() else { continue };
             for waiter in waiters {
                 self.check_dependencies(now, waiter);

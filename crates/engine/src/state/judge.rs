@@ -90,7 +90,7 @@ impl State {
             return Ok(());
         }
         let shape = self.shape_of(spec);
-        match idle::fits_idle(&self.pool, &shape, &[]) {
+        match idle::fits_idle(&self.pool, &shape) {
             true => Ok(()),
             false => {
                 let gap = gap::when_idle(&self.pool, self.policy.models(), &shape);

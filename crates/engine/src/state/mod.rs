@@ -55,7 +55,7 @@ pub(crate) struct State {
     /// Who waits for a job, by dependency.
     pub(crate) waiters: BTreeMap<JobId, BTreeSet<JobId>>,
     /// Jobs whose waiters have not been told yet; empty between events.
-    news: Vec<JobId>,
+    news: BTreeSet<JobId>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) facts: Vec<Fact>,
     /// Of the last pass.
@@ -80,7 +80,7 @@ impl State {
             starting: Starting::default(),
             recent: Recent::default(),
             waiters: BTreeMap::new(),
-            news: Vec::new(),
+            news: BTreeSet::new(),
             effects: Vec::new(),
             facts: Vec::new(),
             reservations: Vec::new(),
@@ -126,7 +126,7 @@ impl State {
             Shape::new(spec, |model| Some(policy.intern_model(model)), |extra| pool.intern_extra(extra))
         });
         if self.classes.known_fit(class, self.pool.epoch()).is_none() {
-            let fits = crate::plan::idle::fits_idle(&self.pool, self.classes.shape(class), &[]);
+            let fits = crate::plan::idle::fits_idle(&self.pool, self.classes.shape(class));
             self.classes.learn_fit(class, self.pool.epoch(), fits);
         }
         // 2. The record.
@@ -161,6 +161,7 @@ impl State {
                 self.policy.restore_promise(leaf, user, run.milli(), promise);
             }
         }
+        self.pool.set_epoch(self.pool.epoch() + 1);
         self.publish_capacity(now);
     }
 

@@ -201,9 +201,7 @@ impl World {
         };
         let models: Vec<GpuModel> =
             MODELS.iter().map(|model| GpuModel::from(*model)).filter(is_sure).collect();
-        let fits = |models: &[GpuModel]| fit::fits(&self.book.nodes, &job.spec, models) == Some(true);
-        // A gang that needs GPUs of several models is left waiting now and then: a known limit (ADR 0010).
-        models.iter().any(|model| fits(std::slice::from_ref(model))) || fits(&[])
+        fit::fits(&self.book.nodes, &job.spec, &models) == Some(true)
     }
 }
 

@@ -69,7 +69,7 @@ fn place(rooms: &mut [Room<'_>], blocks: &[Block<'_>], from: usize, steps: &mut 
     let from = if block.is_first { 0 } else { from };
     for at in from..rooms.len() {
         let before = rooms[at].clone();
-        for after in ways(&before, block.group, block.tasks) {
+        for after in ways(&before, block) {
             *steps += 1;
             if *steps >= MOST_STEPS {
                 return false;
@@ -84,16 +84,30 @@ fn place(rooms: &mut [Room<'_>], blocks: &[Block<'_>], from: usize, steps: &mut 
     false
 }
 
-/// What can be left of a node when so many tasks of a group go there.
-fn ways<'a>(room: &Room<'a>, group: &TaskGroup, tasks: u32) -> Vec<Room<'a>> {
-    let mut all = vec![room.clone()];
-    for _ in 0..tasks {
-        all = all.iter().flat_map(|room| one(room, group)).collect();
+/// What can be left of a node when a block goes there. Tasks that a group puts on one node share one model
+/// (docs/jobs.md, `gpu`).
+fn ways<'a>(room: &Room<'a>, block: &Block<'_>) -> Vec<Room<'a>> {
+    let together = |model: Option<&GpuModel>| {
+        let mut all = vec![room.clone()];
+        for _ in 0..block.tasks {
+            all = all.iter().flat_map(|room| one(room, block.group, model)).collect();
+        }
+        all
+    };
+    if !block.apart {
+        return together(None);
     }
-    all
+    let mut models: Vec<&GpuModel> = room.host.spec.devices.iter().map(|device| &device.model).collect();
+    models.sort_unstable();
+    models.dedup();
+    match models.is_empty() {
+        true => together(None),
+        false => models.into_iter().flat_map(|model| together(Some(model))).collect(),
+    }
 }
 
-fn one<'a>(room: &Room<'a>, group: &TaskGroup) -> Vec<Room<'a>> {
+/// What can be left of a node when a task goes there, on a model if one is given.
+fn one<'a>(room: &Room<'a>, group: &TaskGroup, only: Option<&GpuModel>) -> Vec<Room<'a>> {
     let task = &group.task;
     // 1. Quantities.
     let mut left = room.clone();
@@ -110,7 +124,10 @@ fn one<'a>(room: &Room<'a>, group: &TaskGroup) -> Vec<Room<'a>> {
         return vec![left];
     }
     // 2. Devices: a model, then the lowest free ones; or each distinct device for a share.
-    let wanted = |model: &GpuModel| task.gpu.models.is_empty() || task.gpu.models.contains(model);
+    let wanted = |model: &GpuModel| {
+        only.is_none_or(|only| only == model)
+            && (task.gpu.models.is_empty() || task.gpu.models.contains(model))
+    };
     let model_of = |at: usize| &room.host.spec.devices[at].model;
     let mut models: Vec<&GpuModel> =
         (0..left.devices.len()).map(model_of).filter(|one| wanted(one)).collect();

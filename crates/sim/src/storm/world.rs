@@ -195,11 +195,11 @@ impl World {
                 self.trace.line(|| format!("    the step failed: {}", failure.error));
                 self.kept = failure.retry;
                 self.carry_out(&failure.effects)?;
-                self.hold()?;
+                self.hold(false)?;
                 return Ok(false);
             }
         }
-        self.hold()?;
+        self.hold(true)?;
         Ok(self.runtime.is_some())
     }
 
@@ -365,8 +365,8 @@ impl World {
         self.backend.recall().into_iter().map(report_input).collect()
     }
 
-    /// What must hold at all times.
-    fn hold(&mut self) -> Result<(), String> {
+    /// What must hold at all times; when a step has not planned, planning now may decide something.
+    fn hold(&mut self, has_planned: bool) -> Result<(), String> {
         // 1. Nothing goes on that the durable state does not stand for.
         for id in self.backend.live() {
             if self.book.attempt(id.element).is_none_or(|attempt| attempt.id != id) {
@@ -401,6 +401,7 @@ impl World {
         if !self.cover.steps.is_multiple_of(AUDIT_EVERY)
             || !runtime.store().is_well()
             || !self.kept.is_empty()
+            || !has_planned
         {
             return Ok(());
         }

@@ -172,7 +172,8 @@ impl Pool {
         self.epoch += 1;
     }
 
-    /// Gives everything back and brings every node into service; on a copy, to ask what an idle cluster could do.
+    /// Gives everything back and, unless only what works is asked about, brings every node into service for good; on a
+    /// copy, to ask what an idle cluster could do.
     pub(crate) fn make_idle(&mut self, only_working: bool) {
         for key in (0..self.holdings.len() as u32).map(HoldKey) {
             if self.holdings[key.0 as usize].is_some() {
@@ -183,10 +184,6 @@ impl Pool {
             self.change(id, |node| {
                 (node.up, node.drains, node.foreign) = (true, Drains::default(), Foreign::default());
             });
-        }
-        // Who asks what could be is not concerned with when.
-        for node in &mut self.nodes {
-            (node.walls.closes, node.walls.later) = (Time::NEVER, SmallVec::new());
         }
     }
 }
