@@ -106,6 +106,10 @@ pub struct Limits {
     pub pending_jobs: Option<u32>,
     /// Longest time limit a job may ask for; a job without a limit exceeds it.
     pub time: Option<Span>,
+    /// What is used beyond the queue's own quota must come back after so long: limit and grace of an element that
+    /// starts on it. Nothing endless starts there. `None`: whatever its time.
+    #[serde(default)]
+    pub borrowed_time: Option<Span>,
 }
 
 /// GPU-hours that the jobs of a queue's whole subtree may promise in a window of time; each window has its own.

@@ -53,6 +53,23 @@ pub enum Reason {
         /// because `used + asked > nominal + borrowable - lent`.
         lent: GpuMilli,
     },
+    /// It would start on borrowed quota, and keep it for longer than the queue borrows for.
+    BorrowedTime {
+        /// The queue of the path that refuses.
+        queue: QueueName,
+        /// For which GPU model.
+        model: GpuModel,
+        /// GPUs asked for.
+        asked: GpuMilli,
+        /// GPUs in use by its subtree.
+        used: GpuMilli,
+        /// Nominal quota; beyond it is borrowed.
+        nominal: GpuMilli,
+        /// Time limit and grace; `None` is endless.
+        length: Option<Span>,
+        /// At most this long.
+        limit: Span,
+    },
     /// The queue runs as many elements as it may.
     RunningJobs {
         /// Which queue.
@@ -166,6 +183,7 @@ impl Reason {
             | Reason::Priority { .. }
             | Reason::PendingJobs { .. } => true,
             Reason::Budget { asked_gpu_secs, budget_gpu_secs, .. } => asked_gpu_secs > budget_gpu_secs,
+            Reason::BorrowedTime { asked, nominal, .. } => asked > nominal,
             _ => false,
         }
     }

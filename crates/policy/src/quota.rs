@@ -21,6 +21,10 @@
 //! lendable together with its parent's spare nominal, and what its parent may in turn borrow from its cousins. A sibling
 //! that borrows is counted with all it uses.
 //!
+//! Where `q` limits borrowed time and sets a quota, an element that would hold what it starts with for longer has
+//! `nominal(q)` in place of `ceiling(q)`: it starts on what is `q`'s own, or not. Time counts limit and grace, as in budgets:
+//! when it is back is what a lender asks.
+//!
 //! A tree whose children set more than their parent is refused ([`crate::TreeError::ChildrenExceedParent`]). Therefore:
 //!
 //! * **No overdraft**: `taken(q) ≤ ceiling(q)` for every queue, always, if only admitted starts are held; the use below

@@ -60,6 +60,12 @@ pub enum TreeError {
         /// Its path.
         queue: QueueName,
     },
+    /// `borrowed-time` says how long what is beyond the quota is kept; there is none.
+    #[error("queue `{queue}` has a limit on borrowed time but no quota")]
+    BorrowedTimeWithoutQuota {
+        /// Its path.
+        queue: QueueName,
+    },
     /// The children were promised more than there is for all of them.
     #[error("the queues under `{queue}` have quotas of {children} {model} in all, but it has {nominal}")]
     ChildrenExceedParent {
@@ -248,6 +254,9 @@ fn node_of(spec: &QueueSpec, parent: usize, depth: usize, above: &QueueName) -> 
     }
     if spec.lend.is_some() && spec.quota.is_empty() {
         return Err(TreeError::LendWithoutQuota { queue });
+    }
+    if spec.limits.borrowed_time.is_some() && spec.quota.is_empty() {
+        return Err(TreeError::BorrowedTimeWithoutQuota { queue });
     }
     if spec.budget.as_ref().is_some_and(|budget| budget.every.0 == 0) {
         return Err(TreeError::ZeroWindow { queue });

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use muster_model::job::GpuRequest;
-use muster_model::{GpuMilli, JobSpec, Reason, TaskGroup, UserName};
+use muster_model::{GpuMilli, JobSpec, Reason, Span, TaskGroup, UserName};
 
 use crate::intern::{LeafId, ModelId, UserId};
 use crate::ledger::total_milli;
@@ -26,7 +26,9 @@ impl Policy {
             judge_shape(node, spec)?;
             judge_budget_ever(node, spec)?;
         }
-        self.judge_quota_ever(leaf, &spec.groups)
+        self.judge_quota_ever(leaf, &spec.groups, None)?;
+        let length = spec.time_limit.map(|limit| limit + spec.grace);
+        self.judge_quota_ever(leaf, &spec.groups, Some(length))
     }
 
     /// May `user` have one more job waiting in `leaf`? Every queue of the path counts its subtree; an array is one job,
@@ -50,11 +52,18 @@ impl Policy {
         Ok(())
     }
 
-    /// May `user` start an element with `gpus` (thousandths by model) in `leaf` now?
+    /// May `user` start an element with `gpus` (thousandths by model) in `leaf` now, to hold them for `length`? `None` is
+    /// endless.
     ///
     /// # Errors
     /// The first limit or quota that stands against it.
-    pub fn judge_start(&self, leaf: LeafId, user: UserId, gpus: &[(ModelId, u64)]) -> Result<(), Reason> {
+    pub fn judge_start(
+        &self,
+        leaf: LeafId,
+        user: UserId,
+        gpus: &[(ModelId, u64)],
+        length: Option<Span>,
+    ) -> Result<(), Reason> {
         for node in self.path(leaf) {
             if let Some(limit) = node.limits.running_jobs
                 && node.running >= limit
@@ -73,7 +82,7 @@ impl Policy {
             }
             let again: u64 =
                 gpus[index + 1..].iter().filter(|(other, _)| other == model).map(|(_, more)| more).sum();
-            self.judge_quota(leaf, *model, milli + again)?;
+            self.judge_quota(leaf, *model, milli + again, length)?;
         }
         Ok(())
     }
@@ -94,7 +103,19 @@ impl Policy {
         })
     }
 
-    fn judge_quota(&self, leaf: LeafId, model: ModelId, milli: u64) -> Result<(), Reason> {
+    /// True when how long an element lasts matters to [`Policy::judge_start`] in a leaf.
+    #[must_use]
+    pub fn is_timed(&self, leaf: LeafId) -> bool {
+        self.path(leaf).any(|node| node.limits.borrowed_time.is_some())
+    }
+
+    fn judge_quota(
+        &self,
+        leaf: LeafId,
+        model: ModelId,
+        milli: u64,
+        length: Option<Span>,
+    ) -> Result<(), Reason> {
         let at = usize::from(model.0);
         let mut growth = milli;
         for (depth, node) in self.path(leaf).chain([self.root()]).enumerate() {
@@ -106,15 +127,34 @@ impl Policy {
                 let room = headroom(self.quotas(leaf, model).into_iter());
                 return Err(self.quota_reason(leaf, model, milli, room, |node| node.held[at]));
             }
+            if let Some(limit) = node.borrows_for_less_than(model, length)
+                && quota.taken.saturating_add(growth) > quota.nominal
+            {
+                let asked = (growth, quota.taken);
+                return Err(self.borrowed_reason(node, model, asked, length, limit));
+            }
             growth = quota.claim_with(growth) - quota.claim();
         }
         Ok(())
     }
 
-    /// Refuses what does not fit even if nobody else holds anything.
-    fn judge_quota_ever(&self, leaf: LeafId, groups: &[TaskGroup]) -> Result<(), Reason> {
+    /// Refuses what does not fit even if nobody else holds anything; with a `length`, what fits only where nothing may be
+    /// held for so long.
+    fn judge_quota_ever(
+        &self,
+        leaf: LeafId,
+        groups: &[TaskGroup],
+        length: Option<Option<Span>>,
+    ) -> Result<(), Reason> {
+        if length.is_some() && !self.is_timed(leaf) {
+            return Ok(());
+        }
         // 1. The most of each model that this leaf can ever hold.
-        let most: Vec<u64> = self.models.ids().map(|model| self.most_ever(leaf, model)).collect();
+        let most: Vec<u64> = self.models.ids().map(|model| self.most_ever(leaf, model, length)).collect();
+        let refusal = |model: ModelId, asked: u64| {
+            let timed = length.and_then(|length| self.borrowed_ever(leaf, model, asked, length));
+            timed.unwrap_or_else(|| self.quota_reason(leaf, model, asked, most[usize::from(model.0)], |_| 0))
+        };
         let mut pinned = vec![0u64; most.len()];
         for group in groups.iter().filter(|group| !group.task.gpu.is_none()) {
             // 2. Each group alone, over all models that it accepts.
@@ -125,14 +165,14 @@ impl Policy {
             let Some(widest) = models.iter().copied().max_by_key(most_of) else { continue };
             let tasks = models.iter().fold(0u64, |sum, model| sum.saturating_add(most_of(model) / per_task));
             if tasks < u64::from(group.min_tasks) {
-                return Err(self.quota_reason(leaf, widest, asked, most_of(&widest), |_| 0));
+                return Err(refusal(widest, asked));
             }
             // 3. Groups that accept a single model, together.
             if models.len() == 1 {
                 let sum = &mut pinned[usize::from(widest.0)];
                 *sum = sum.saturating_add(asked);
                 if *sum > most_of(&widest) {
-                    return Err(self.quota_reason(leaf, widest, *sum, most_of(&widest), |_| 0));
+                    return Err(refusal(widest, *sum));
                 }
             }
         }
@@ -150,18 +190,22 @@ impl Policy {
     /// What a leaf could hold of each model if nobody else held anything, where quota bounds it.
     #[must_use]
     pub fn most_ever_of(&self, leaf: LeafId) -> Vec<(ModelId, u64)> {
-        let most = self.models.ids().map(|model| (model, self.most_ever(leaf, model)));
+        let most = self.models.ids().map(|model| (model, self.most_ever(leaf, model, None)));
         most.filter(|(_, most)| *most < u64::MAX).collect()
     }
 
-    /// What the leaf could hold if nobody else held anything; `u64::MAX` is endless.
-    fn most_ever(&self, leaf: LeafId, model: ModelId) -> u64 {
+    /// What the leaf could hold if nobody else held anything, all of it for `length` where that is given; `u64::MAX` is
+    /// endless.
+    fn most_ever(&self, leaf: LeafId, model: ModelId, length: Option<Option<Span>>) -> u64 {
         let mut quotas = self.quotas(leaf, model);
         if !quotas[0].is_bounded {
             return u64::MAX;
         }
-        for quota in &mut quotas {
+        for (quota, node) in quotas.iter_mut().zip(self.path(leaf).chain([self.root()])) {
             quota.taken = quota.taken_idle;
+            if length.is_some_and(|length| node.borrows_for_less_than(model, length).is_some()) {
+                quota.ceiling = quota.ceiling.min(quota.nominal);
+            }
         }
         headroom(quotas.into_iter())
     }
@@ -169,6 +213,42 @@ impl Policy {
     /// Quotas from the leaf up to and including the root.
     fn quotas(&self, leaf: LeafId, model: ModelId) -> Vec<Quota> {
         self.path(leaf).chain([self.root()]).map(|node| node.quota[usize::from(model.0)]).collect()
+    }
+
+    /// The refusal of what is held for longer than it may be borrowed, by the first queue of the path that refuses it.
+    fn borrowed_ever(
+        &self,
+        leaf: LeafId,
+        model: ModelId,
+        asked: u64,
+        length: Option<Span>,
+    ) -> Option<Reason> {
+        let nominal = |node: &Node| node.quota[usize::from(model.0)].nominal;
+        let refuses = |node: &&Node| node.borrows_for_less_than(model, length).is_some();
+        let mut path = self.path(leaf).filter(refuses);
+        let node = path.find(|node| asked > nominal(node))?;
+        let limit = node.limits.borrowed_time?;
+        Some(self.borrowed_reason(node, model, (asked, 0), length, limit))
+    }
+
+    /// It would be held for too long where it is borrowed.
+    fn borrowed_reason(
+        &self,
+        node: &Node,
+        model: ModelId,
+        (asked, used): (u64, u64),
+        length: Option<Span>,
+        limit: Span,
+    ) -> Reason {
+        Reason::BorrowedTime {
+            queue: node.name.clone(),
+            model: self.models.name(model).clone(),
+            asked: gpu_milli(asked),
+            used: gpu_milli(used),
+            nominal: gpu_milli(node.quota[usize::from(model.0)].nominal),
+            length,
+            limit,
+        }
     }
 
     /// The refusal in the terms of the nearest queue that sets a quota.
@@ -195,6 +275,14 @@ impl Policy {
             borrowable: gpu_milli(reachable.saturating_sub(nominal)),
             lent: gpu_milli(nominal.saturating_sub(reachable)),
         }
+    }
+}
+
+impl Node {
+    /// How long it borrows a model for, when that is less than `length`.
+    fn borrows_for_less_than(&self, model: ModelId, length: Option<Span>) -> Option<Span> {
+        let limit = self.limits.borrowed_time.filter(|_| self.quota[usize::from(model.0)].is_set)?;
+        length.is_none_or(|length| length > limit).then_some(limit)
     }
 }
 

@@ -130,6 +130,7 @@ fn queue_line(explanation: &Explanation, position: u32, waiting: u32) -> String 
         matches!(
             reason,
             Reason::Quota { .. }
+                | Reason::BorrowedTime { .. }
                 | Reason::RunningJobs { .. }
                 | Reason::GpusPerUser { .. }
                 | Reason::Budget { .. }
@@ -322,6 +323,18 @@ mod tests {
         right is pending: quota
           quota      research/vision uses 16 of its 16 h100; this asks for 8 more
                      4 could be borrowed now  muster queues
+          queue      1st of 1 in default
+        right is pending: borrowed time
+          quota      vision uses 14 of its 16 h100; this asks for 4 more
+                     muster queues
+                     it borrows for at most 4h, this can last 8h, grace included
+                     with a shorter time limit it could start, or within its quota
+          queue      1st of 1 in default
+        right is pending: borrowed time
+          quota      vision uses 0 of its 0 h100; this asks for 4 more
+                     muster queues
+                     it borrows for at most 4h, this has no time limit
+                     with a shorter time limit it could start
           queue      1st of 1 in default
         right is pending: running-jobs limit
           limit      vision runs 50 jobs of at most 50  muster queues

@@ -1,7 +1,7 @@
 //! What a queue's limits, quota and budgets refuse, as sentences. Which of them applies, and when it is refilled, is in the
 //! reason; nothing is worked out here but what is left.
 
-use muster_model::{GpuMilli, Reason, Time};
+use muster_model::{GpuMilli, Reason, Span, Time};
 
 use crate::amount::{gpus, hours, is_are};
 use crate::clock;
@@ -17,6 +17,15 @@ pub(crate) fn lines(reason: &Reason, now: Time, style: &Style) -> Vec<Line> {
                 format!("{queue} uses {used} of its {nominal} {model}; this asks for {asked} more"),
             ),
             Line::new("", quota_margin(*borrowable, *lent)).with("muster queues"),
+        ],
+        Reason::BorrowedTime { queue, model, asked, used, nominal, length, limit } => vec![
+            Line::new(
+                "quota",
+                format!("{queue} uses {used} of its {nominal} {model}; this asks for {asked} more"),
+            )
+            .with("muster queues"),
+            Line::new("", format!("it borrows for at most {limit}, this {}", lasts(*length))),
+            Line::new("", shorter_or_within(*asked, *nominal)),
         ],
         Reason::RunningJobs { queue, running, limit } => {
             vec![
@@ -41,6 +50,11 @@ pub(crate) fn lines(reason: &Reason, now: Time, style: &Style) -> Vec<Line> {
         ],
         _ => Vec::new(),
     }
+}
+
+/// How long something is held; limit and grace together.
+pub(crate) fn lasts(length: Option<Span>) -> String {
+    length.map_or("has no time limit".to_owned(), |length| format!("can last {length}, grace included"))
 }
 
 /// `research has 12.0 of 5000.0 GPU-hours left, asks for 64.0; refilled at Dec 01 00:00`.
@@ -105,6 +119,11 @@ fn left(reason: &Reason) -> u64 {
         }
         _ => 0,
     }
+}
+
+fn shorter_or_within(asked: GpuMilli, nominal: GpuMilli) -> String {
+    let within = if asked <= nominal { ", or within its quota" } else { "" };
+    format!("with a shorter time limit it could start{within}")
 }
 
 fn quota_margin(borrowable: GpuMilli, lent: GpuMilli) -> String {

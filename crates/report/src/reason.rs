@@ -55,6 +55,7 @@ pub fn word(reason: &Reason) -> &'static str {
         Reason::Dependency { .. } => "dependency",
         Reason::ArrayCap { .. } => "array cap",
         Reason::Quota { .. } => "quota",
+        Reason::BorrowedTime { .. } => "borrowed time",
         Reason::RunningJobs { .. } => "running-jobs limit",
         Reason::GpusPerUser { .. } => "gpus-per-user limit",
         Reason::Budget { .. } => "budget",
@@ -85,6 +86,10 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
             let lent = if lent.0 > 0 { format!(", {lent} lent") } else { String::new() };
             format!("quota of {queue}: {used} of {nominal} {model} used{lent}, asks for {asked}")
         }
+        Reason::BorrowedTime { queue, model, asked, used, nominal, length, limit } => format!(
+            "{queue} borrows for at most {limit}, this {}: {used} of {nominal} {model} used, asks for {asked}",
+            limits::lasts(*length)
+        ),
         Reason::RunningJobs { queue, running, limit } => format!("{queue} runs {running} of {limit} jobs"),
         Reason::GpusPerUser { queue, user, used, limit, .. } => {
             format!("{user} holds {used} of {limit} GPUs in {queue}")
@@ -139,6 +144,7 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
             vec![Line::new("array", format!("{running} of its elements run, at most {cap} may at a time"))]
         }
         Reason::Quota { .. }
+        | Reason::BorrowedTime { .. }
         | Reason::RunningJobs { .. }
         | Reason::GpusPerUser { .. }
         | Reason::Budget { .. }
@@ -311,6 +317,8 @@ mod tests {
         quota: quota of research/vision: 14 of 16 h100 used, asks for 4
         quota: quota of research/vision: 8 of 16 h100 used, 6 lent, asks for 4
         quota: quota of research/vision: 16 of 16 h100 used, asks for 8
+        borrowed time: vision borrows for at most 4h, this can last 8h, grace included: 14 of 16 h100 used, asks for 4
+        borrowed time: vision borrows for at most 4h, this has no time limit: 0 of 0 h100 used, asks for 4
         running-jobs limit: vision runs 50 of 50 jobs
         budget: research has 12.0 of 5000.0 GPU-hours left, asks for 64.0; refilled at Nov 21 00:00
         budget: alice in vision has a budget of 200.0 GPU-hours, this can take 400.0
@@ -365,6 +373,12 @@ mod tests {
                    6 of it are lent to other queues now [muster queues]
         quota      research/vision uses 16 of its 16 h100; this asks for 8 more []
                    4 could be borrowed now [muster queues]
+        quota      vision uses 14 of its 16 h100; this asks for 4 more [muster queues]
+                   it borrows for at most 4h, this can last 8h, grace included []
+                   with a shorter time limit it could start, or within its quota []
+        quota      vision uses 0 of its 0 h100; this asks for 4 more [muster queues]
+                   it borrows for at most 4h, this has no time limit []
+                   with a shorter time limit it could start []
         limit      vision runs 50 jobs of at most 50 [muster queues]
         budget     research has 12.0 of 5000.0 GPU-hours left [muster queues]
                    this can take 64.0; 4000.0 are used, 988.0 promised to what runs []

@@ -70,6 +70,24 @@ fn quotas() -> Vec<Reason> {
 
 fn limits() -> Vec<Reason> {
     vec![
+        Reason::BorrowedTime {
+            queue: "vision".into(),
+            model: "h100".into(),
+            asked: GpuMilli(4000),
+            used: GpuMilli(14_000),
+            nominal: GpuMilli(16_000),
+            length: Some(Span::from_secs(28_830)),
+            limit: Span::from_secs(14_400),
+        },
+        Reason::BorrowedTime {
+            queue: "vision".into(),
+            model: "h100".into(),
+            asked: GpuMilli(4000),
+            used: GpuMilli(0),
+            nominal: GpuMilli(0),
+            length: None,
+            limit: Span::from_secs(14_400),
+        },
         Reason::RunningJobs { queue: "vision".into(), running: 50, limit: 50 },
         Reason::Budget {
             queue: "research".into(),

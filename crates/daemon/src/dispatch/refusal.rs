@@ -62,6 +62,9 @@ fn hints(reason: &Reason) -> Vec<String> {
         Reason::NeverFits(_) => "ask for less, or for another model; `muster nodes` shows what there is",
         Reason::NeverInTopology(_) => "ask for less, or write `preferred` instead of `required`",
         Reason::TimeLimit { .. } => "give a time limit that the queue admits, or take another queue",
+        Reason::BorrowedTime { .. } => {
+            "give a shorter time limit, ask for fewer GPUs, or take another queue; `muster queues` shows the quotas"
+        }
         Reason::Priority { .. } => "give a priority that the queue admits",
         Reason::Budget { .. } => {
             "give a shorter time limit, ask for fewer GPUs, or take another queue; `muster queues` shows the budgets"

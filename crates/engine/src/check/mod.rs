@@ -4,6 +4,7 @@
 //! It reads the state and shares no code with `plan`: what is free, what a gang is, and whether a reservation is kept
 //! are worked out here again, in the plainest way, from the records of jobs and nodes.
 
+mod borrowed;
 mod budget;
 mod drained;
 mod ledger;

@@ -9,7 +9,7 @@ use muster_model::{AttemptId, Decision, Effect, ElementId, NodeId, Plan, TaskPla
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ledger::{Sum, Sums};
-use super::{Violation, budget, drained, quota, reserved, topology};
+use super::{Violation, borrowed, budget, drained, quota, reserved, topology};
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::node::Node;
@@ -51,6 +51,7 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
     }
     // 5. Limits, quotas, reservations.
     quota::check(state, plan, &mut found);
+    borrowed::check(state, plan, &mut found);
     budget::check(state, now, plan, &mut found);
     reserved::check(state, now, plan, &mut found);
     drained::check(state, now, plan, &mut found);

@@ -116,7 +116,7 @@ impl State {
         let mut refused = None;
         for pick in picks(&self.pool, shape) {
             let gpus = pick.exact.as_deref().unwrap_or(&[]);
-            match self.policy.judge_start(job.record.leaf, job.user, gpus) {
+            match self.policy.judge_start(job.record.leaf, job.user, gpus, job.record.duration()) {
                 Ok(()) => return None,
                 Err(reason) => {
                     refused.get_or_insert(reason);

@@ -92,6 +92,7 @@ fn shorter(trial: &mut Trial<'_>, finding: &Finding) -> Option<Change> {
             let secs = longest.0.checked_sub(trial.spec.grace.0)? / 1000;
             Span::from_secs(if secs > 60 { secs - secs % 60 } else { secs })
         }
+        Some(Reason::BorrowedTime { limit, .. }) => Span(limit.0.saturating_sub(trial.spec.grace.0)),
         _ => return None,
     };
     if limit.0 == 0 {

@@ -123,7 +123,10 @@ impl Planner<'_> {
                 Some(exact) => exact.clone(),
                 None => gpus_by_model(&self.state.pool, &placement),
             };
-            debug_assert_eq!(self.state.policy.judge_start(candidate.leaf, candidate.user, &gpus), Ok(()));
+            debug_assert_eq!(
+                self.state.policy.judge_start(candidate.leaf, candidate.user, &gpus, candidate.duration),
+                Ok(())
+            );
             self.state.policy.try_hold(candidate.leaf, candidate.user, &gpus);
             let promise = self.promise(candidate.duration);
             let milli = candidate.shape.milli();

@@ -6,15 +6,15 @@
 //!
 //! * what runs in a queue only grows, and so does what a user holds: a limit that was reached stays reached;
 //! * what is charged to a budget only grows, since a pass plans at one instant, in one window; and a longer promise is
-//!   refused where a shorter one is;
+//!   refused where a shorter one is; so it is with borrowed time, whose ceiling for what is too long is the nominal quota;
 //! * `taken` of every queue only grows, since the claim of each child, `max(taken, kept)`, does;
 //! * a start that adds `x` to a queue adds `max(taken + x, kept) - max(taken, kept)` to the claim that its parent sees,
 //!   and this does not fall as `taken` grows: what a queue keeps for itself and does not use yet is used up first. So at
 //!   every level the same start adds no less than before to no less than before, and a ceiling that it broke it breaks.
 //!
-//! The judgement depends on the leaf, the user and [`Terms`], and below a budget on how long the element may run, so these
-//! are the key; all rounds of a pass share what was learnt. The property is tested in `policy`; debug builds judge again
-//! whatever is answered from memory. It must not remember across passes: then holds shrink, too.
+//! The judgement depends on the leaf, the user and [`Terms`], and below a budget or a limit on borrowed time on how long the
+//! element may run, so these are the key; all rounds of a pass share what was learnt. The property is tested in `policy`;
+//! debug builds judge again whatever is answered from memory. It must not remember across passes: then holds shrink, too.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use crate::state::shape::{ClassId, Shape};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Terms(u32);
 
-/// What a refusal is remembered by. The length is [`ENDLESS`] where no budget asks for it.
+/// What a refusal is remembered by. The length is [`ENDLESS`] where nothing asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     leaf: LeafId,
@@ -97,7 +97,9 @@ impl Limited {
 impl Planner<'_> {
     /// What a refusal of this is remembered by.
     pub(super) fn limit_key(&self, leaf: LeafId, user: UserId, duration: Option<Span>, terms: Terms) -> Key {
-        let duration = duration.filter(|_| self.state.policy.is_budgeted(leaf)).unwrap_or(ENDLESS);
+        let policy = &self.state.policy;
+        let matters = policy.is_budgeted(leaf) || policy.is_timed(leaf);
+        let duration = duration.filter(|_| matters).unwrap_or(ENDLESS);
         Key { leaf, user, terms, duration }
     }
 

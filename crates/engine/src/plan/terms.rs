@@ -1,6 +1,6 @@
 //! What limits and quota say to each try of a gang, before a place is looked for.
 
-use muster_model::Reason;
+use muster_model::{Reason, Span};
 use muster_policy::{LeafId, ModelId, Policy, Promise, UserId};
 use smallvec::SmallVec;
 
@@ -28,8 +28,8 @@ pub(crate) fn admitted<'p>(
     let mut refused = None;
     for pick in picks {
         let verdict = match &pick.exact {
-            Some(exact) => policy.judge_start(leaf, user, exact).map(|()| Caps::new()),
-            None => caps(policy, (leaf, user), shape, pick),
+            Some(exact) => policy.judge_start(leaf, user, exact, promise.length).map(|()| Caps::new()),
+            None => caps(policy, (leaf, user), shape, promise.length, pick),
         };
         match verdict {
             Ok(caps) => admitted.push(Admitted { pick, caps }),
@@ -46,16 +46,22 @@ pub(crate) fn admitted<'p>(
 
 /// How much of each model a gang that may mix them can hold. Exact, since quotas of models are independent, and limits
 /// on users and elements see only sums, which are the same on any models: those refuse the whole gang.
-fn caps(policy: &Policy, (leaf, user): (LeafId, UserId), shape: &Shape, pick: &Pick) -> Result<Caps, Reason> {
+fn caps(
+    policy: &Policy,
+    (leaf, user): (LeafId, UserId),
+    shape: &Shape,
+    length: Option<Span>,
+    pick: &Pick,
+) -> Result<Caps, Reason> {
     let total = shape.milli();
     let mut models: SmallVec<[ModelId; 2]> = pick.models.iter().flatten().copied().collect();
     models.sort_unstable();
     models.dedup();
-    policy.judge_start(leaf, user, &[])?;
+    policy.judge_start(leaf, user, &[], length)?;
     let mut caps = Caps::new();
     let mut refused = None;
     for model in &models {
-        let judge = |milli: u64| policy.judge_start(leaf, user, &[(*model, milli)]);
+        let judge = |milli: u64| policy.judge_start(leaf, user, &[(*model, milli)], length);
         let Err(reason) = judge(total) else { continue };
         if matches!(reason, Reason::GpusPerUser { .. }) {
             return Err(reason);

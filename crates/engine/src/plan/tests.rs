@@ -45,7 +45,11 @@ fn limited_tree(dice: &mut Dice) -> QueueTree {
             running_jobs: dice.maybe(40, 6).map(|jobs| 1 + jobs as u32),
             gpus_per_user: dice.maybe(50, 6).map(|gpus| 1 + gpus),
             time: None,
+            borrowed_time: None,
         };
+        if !queue.quota.is_empty() {
+            queue.limits.borrowed_time = dice.maybe(50, 60).map(Span::from_secs);
+        }
         queue.budget = dice.maybe(40, 2).map(|more| Budget {
             gpu_hours: Some(1 + more),
             gpu_hours_per_user: dice.maybe(50, 1).map(|more| 1 + more),

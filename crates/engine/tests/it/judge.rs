@@ -223,7 +223,7 @@ fn a_start_beyond_a_limit_or_a_quota_is_refused() {
     let budget = |gpu_hours, gpu_hours_per_user| {
         Some(Budget { gpu_hours, gpu_hours_per_user, every: span("6h"), start: Time(0) })
     };
-    let rows: [(&str, QueueTree); 9] = [
+    let rows: [(&str, QueueTree); 11] = [
         (
             "leaf quota",
             limited(&|team, red| {
@@ -244,6 +244,23 @@ fn a_start_beyond_a_limit_or_a_quota_is_refused() {
         ("running elements", limited(&|_, red| red.limits.running_jobs = Some(1))),
         ("running elements above", limited(&|team, _| team.limits.running_jobs = Some(1))),
         ("GPUs per user", limited(&|team, _| team.limits.gpus_per_user = Some(3))),
+        (
+            "borrowed time",
+            limited(&|_, red| {
+                quota(red, 3);
+                red.limits.borrowed_time = Some(span("2h"));
+            }),
+        ),
+        (
+            "borrowed time above",
+            limited(&|team, red| {
+                quota(team, 6);
+                quota(red, 1);
+                red.lend = Some(0);
+                quota(team, 3);
+                team.limits.borrowed_time = Some(span("2h"));
+            }),
+        ),
         ("budget", limited(&|_, red| red.budget = budget(Some(7), None))),
         ("budget above", limited(&|team, _| team.budget = budget(Some(7), None))),
         ("budget of users", limited(&|team, _| team.budget = budget(Some(20), Some(7)))),
@@ -264,6 +281,7 @@ fn a_start_beyond_a_limit_or_a_quota_is_refused() {
                 Reason::Quota { .. }
                     | Reason::RunningJobs { .. }
                     | Reason::GpusPerUser { .. }
+                    | Reason::BorrowedTime { .. }
                     | Reason::Budget { .. }
             ))
         });

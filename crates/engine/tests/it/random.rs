@@ -75,7 +75,11 @@ fn leaf(dice: &mut Dice, name: &str) -> QueueSpec {
             running_jobs: dice.chance(50).then(|| 1 + dice.roll(5) as u32),
             gpus_per_user: dice.chance(50).then(|| 1 + dice.roll(6)),
             time: None,
+            borrowed_time: None,
         };
+    }
+    if !queue.quota.is_empty() {
+        queue.limits.borrowed_time = dice.chance(30).then(|| Span::from_secs(1 + dice.roll(60)));
     }
     if dice.chance(30) {
         // Random jobs hold for a minute at most: an hour of a GPU is some ten of them.

@@ -58,7 +58,7 @@ fn a_new_model_finds_room_in_every_row() {
     let (p, ada) = (leaf(&policy, "p"), policy.intern_user(&"ada".into()));
     policy.hold(Time(0), p, ada, &[]);
     let h200 = policy.intern_model(&"h200".into());
-    assert_eq!(policy.judge_start(p, ada, &[(h200, 99_000)]), Ok(()));
+    assert_eq!(policy.judge_start(p, ada, &[(h200, 99_000)], None), Ok(()));
     policy.hold(Time(5), p, ada, &[(h200, 99_000)]);
     policy.set_capacity(Time(5), &[4000, 0, 198_000]);
     assert_eq!(policy.queue_views(Time(5))[0].share_ppm, 500_000);

@@ -36,7 +36,7 @@ fn check_start(held: &[(&str, &str, u64)], queue: &str, user: &str, gpus: u64, e
         policy.hold(Time(0), leaf, user, &[(model, gpus * 1000)]);
     }
     let user = policy.intern_user(&user.into());
-    let verdict = policy.judge_start(leaf(&policy, queue), user, &[(model, gpus * 1000)]);
+    let verdict = policy.judge_start(leaf(&policy, queue), user, &[(model, gpus * 1000)], None);
     assert_eq!(word(verdict), expected);
 }
 

@@ -18,7 +18,7 @@ fn check(text: &str, held: &[(&str, u64)], queue: &str, asked: u64, expected: &s
         let leaf = leaf(&policy, queue);
         policy.hold(Time(0), leaf, user, &[(model, gpus * 1000)]);
     }
-    let got = match policy.judge_start(leaf(&policy, queue), user, &[(model, asked * 1000)]) {
+    let got = match policy.judge_start(leaf(&policy, queue), user, &[(model, asked * 1000)], None) {
         Ok(()) => "ok".to_owned(),
         Err(Reason::Quota { queue, asked, used, nominal, borrowable, lent, .. }) => {
             assert!(used.0 + asked.0 + lent.0 > nominal.0 + borrowable.0, "the numbers do not explain it");
@@ -92,8 +92,9 @@ fn a_queue_without_a_quota_is_bounded_by_the_nearest_above_that_has_one() {
 fn a_model_listed_twice_is_judged_as_one() {
     let policy = policy(tree("p quota 8\n"), 8, 0);
     let (model, p) = (h100(&policy), leaf(&policy, "p"));
-    let judge =
-        |first, second| policy.judge_start(p, crate::UserId(0), &[(model, first), (model, second)]).is_ok();
+    let judge = |first, second| {
+        policy.judge_start(p, crate::UserId(0), &[(model, first), (model, second)], None).is_ok()
+    };
     assert!(judge(4000, 4000));
     assert!(!judge(4000, 4001));
 }
@@ -236,7 +237,7 @@ proptest! {
                 continue;
             }
             let started = element(&mut policy, &leaves, step);
-            let verdict = policy.judge_start(started.leaf, started.user, &started.gpus);
+            let verdict = policy.judge_start(started.leaf, started.user, &started.gpus, None);
             let mut after = held.clone();
             after.push(started.clone());
             prop_assert_eq!(verdict.is_ok(), covered(&tree, &policy, &after), "{:?}", verdict);
@@ -263,7 +264,7 @@ proptest! {
             let started = element(&mut policy, &leaves, step);
             policy.try_hold(started.leaf, started.user, &started.gpus);
             for (one, refused) in asked.iter().zip(&mut refused) {
-                let verdict = policy.judge_start(one.leaf, one.user, &one.gpus);
+                let verdict = policy.judge_start(one.leaf, one.user, &one.gpus, None);
                 prop_assert!(!*refused || verdict.is_err(), "{:?} was refused before {:?}", one, started);
                 *refused = verdict.is_err();
             }
@@ -299,7 +300,7 @@ proptest! {
             let is_within = leaves.iter().all(is_within);
             policy.undo_hold(started.leaf, started.user, &started.gpus);
             if is_within {
-                prop_assert_eq!(policy.judge_start(started.leaf, started.user, &started.gpus), Ok(()));
+                prop_assert_eq!(policy.judge_start(started.leaf, started.user, &started.gpus, None), Ok(()));
                 policy.hold(Time(0), started.leaf, started.user, &started.gpus);
             }
         }

@@ -62,11 +62,11 @@ fn smaller_quotas_stop_starts_but_nothing_that_runs() {
             .inconsistencies()
             .contains(&Inconsistency::Overdraft { queue: "".into(), model: "h100".into() })
     );
-    policy.judge_start(p, ada, &[(model, 1)]).unwrap_err();
+    policy.judge_start(p, ada, &[(model, 1)], None).unwrap_err();
     // What q keeps is there all the same; what it lends is gone for now.
     let q = leaf(&policy, "q");
-    assert_eq!(policy.judge_start(q, ada, &[(model, 1000)]), Ok(()));
-    policy.judge_start(q, ada, &[(model, 1001)]).unwrap_err();
+    assert_eq!(policy.judge_start(q, ada, &[(model, 1000)], None), Ok(()));
+    policy.judge_start(q, ada, &[(model, 1001)], None).unwrap_err();
     policy.release(Time(1), p, ada, &[(model, 8000)]);
     assert_eq!(policy.inconsistencies(), vec![]);
 }

@@ -52,7 +52,7 @@ document! {
 
 document! {
     /// Ceilings of a queue.
-    LimitsDocument ("limits") requires [] foreign &[("max-jobs", "running-jobs"), ("jobs", "running-jobs"), ("gpus", "gpus-per-user"), ("walltime", "time"), ("submit-jobs", "pending-jobs")] => {
+    LimitsDocument ("limits") requires [] foreign &[("max-jobs", "running-jobs"), ("jobs", "running-jobs"), ("gpus", "gpus-per-user"), ("walltime", "time"), ("submit-jobs", "pending-jobs"), ("borrow-time", "borrowed-time"), ("borrowing-time", "borrowed-time")] => {
         /// Jobs (array elements) running at once.
         "running-jobs" running_jobs: Whole<1, 1_000_000_000>,
         /// GPUs that one user may hold at once.
@@ -61,6 +61,8 @@ document! {
         "pending-jobs" pending_jobs: Whole<1, 1_000_000_000>,
         /// Longest time limit that a job may have; one without a limit is refused then.
         "time" time: LengthOrNone,
+        /// Longest that a job may hold GPUs beyond the queue's quota, time limit and grace together; one that may last longer starts within the quota only.
+        "borrowed-time" borrowed_time: Length,
     }
 }
 

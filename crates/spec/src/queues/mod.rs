@@ -133,11 +133,20 @@ fn quota(document: &QueueDocument, problems: &mut Problems) -> BTreeMap<GpuModel
 /// Borrowing and lending are relative to a quota, so they mean nothing without one.
 fn check_cohort(document: &QueueDocument, problems: &mut Problems) {
     let Some(quota) = &document.quota else {
-        for (name, written) in [("borrow", &document.borrow), ("lend", &document.lend)] {
-            if let Some(written) = written {
+        let limits = document.limits.as_ref();
+        let cohort = [
+            ("borrow", document.borrow.as_ref().map(|written| written.key)),
+            ("lend", document.lend.as_ref().map(|written| written.key)),
+            (
+                "borrowed-time",
+                limits.and_then(|limits| limits.value.borrowed_time.as_ref()).map(|written| written.key),
+            ),
+        ];
+        for (name, key) in cohort {
+            if let Some(key) = key {
                 problems.add(
                     Problem::new(format!("`{name}` needs `quota`"))
-                        .at(written.key, "beyond or of which quota?")
+                        .at(key, "beyond or of which quota?")
                         .hint(
                             "add `quota: {h100: 8}`, or remove it: without quota nothing is limited"
                                 .to_owned(),
@@ -168,6 +177,7 @@ fn ceilings(document: &LimitsDocument, problems: &mut Problems) -> Limits {
         gpus_per_user: document.gpus_per_user.as_ref().map(|limit| limit.value.0 as u64),
         pending_jobs: document.pending_jobs.as_ref().map(|limit| limit.value.0 as u32),
         time,
+        borrowed_time: document.borrowed_time.as_ref().map(|limit| limit.value.0),
     }
 }
 

@@ -973,7 +973,16 @@ fn queue_files() {
     1 | queues: [{name: a, priority: [9, 1], limits: {gpus: 4}}]
       |                                               ^^^^ did you mean `gpus-per-user`?
       |
-    hint: the fields are running-jobs, gpus-per-user, pending-jobs, time
+    hint: the fields are running-jobs, gpus-per-user, pending-jobs, time, borrowed-time
+    ");
+    assert_snapshot!(queues_complaint("queues: [{name: a, limits: {borrowed-time: 4h}}]"), @r"
+    error: `borrowed-time` needs `quota`
+     --> queues.yaml:1:29
+      |
+    1 | queues: [{name: a, limits: {borrowed-time: 4h}}]
+      |                             ^^^^^^^^^^^^^ beyond or of which quota?
+      |
+    hint: add `quota: {h100: 8}`, or remove it: without quota nothing is limited
     ");
     assert_snapshot!(queues_complaint("queues: [{name: a}]\n---\nqueues: []"), @r"
     error: more than one document of queues
