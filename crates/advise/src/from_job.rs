@@ -85,6 +85,7 @@ mod tests {
             checkpoint: None,
             held: false,
             begin: None,
+            protect: muster_model::Protection::None,
             payload: PayloadId(1),
         };
         let (facts, told) = facts_of(&spec);

@@ -133,12 +133,14 @@ impl Engine {
     // ---- read ----
 
     /// When [`Engine::overdue`] and [`Engine::plan`] should run though no event comes: begin times, back-offs, drains that
-    /// begin, refills of budgets that kept something back, and, once [`Engine::watch_starts`] was called, the ends of waits.
+    /// begin, refills of budgets and ends of protections that kept something back, the ends of waits for a last checkpoint,
+    /// and, once [`Engine::watch_starts`] was called, for starts.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         let state = &self.state;
         let due = [state.entries.next_wake(), state.starting.next_wake(), state.pool.next_drain()];
-        due.into_iter().chain([state.refill]).flatten().min()
+        let more = [state.claims.next_wake(), state.refill, state.thaw];
+        due.into_iter().chain(more).flatten().min()
     }
 
     /// What has not been reported in time, and what a drain that began stops, as events for [`Engine::apply`] and the
@@ -146,6 +148,7 @@ impl Engine {
     #[must_use]
     pub fn overdue(&self, now: Time) -> Vec<Event> {
         let mut events = self.state.overdue(now);
+        events.extend(self.state.evictions_due(now));
         events.extend(self.state.drained_away(now));
         events
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_model::outcome::Outcome;
 use muster_model::view::JobView;
-use muster_model::{AttemptId, ElementId, JobId, QueueName, TaskPlacement, Time, UserName};
+use muster_model::{AttemptId, ElementId, EvictionCause, JobId, QueueName, TaskPlacement, Time, UserName};
 use serde::{Deserialize, Serialize};
 
 /// Something that happened.
@@ -37,6 +37,17 @@ pub enum Fact {
     Running {
         /// Which attempt.
         id: AttemptId,
+        /// When.
+        at: Time,
+    },
+    /// An attempt was told to go for another element.
+    Evicted {
+        /// Which attempt.
+        id: AttemptId,
+        /// For whom.
+        by: ElementId,
+        /// By what right.
+        cause: EvictionCause,
         /// When.
         at: Time,
     },

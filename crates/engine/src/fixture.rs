@@ -27,6 +27,7 @@ pub(crate) fn spec(tasks: u32) -> JobSpec {
         checkpoint: None,
         held: false,
         begin: None,
+        protect: muster_model::Protection::None,
         payload: PayloadId(0),
     }
 }

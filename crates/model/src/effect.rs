@@ -71,4 +71,6 @@ pub enum StopCause {
     GangFailed,
     /// A user or admin asked for it to run again from the start.
     Requeued,
+    /// Another job takes its place.
+    Preempted,
 }

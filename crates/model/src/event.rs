@@ -87,6 +87,12 @@ pub enum Event {
         /// How long it was waited for.
         after: Span,
     },
+    /// An attempt that has to go was waited for long enough to save its progress. Ignored when it is another attempt than
+    /// the current one, or is being stopped by now.
+    EvictionDue {
+        /// Which attempt.
+        id: AttemptId,
+    },
 }
 
 /// A job, or one element of its array.

@@ -43,6 +43,10 @@ pub struct JobSpec {
     pub held: bool,
     /// Not before this instant.
     pub begin: Option<Time>,
+    /// Whether its running elements may be made to go for others. With any protection of its own it starts only within
+    /// nominal quota: what cannot be taken back is not lent.
+    #[serde(default)]
+    pub protect: Protection,
     /// Where command and environment are kept.
     pub payload: PayloadId,
 }
@@ -240,6 +244,31 @@ impl Restart {
 
     /// The gang fails when a task does.
     pub const NEVER: Restart = Restart { on_failure: false, max_restarts: 0, backoff: Span::from_secs(1) };
+}
+
+/// How long what runs is safe from being preempted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protection {
+    /// Not at all.
+    #[default]
+    None,
+    /// This long after it began to hold its resources.
+    For(Span),
+    /// Always.
+    Always,
+}
+
+impl Protection {
+    /// The instant from which what holds its resources since `held_from` may be made to go.
+    #[must_use]
+    pub fn until(self, held_from: Time) -> Time {
+        match self {
+            Protection::None => Time(0),
+            Protection::For(span) => held_from + span,
+            Protection::Always => Time::NEVER,
+        }
+    }
 }
 
 /// Ask the job to save its progress: before its limit, and whenever somebody wants it.

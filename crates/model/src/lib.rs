@@ -24,12 +24,12 @@ pub use event::{Event, Observation, Target, TaskCheckpoint, TaskReport};
 pub use id::{Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName};
 pub use job::{
     AfterCheckpoint, Array, Checkpoint, CheckpointBy, Dependency, DependencyKind, JobSpec, NodeConstraint,
-    Restart, Segment, TaskGroup, Topology, TopologyRule,
+    Protection, Restart, Segment, TaskGroup, Topology, TopologyRule,
 };
 pub use node::{Device, DeviceSet, Drain, Foreign, GpuModel, NodeSpec};
 pub use outcome::{Outcome, TaskExit};
 pub use payload::{Identity, Payload};
-pub use plan::{Decision, Plan, Reservation, TaskPlacement};
-pub use queue::{QueueSpec, QueueTree};
+pub use plan::{Decision, Eviction, EvictionCause, Plan, Reservation, TaskPlacement};
+pub use queue::{Preemption, QueueSpec, QueueTree};
 pub use reason::Reason;
 pub use unit::{Bytes, CpuMilli, GpuMilli, Span, Time};

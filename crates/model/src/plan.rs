@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AttemptId, ElementId, NodeId};
@@ -25,6 +26,14 @@ impl Plan {
     pub fn is_empty(&self) -> bool {
         self.decisions.is_empty()
     }
+
+    /// What it starts: which attempt, where each task goes by rank, and whether it passes a reservation.
+    pub fn starts(&self) -> impl Iterator<Item = (AttemptId, &Arc<[TaskPlacement]>, bool)> {
+        self.decisions.iter().filter_map(|decision| match decision {
+            Decision::Start { id, placement, backfilled } => Some((*id, placement, *backfilled)),
+            Decision::Claim { .. } | Decision::Unclaim { .. } => None,
+        })
+    }
 }
 
 /// One change.
@@ -39,6 +48,41 @@ pub enum Decision {
         /// It passes an entry ahead of it that stays blocked by capacity and holds a reservation.
         backfilled: bool,
     },
+    /// Others go, so that an element can start: it is promised these places, and starts there once they are free.
+    /// Nobody else gets them meanwhile.
+    Claim {
+        /// Who is to start.
+        element: ElementId,
+        /// Where each task will go, by rank.
+        placement: Arc<[TaskPlacement]>,
+        /// Who goes for it; everything that stands in its way.
+        evict: Vec<Eviction>,
+    },
+    /// A claim that can no longer be kept, since the world has changed, is given up. Who goes for it still goes.
+    Unclaim {
+        /// Whose.
+        element: ElementId,
+    },
+}
+
+/// An attempt that is made to go: asked for a checkpoint where its job takes one, then stopped, and queued again where it
+/// stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Eviction {
+    /// Which attempt.
+    pub id: AttemptId,
+    /// By what right.
+    pub cause: EvictionCause,
+}
+
+/// By what right an attempt is made to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EvictionCause {
+    /// It runs on quota that another queue lent, and takes back.
+    Reclaimed,
+    /// A job of its own queue has a higher priority.
+    Outranked,
 }
 
 /// Where one task runs and what it holds there.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::id::QueueName;
+use crate::job::Protection;
 use crate::node::GpuModel;
 use crate::unit::{Span, Time};
 
@@ -17,6 +18,9 @@ pub struct QueueTree {
     pub half_life: Span,
     /// How blocked jobs are protected from later ones.
     pub backfill: Backfill,
+    /// Who may make others go.
+    #[serde(default)]
+    pub preemption: Preemption,
     /// Leaf taken when a job names none.
     pub default_queue: QueueName,
     /// Top-level queues.
@@ -30,9 +34,30 @@ impl QueueTree {
         Self {
             half_life: Span::from_secs(7 * 86_400),
             backfill: Backfill::Easy,
+            preemption: Preemption::default(),
             default_queue: "default".into(),
             queues: vec![QueueSpec::named("default")],
         }
+    }
+}
+
+/// Who may make others go when a job is blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preemption {
+    /// A queue within its nominal quota takes back what others borrow.
+    pub reclaim: bool,
+    /// Within a leaf queue, higher priority takes from lower.
+    pub priority: bool,
+}
+
+impl Preemption {
+    /// Nobody makes anybody go.
+    pub const OFF: Preemption = Preemption { reclaim: false, priority: false };
+}
+
+impl Default for Preemption {
+    fn default() -> Self {
+        Self { reclaim: true, priority: true }
     }
 }
 
@@ -72,6 +97,9 @@ pub struct QueueSpec {
     /// GPU-hours that may be promised in a window of time. `None`: any.
     #[serde(default)]
     pub budget: Option<Budget>,
+    /// How long its jobs are safe from preemption once they hold their resources. `None`: as the queue above says.
+    #[serde(default)]
+    pub protect: Option<Protection>,
     /// Children; a leaf has none.
     pub queues: Vec<QueueSpec>,
 }
@@ -89,6 +117,7 @@ impl QueueSpec {
             priority: None,
             limits: Limits::default(),
             budget: None,
+            protect: None,
             queues: Vec::new(),
         }
     }

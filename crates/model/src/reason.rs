@@ -70,6 +70,19 @@ pub enum Reason {
         /// At most this long.
         limit: Span,
     },
+    /// It may not be made to go once it runs, so it must not borrow, and its queue's own quota is not enough.
+    MayNotBorrow {
+        /// The queue of the path that would use more than its own.
+        queue: QueueName,
+        /// For which GPU model.
+        model: GpuModel,
+        /// GPUs asked for.
+        asked: GpuMilli,
+        /// GPUs in use by its subtree.
+        used: GpuMilli,
+        /// Nominal quota.
+        nominal: GpuMilli,
+    },
     /// The queue runs as many elements as it may.
     RunningJobs {
         /// Which queue.
@@ -142,6 +155,13 @@ pub enum Reason {
         from: Time,
         /// How long this job would have to be at most to end before.
         fits_if_shorter_than: Option<Span>,
+    },
+    /// Others were told to go for it; it starts when they have.
+    MakingRoom {
+        /// Attempts that are not over yet.
+        evicting: u32,
+        /// When they are over at the latest.
+        by: Time,
     },
     /// Strict order: a job before it in its queue is blocked by capacity, and backfill is off.
     Behind {

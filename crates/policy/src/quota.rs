@@ -50,6 +50,7 @@
 
 use crate::Policy;
 use crate::intern::{LeafId, ModelId};
+use crate::tree::ROOT;
 
 /// Quota of one queue for one GPU model, in thousandths of GPUs, with its maintained sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,5 +109,41 @@ impl Policy {
     pub fn borrowed(&self, leaf: LeafId, model: ModelId) -> u64 {
         let quota = &self.nodes[self.node_of(leaf)].quota[usize::from(model.0)];
         if quota.is_bounded { quota.taken.saturating_sub(quota.nominal) } else { 0 }
+    }
+
+    /// Thousandths of GPUs that a start of `milli` in `lender` may take back from `borrower`: what the borrower uses beyond
+    /// its nominal quota, at every queue from below the one that both are under down to the leaf; nothing unless the
+    /// lender's side stays within its own nominal with the start. A queue without a quota owns nothing: all of its use is
+    /// borrowed, and it takes nothing back.
+    #[must_use]
+    pub fn owed(&self, lender: LeafId, borrower: LeafId, model: ModelId, milli: u64) -> u64 {
+        let at = usize::from(model.0);
+        // 1. Both paths from the top, without what they share.
+        let (to, from) = (self.from_top(lender), self.from_top(borrower));
+        let shared = to.iter().zip(&from).take_while(|(one, other)| one == other).count();
+        let (Some(to), Some(from)) = (to.get(shared), from.get(shared..)) else { return 0 };
+        // 2. The lender's side takes only what is its own.
+        let lending = &self.nodes[*to];
+        if lending.held[at].saturating_add(milli) > lending.quota[at].nominal {
+            return 0;
+        }
+        // 3. The borrower's side gives only what is not.
+        let beyond = from.iter().map(|index| {
+            let node = &self.nodes[*index];
+            node.held[at].saturating_sub(node.quota[at].nominal)
+        });
+        beyond.min().unwrap_or(0)
+    }
+
+    /// Queues from the top level down to a leaf.
+    fn from_top(&self, leaf: LeafId) -> Vec<usize> {
+        let mut path = Vec::new();
+        let mut next = Some(self.node_of(leaf)).filter(|index| *index != ROOT);
+        while let Some(index) = next {
+            path.push(index);
+            next = self.nodes[index].parent.filter(|parent| *parent != ROOT);
+        }
+        path.reverse();
+        path
     }
 }

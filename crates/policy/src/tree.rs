@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::queue::Limits;
-use muster_model::{GpuModel, QueueName, QueueSpec, QueueTree};
+use muster_model::{GpuModel, Protection, QueueName, QueueSpec, QueueTree};
 
 use crate::budget::Account;
 use crate::intern::{LeafId, ModelId, Models, UserId};
@@ -124,6 +124,7 @@ pub(crate) struct Node {
     pub(crate) weight: u32,
     pub(crate) priority: Option<(i32, i32)>,
     pub(crate) limits: Limits,
+    pub(crate) protect: Option<Protection>,
     /// Set where there is a budget.
     pub(crate) account: Option<Account>,
     /// Set for a leaf, once it has its id.
@@ -154,6 +155,7 @@ impl Node {
             weight: 1,
             priority: None,
             limits: Limits::default(),
+            protect: None,
             account: None,
             leaf: None,
             quota: Vec::new(),
@@ -270,6 +272,7 @@ fn node_of(spec: &QueueSpec, parent: usize, depth: usize, above: &QueueName) -> 
     node.weight = spec.weight;
     node.priority = spec.priority;
     node.limits = spec.limits.clone();
+    node.protect = spec.protect;
     node.account = spec.budget.clone().map(Account::new);
     Ok(node)
 }

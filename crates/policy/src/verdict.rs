@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use muster_model::job::GpuRequest;
-use muster_model::{GpuMilli, JobSpec, Reason, Span, TaskGroup, UserName};
+use muster_model::{GpuMilli, JobSpec, Protection, Reason, Span, TaskGroup, UserName};
 
 use crate::intern::{LeafId, ModelId, UserId};
 use crate::ledger::total_milli;
@@ -85,6 +85,36 @@ impl Policy {
             self.judge_quota(leaf, *model, milli + again, length)?;
         }
         Ok(())
+    }
+
+    /// May an element with `gpus` start in `leaf` without borrowing? What may not be taken back may not be borrowed.
+    ///
+    /// # Errors
+    /// The nearest queue of the path that would use more than its nominal quota.
+    pub fn judge_owned(&self, leaf: LeafId, gpus: &[(ModelId, u64)]) -> Result<(), Reason> {
+        for (model, milli) in gpus {
+            let at = usize::from(model.0);
+            let beyond = |node: &&Node| {
+                let quota = &node.quota[at];
+                quota.is_set && node.held[at].saturating_add(*milli) > quota.nominal
+            };
+            if let Some(node) = self.path(leaf).find(beyond).filter(|_| *milli > 0) {
+                return Err(Reason::MayNotBorrow {
+                    queue: node.name.clone(),
+                    model: self.models.name(*model).clone(),
+                    asked: gpu_milli(*milli),
+                    used: gpu_milli(node.held[at]),
+                    nominal: gpu_milli(node.quota[at].nominal),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// How long what runs in a leaf is safe from preemption by its queues' terms: as the nearest says that says anything.
+    #[must_use]
+    pub fn protection(&self, leaf: LeafId) -> Protection {
+        self.path(leaf).find_map(|node| node.protect).unwrap_or_default()
     }
 
     fn judge_user(&self, node: &Node, user: UserId, asked: u64) -> Result<(), Reason> {

@@ -131,6 +131,7 @@ fn queue_line(explanation: &Explanation, position: u32, waiting: u32) -> String 
             reason,
             Reason::Quota { .. }
                 | Reason::BorrowedTime { .. }
+                | Reason::MayNotBorrow { .. }
                 | Reason::RunningJobs { .. }
                 | Reason::GpusPerUser { .. }
                 | Reason::Budget { .. }

@@ -27,6 +27,14 @@ pub(crate) fn lines(reason: &Reason, now: Time, style: &Style) -> Vec<Line> {
             Line::new("", format!("it borrows for at most {limit}, this {}", lasts(*length))),
             Line::new("", shorter_or_within(*asked, *nominal)),
         ],
+        Reason::MayNotBorrow { queue, model, asked, used, nominal } => vec![
+            Line::new(
+                "quota",
+                format!("{used} of {nominal} {model} of {queue} are used, this asks for {asked}"),
+            ),
+            Line::new("", "it is protected from preemption, and what cannot be taken back is not lent"),
+            Line::new("", "without `protect` it may borrow what others leave"),
+        ],
         Reason::RunningJobs { queue, running, limit } => {
             vec![
                 Line::new("limit", format!("{queue} runs {running} jobs of at most {limit}"))

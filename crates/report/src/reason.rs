@@ -56,6 +56,7 @@ pub fn word(reason: &Reason) -> &'static str {
         Reason::ArrayCap { .. } => "array cap",
         Reason::Quota { .. } => "quota",
         Reason::BorrowedTime { .. } => "borrowed time",
+        Reason::MayNotBorrow { .. } => "own quota",
         Reason::RunningJobs { .. } => "running-jobs limit",
         Reason::GpusPerUser { .. } => "gpus-per-user limit",
         Reason::Budget { .. } => "budget",
@@ -64,6 +65,7 @@ pub fn word(reason: &Reason) -> &'static str {
         Reason::Topology(_) => "topology",
         Reason::Reserved { .. } => "reservation",
         Reason::DrainAhead { .. } => "drain",
+        Reason::MakingRoom { .. } => "making room",
         Reason::Behind { .. } => "strict order",
         Reason::NeverFits(_) | Reason::NeverInTopology(_) => "never fits",
         Reason::TimeLimit { .. } => "time limit",
@@ -90,6 +92,11 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
             "{queue} borrows for at most {limit}, this {}: {used} of {nominal} {model} used, asks for {asked}",
             limits::lasts(*length)
         ),
+        Reason::MayNotBorrow { queue, model, asked, used, nominal } => {
+            format!(
+                "protected, so it borrows nothing: {used} of {nominal} {model} of {queue} used, asks for {asked}"
+            )
+        }
         Reason::RunningJobs { queue, running, limit } => format!("{queue} runs {running} of {limit} jobs"),
         Reason::GpusPerUser { queue, user, used, limit, .. } => {
             format!("{user} holds {used} of {limit} GPUs in {queue}")
@@ -105,6 +112,11 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
         }
         Reason::DrainAhead { node, from, .. } => {
             format!("would run into the drain of {node} at {}", clock::time(*from, now, style))
+        }
+        Reason::MakingRoom { evicting, by } => {
+            let who = count((*evicting).into(), "job");
+            let verb = if *evicting == 1 { "makes" } else { "make" };
+            format!("{who} {verb} room, by {} at the latest", clock::time(*by, now, style))
         }
         Reason::Behind { element: other } => format!("behind {} in strict order", element(*other)),
         Reason::NeverFits(gap) => {
@@ -145,6 +157,7 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
         }
         Reason::Quota { .. }
         | Reason::BorrowedTime { .. }
+        | Reason::MayNotBorrow { .. }
         | Reason::RunningJobs { .. }
         | Reason::GpusPerUser { .. }
         | Reason::Budget { .. }
@@ -162,6 +175,12 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
                 Some(limit) => vec![line.with(format!("muster run … --time {limit}"))],
                 None => vec![line],
             }
+        }
+        Reason::MakingRoom { evicting, by } => {
+            let who = count((*evicting).into(), "job");
+            let verb = if *evicting == 1 { "was" } else { "were" };
+            let text = format!("{who} {verb} told to make room for it, and will have by {}", at(*by));
+            vec![Line::new("waits for", text), Line::new("", "then it starts: its places are kept for it")]
         }
         Reason::Behind { element: other } => vec![
             Line::new(

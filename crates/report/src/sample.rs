@@ -164,6 +164,14 @@ fn others_first() -> Vec<Reason> {
             fits_if_shorter_than: Some(Span::from_secs(14)),
         },
         Reason::Reserved { element: id(3, 7), start: after(20), fits_if_shorter_than: None },
+        Reason::MakingRoom { evicting: 2, by: after(90) },
+        Reason::MayNotBorrow {
+            queue: "vision".into(),
+            model: "h100".into(),
+            asked: GpuMilli(8000),
+            used: GpuMilli(12_000),
+            nominal: GpuMilli(16_000),
+        },
         Reason::Behind { element: id(2, 0) },
     ]
 }

@@ -106,7 +106,8 @@ pub(crate) fn is_observation(event: &Event) -> bool {
         | Event::Requeue(_)
         | Event::Checkpoint(_)
         // Found anew at the next step.
-        | Event::StartOverdue { .. } => false,
+        | Event::StartOverdue { .. }
+        | Event::EvictionDue { .. } => false,
     }
 }
 

@@ -44,6 +44,7 @@ impl Record {
                 Event::Checkpoint(_) => "checkpoint",
                 Event::Task(_) => "task",
                 Event::StartOverdue { .. } => "start_overdue",
+                Event::EvictionDue { .. } => "eviction_due",
             },
         }
     }

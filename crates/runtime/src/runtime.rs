@@ -442,6 +442,7 @@ mod tests {
             checkpoint: None,
             held: false,
             begin: None,
+            protect: muster_model::Protection::None,
             payload: PayloadId(1),
         };
         let mut engine = Engine::new(QueueTree::single()).unwrap();

@@ -101,6 +101,7 @@ mod tests {
             checkpoint: None,
             held: false,
             begin: None,
+            protect: muster_model::Protection::None,
             payload: muster_model::PayloadId(1),
         }
     }

@@ -29,6 +29,8 @@ pub(super) fn fact(transaction: &Transaction<'_>, fact: &Fact) -> Result<(), Sto
                 params![key.job, key.element, key.attempt, sql(at.0)],
             )
         }
+        // The journal has it; an attempt's row says when it ended.
+        Fact::Evicted { .. } => Ok(()),
         Fact::AttemptEnded { id, user, queue, at, gpu_millis, .. } => {
             let key = Key::of(*id);
             run(

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::view::State;
-use muster_model::{AttemptId, Decision, Event, JobId, Observation, Rank};
+use muster_model::{AttemptId, Event, JobId, Observation, Rank};
 use muster_runtime::Record;
 use rusqlite::Connection;
 
@@ -129,7 +129,7 @@ fn check_journal(site: &Site, seed: u64) {
                 );
             }
             Record::Plan(plan) => {
-                for Decision::Start { id, placement, .. } in plan.decisions {
+                for (id, placement, _) in plan.starts() {
                     assert_eq!(
                         placement.len() as u32,
                         tasks[&id.element.job],

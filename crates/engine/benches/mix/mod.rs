@@ -9,9 +9,8 @@ use muster_engine::Engine;
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::Device;
 use muster_model::{
-    Bytes, CpuMilli, Decision, Event, GpuMilli, GpuModel, JobId, JobSpec, NodeConstraint, NodeSpec,
-    Observation, PayloadId, Plan, QueueSpec, QueueTree, Rank, Restart, Span, TaskExit, TaskGroup, TaskReport,
-    Time,
+    Bytes, CpuMilli, Event, GpuMilli, GpuModel, JobId, JobSpec, NodeConstraint, NodeSpec, Observation,
+    PayloadId, Plan, QueueSpec, QueueTree, Rank, Restart, Span, TaskExit, TaskGroup, TaskReport, Time,
 };
 
 /// How many distinct mixes there are.
@@ -61,6 +60,7 @@ pub fn single(name: &str) -> JobSpec {
         checkpoint: None,
         held: false,
         begin: None,
+        protect: muster_model::Protection::None,
         payload: PayloadId(0),
     }
 }
@@ -225,8 +225,7 @@ impl Bench {
 
     /// One report for every task that a plan starts.
     pub fn reports(plan: &Plan, what: &Observation) -> Vec<Event> {
-        let starts =
-            plan.decisions.iter().map(|Decision::Start { id, placement, .. }| (*id, placement.len()));
+        let starts = plan.starts().map(|(id, placement, _)| (id, placement.len()));
         starts
             .flat_map(|(id, tasks)| (0..tasks as u32).map(move |rank| (id, Rank(rank))))
             .map(|(id, rank)| Event::Task(TaskReport { id, rank, what: what.clone() }))

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use muster_model::reason::Reason;
 use muster_model::{Decision, GpuMilli, GpuModel, Plan, QueueName, QueueSpec, Span, TaskPlacement};
 
-use super::Violation;
 use super::quota::{is_within, join};
+use super::{Violation, counted};
 use crate::state::State;
+use crate::state::job::Job;
 
 /// Thousandths of GPUs by leaf and model.
 type Use = BTreeMap<(QueueName, GpuModel), u64>;
@@ -18,22 +19,35 @@ pub(super) fn check(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
     if plan.decisions.is_empty() || !queues.iter().any(has_limit) {
         return;
     }
-    let leaf_of = |job| state.jobs.get(&job).map(|job| state.policy.leaf_name(job.record.leaf).clone());
+    let leaf_of = |job: &Job| state.policy.leaf_name(job.record.leaf).clone();
     let mut used = Use::new();
-    for holding in state.pool.holdings() {
-        if let Some(leaf) = leaf_of(holding.element.job) {
-            add(state, &leaf, &holding.placement, &mut used);
-        }
+    for one in counted::before(state) {
+        change(state, &leaf_of(one.job), one.placement, &mut used, true);
     }
     for decision in &plan.decisions {
-        let Decision::Start { id, placement, .. } = decision;
-        let Some(job) = state.jobs.get(&id.element.job) else { continue };
-        let (spec, leaf) = (&job.record.spec, state.policy.leaf_name(job.record.leaf));
+        // 1. Who goes first; what was promised counts already.
+        let (element, placement, gone) = match decision {
+            Decision::Start { id, .. } if counted::promised(state, id.element).is_some() => continue,
+            Decision::Start { id, placement, .. } => (id.element, Some(placement), Vec::new()),
+            Decision::Claim { element, placement, evict } => {
+                let going = evict.iter().filter_map(|eviction| counted::running(state, eviction.id));
+                (*element, Some(placement), going.collect())
+            }
+            Decision::Unclaim { element } => {
+                (*element, None, counted::promised(state, *element).into_iter().collect())
+            }
+        };
+        for one in gone {
+            change(state, &leaf_of(one.job), one.placement, &mut used, false);
+        }
+        // 2. Who comes.
+        let (Some(job), Some(placement)) = (state.jobs.get(&element.job), placement) else { continue };
+        let (spec, leaf) = (&job.record.spec, leaf_of(job));
         let before = used.clone();
-        add(state, leaf, placement, &mut used);
+        change(state, &leaf, placement, &mut used, true);
         let length = spec.time_limit.map(|limit| limit + spec.grace);
         for queue in queues {
-            judge(queue, &QueueName::from(&*queue.name), leaf, length, (&before, &used), found);
+            judge(queue, &QueueName::from(&*queue.name), &leaf, length, (&before, &used), found);
         }
     }
 }
@@ -42,12 +56,12 @@ fn has_limit(queue: &QueueSpec) -> bool {
     queue.limits.borrowed_time.is_some() || queue.queues.iter().any(has_limit)
 }
 
-fn add(state: &State, leaf: &QueueName, placement: &[TaskPlacement], used: &mut Use) {
+fn change(state: &State, leaf: &QueueName, placement: &[TaskPlacement], used: &mut Use, comes: bool) {
     for task in placement {
-        let Some(node) = state.pool.get(task.node) else { continue };
-        for device in task.devices.iter().filter_map(|device| node.spec.devices.get(device)) {
-            *used.entry((leaf.clone(), device.model.clone())).or_default() += u64::from(task.share.0);
-        }
+        let Some(model) = counted::model_of(state, task) else { continue };
+        let milli = u64::from(task.devices.len()) * u64::from(task.share.0);
+        let sum = used.entry((leaf.clone(), model.clone())).or_default();
+        *sum = if comes { *sum + milli } else { sum.saturating_sub(milli) };
     }
 }
 

@@ -7,8 +7,8 @@ use muster_model::queue::Budget;
 use muster_model::reason::Reason;
 use muster_model::{Decision, Plan, QueueName, QueueSpec, Span, TaskPlacement, Time, UserName};
 
-use super::Violation;
 use super::quota::{is_within, join};
+use super::{Violation, counted};
 use crate::state::State;
 
 /// Milliseconds × thousandths of a GPU in a GPU-second.
@@ -48,18 +48,20 @@ fn has_budget(queue: &QueueSpec) -> bool {
     queue.budget.is_some() || queue.queues.iter().any(has_budget)
 }
 
-/// Everything that holds GPUs, and everything that the plan starts.
+/// Everything that counts, and everything that the plan starts or promises.
 fn stakes(state: &State, now: Time, plan: &Plan) -> Vec<Stake> {
-    let mut stakes = Vec::new();
-    for job in state.jobs.values() {
-        let runs = job.record.elements.values().filter_map(|element| element.run.as_ref());
-        for run in runs.filter(|run| run.ended.is_none()) {
-            let milli = run.gpus.iter().map(|(_, milli)| u128::from(*milli)).sum();
-            stakes.push(stake(state, job, milli, run.held_from, false));
-        }
-    }
-    for Decision::Start { id, placement, .. } in &plan.decisions {
-        if let Some(job) = state.jobs.get(&id.element.job) {
+    let staying = counted::staying(state, plan);
+    let mut stakes: Vec<Stake> =
+        staying.map(|one| stake(state, one.job, u128::from(one.milli()), one.from, false)).collect();
+    for decision in &plan.decisions {
+        let (element, placement) = match decision {
+            Decision::Start { id, placement, .. } if counted::promised(state, id.element).is_none() => {
+                (id.element, placement)
+            }
+            Decision::Claim { element, placement, .. } => (*element, placement),
+            Decision::Start { .. } | Decision::Unclaim { .. } => continue,
+        };
+        if let Some(job) = state.jobs.get(&element.job) {
             let of_task = |task: &TaskPlacement| task.devices.len() as u128 * u128::from(task.share.0);
             stakes.push(stake(state, job, placement.iter().map(of_task).sum(), now, true));
         }

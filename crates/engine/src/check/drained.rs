@@ -1,13 +1,13 @@
 //! Does nothing start that is not gone when a drain begins? Judged from what was asked for, instant by instant; what the
 //! planner made of it is not looked at.
 
-use muster_model::{Decision, Drain, ElementId, Plan, TaskPlacement, Time};
+use muster_model::{Drain, ElementId, Plan, TaskPlacement, Time};
 
 use super::Violation;
 use crate::state::State;
 
 pub(super) fn check(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
-    for Decision::Start { id, placement, .. } in &plan.decisions {
+    for (id, placement, _) in plan.starts() {
         let Some(job) = state.jobs.get(&id.element.job) else { continue };
         let spec = &job.record.spec;
         let end = spec.time_limit.map_or(Time::NEVER, |limit| now + limit + spec.grace);

@@ -6,6 +6,8 @@
 
 mod borrowed;
 mod budget;
+mod claims;
+mod counted;
 mod drained;
 mod ledger;
 mod plan;

@@ -9,7 +9,7 @@ use muster_model::{AttemptId, Decision, Effect, ElementId, NodeId, Plan, TaskPla
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ledger::{Sum, Sums};
-use super::{Violation, borrowed, budget, drained, quota, reserved, topology};
+use super::{Violation, borrowed, budget, claims, drained, quota, reserved, topology};
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::node::Node;
@@ -21,8 +21,11 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
     let mut seen = FxHashSet::default();
     let mut started_of: FxHashMap<_, u32> = FxHashMap::default();
     for decision in &plan.decisions {
-        let Decision::Start { id, placement, .. } = decision;
-        let element = id.element;
+        let (element, placement) = match decision {
+            Decision::Start { id, placement, .. } => (id.element, placement),
+            Decision::Claim { element, placement, .. } => (*element, placement),
+            Decision::Unclaim { .. } => continue,
+        };
         let Some(job) = state.jobs.get(&element.job) else {
             found.push(Violation::Unknown(element));
             continue;
@@ -33,14 +36,19 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
         }
         let active = started_of.entry(element.job).or_default();
         *active += 1;
-        check_startable(job, now, *id, *active, &mut found);
+        check_startable(job, now, element, *active, &mut found);
+        if let Decision::Start { id, .. } = decision {
+            check_attempt(job, *id, &mut found);
+        }
         // 2. Is the gang whole, and each task right?
         check_gang(job, element, placement, &mut found);
         // 3. Does each task go where it may?
         check_tasks(state, job, element, placement, &mut found);
         topology::check(state, job, element, placement, &mut found);
         topology::check_spread(state, job, element, placement, plan, &mut found);
-        add(state, job, placement, &mut sums);
+        if matches!(decision, Decision::Start { .. }) {
+            add(state, job, placement, &mut sums);
+        }
     }
     // 4. Is there enough of everything?
     let mut nodes: Vec<&NodeId> = sums.keys().collect();
@@ -49,7 +57,8 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
         let (all, added) = &sums[node];
         found.extend(all.excess(added, *node, &state.pool, true));
     }
-    // 5. Limits, quotas, reservations.
+    // 5. Claims, limits, quotas, reservations.
+    claims::check(state, now, plan, &mut found);
     quota::check(state, plan, &mut found);
     borrowed::check(state, plan, &mut found);
     budget::check(state, now, plan, &mut found);
@@ -63,17 +72,22 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
 pub(crate) fn starts_have_effects(plan: &Plan, effects: &[Effect]) -> Vec<Violation> {
     let prepared: BTreeSet<AttemptId> =
         effects.iter().filter(|effect| matches!(effect, Effect::Prepare { .. })).map(Effect::id).collect();
-    plan.decisions
-        .iter()
-        .map(|Decision::Start { id, .. }| *id)
-        .filter(|id| !prepared.contains(id))
-        .map(Violation::NoEffect)
-        .collect()
+    plan.starts().map(|(id, ..)| id).filter(|id| !prepared.contains(id)).map(Violation::NoEffect).collect()
 }
 
-fn check_startable(job: &Job, now: Time, id: AttemptId, active: u32, found: &mut Vec<Violation>) {
+/// Attempts are numbered one by one.
+fn check_attempt(job: &Job, id: AttemptId, found: &mut Vec<Violation>) {
     let record = &job.record;
-    let element = id.element;
+    let known = record.ordinal_of(id.element.index).and_then(|ordinal| record.elements.get(&ordinal));
+    let expected = known.map_or(0, |known| known.attempt) + 1;
+    if id.attempt.0 != expected {
+        found.push(Violation::WrongAttempt { id, expected });
+    }
+}
+
+/// `active` is how many elements of its job the plan starts or promises places, with this one.
+fn check_startable(job: &Job, now: Time, element: ElementId, active: u32, found: &mut Vec<Violation>) {
+    let record = &job.record;
     let Some(ordinal) = record.ordinal_of(element.index) else {
         found.push(Violation::Unknown(element));
         return;
@@ -91,12 +105,10 @@ fn check_startable(job: &Job, now: Time, id: AttemptId, active: u32, found: &mut
         _ => None,
     };
     found.extend(refused.map(|why| Violation::NotStartable(element, why)));
-    let expected = known.map_or(0, |known| known.attempt) + 1;
-    if id.attempt.0 != expected {
-        found.push(Violation::WrongAttempt { id, expected });
-    }
+    let claimed = record.elements.values().filter(|known| known.claim.is_some()).count() as u32;
+    let was_claimed = u32::from(known.is_some_and(|known| known.claim.is_some()));
     let cap = record.spec.array.as_ref().and_then(|array| array.max_running);
-    if cap.is_some_and(|cap| record.active + active > cap) {
+    if cap.is_some_and(|cap| record.active + claimed + active > cap + was_claimed) {
         found.push(Violation::ArrayCap(element.job));
     }
 }

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 
 use muster_model::reason::Reason;
 use muster_model::view::QueueView;
-use muster_model::{Decision, GpuMilli, GpuModel, Plan, QueueName, QueueSpec, Time, UserName};
+use muster_model::{Decision, GpuMilli, GpuModel, Plan, QueueName, QueueSpec, TaskPlacement, Time, UserName};
 
 use super::Violation;
+use super::counted::{self, Counted};
 use crate::state::State;
+use crate::state::job::Job;
 
 /// What a plan adds to one leaf.
 #[derive(Default)]
@@ -16,6 +18,9 @@ struct Added {
     elements: u32,
     by_model: BTreeMap<GpuModel, u64>,
     by_user: BTreeMap<UserName, u64>,
+    /// What it makes go, or gives up.
+    gone: u32,
+    gone_by_model: BTreeMap<GpuModel, u64>,
 }
 
 /// Use of a subtree before and after the plan, as its parent sees it.
@@ -27,6 +32,7 @@ struct Claim {
 
 struct Judge<'a> {
     state: &'a State,
+    plan: &'a Plan,
     views: BTreeMap<QueueName, QueueView>,
     added: BTreeMap<QueueName, Added>,
     found: &'a mut Vec<Violation>,
@@ -38,7 +44,7 @@ pub(super) fn check(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
         return;
     }
     let views = state.policy.queue_views(Time(0)).into_iter().map(|view| (view.name.clone(), view)).collect();
-    let mut judge = Judge { state, views, added: added(state, plan), found };
+    let mut judge = Judge { state, plan, views, added: added(state, plan), found };
     for model in state.policy.models().ids().map(|id| state.policy.models().name(id).clone()) {
         let (mut nominal, mut claim) = (0, Claim::default());
         let mut is_bounded = false;
@@ -68,19 +74,34 @@ fn has_quota(queue: &QueueSpec, model: &GpuModel) -> bool {
     queue.quota.contains_key(model) || queue.queues.iter().any(|child| has_quota(child, model))
 }
 
-/// What the plan adds, by leaf.
+/// What the plan adds and takes, by leaf. A start of what was promised adds nothing: it counts already.
 fn added(state: &State, plan: &Plan) -> BTreeMap<QueueName, Added> {
     let mut added: BTreeMap<QueueName, Added> = BTreeMap::new();
-    for Decision::Start { id, placement, .. } in &plan.decisions {
-        let Some(job) = state.jobs.get(&id.element.job) else { continue };
-        let entry = added.entry(state.policy.leaf_name(job.record.leaf).clone()).or_default();
+    let leaf = |job: &Job| state.policy.leaf_name(job.record.leaf).clone();
+    let milli = |task: &TaskPlacement| u64::from(task.devices.len()) * u64::from(task.share.0);
+    for decision in &plan.decisions {
+        let (element, placement) = match decision {
+            Decision::Start { id, placement, .. } if counted::promised(state, id.element).is_none() => {
+                (id.element, placement)
+            }
+            Decision::Claim { element, placement, .. } => (*element, placement),
+            Decision::Start { .. } | Decision::Unclaim { .. } => continue,
+        };
+        let Some(job) = state.jobs.get(&element.job) else { continue };
+        let entry = added.entry(leaf(job)).or_default();
         entry.elements += 1;
         for task in placement.iter() {
-            let Some(node) = state.pool.get(task.node) else { continue };
-            for device in task.devices.iter().filter_map(|device| node.spec.devices.get(device)) {
-                *entry.by_model.entry(device.model.clone()).or_default() += u64::from(task.share.0);
-                *entry.by_user.entry(job.record.spec.user.clone()).or_default() += u64::from(task.share.0);
-            }
+            let Some(model) = counted::model_of(state, task) else { continue };
+            *entry.by_model.entry(model.clone()).or_default() += milli(task);
+            *entry.by_user.entry(job.record.spec.user.clone()).or_default() += milli(task);
+        }
+    }
+    for one in counted::going(state, plan) {
+        let entry = added.entry(leaf(one.job)).or_default();
+        entry.gone += 1;
+        for task in one.placement.iter() {
+            let Some(model) = counted::model_of(state, task) else { continue };
+            *entry.gone_by_model.entry(model.clone()).or_default() += milli(task);
         }
     }
     added
@@ -103,7 +124,9 @@ impl Judge<'_> {
             let used = |view: &QueueView| {
                 view.gpus.iter().find(|row| row.model == *model).map_or(0, |row| u64::from(row.used.0))
             };
-            let before = self.views.get(path).map_or(0, used);
+            let gone =
+                self.added.get(path).and_then(|added| added.gone_by_model.get(model)).copied().unwrap_or(0);
+            let before = self.views.get(path).map_or(0, used).saturating_sub(gone);
             let more = self.added.get(path).and_then(|added| added.by_model.get(model)).copied().unwrap_or(0);
             taken = Claim { before, after: before + more };
         }
@@ -144,7 +167,8 @@ impl Judge<'_> {
         let below: Vec<&Added> =
             self.added.iter().filter(|(leaf, _)| is_within(leaf, path)).map(|(_, added)| added).collect();
         let elements: u32 = below.iter().map(|added| added.elements).sum();
-        let running = self.views.get(path).map_or(0, |view| view.running);
+        let gone: u32 = below.iter().map(|added| added.gone).sum();
+        let running = self.views.get(path).map_or(0, |view| view.running).saturating_sub(gone);
         if let Some(limit) = queue.limits.running_jobs
             && elements > 0
             && running + elements > limit
@@ -167,15 +191,12 @@ impl Judge<'_> {
     }
 
     fn user_limit(&mut self, path: &QueueName, user: &UserName, more: u64, limit: u64) {
-        let mut used = 0u64;
-        for holding in self.state.pool.holdings() {
-            let Some(job) = self.state.jobs.get(&holding.element.job) else { continue };
-            let leaf = self.state.policy.leaf_name(job.record.leaf);
-            if job.record.spec.user == *user && is_within(leaf, path) {
-                let milli = |task: &muster_model::TaskPlacement| u64::from(task.devices.len() * task.share.0);
-                used += holding.placement.iter().map(milli).sum::<u64>();
-            }
-        }
+        let is_theirs = |one: &Counted<'_>| {
+            let leaf = self.state.policy.leaf_name(one.job.record.leaf);
+            one.job.record.spec.user == *user && is_within(leaf, path)
+        };
+        let staying = counted::staying(self.state, self.plan);
+        let used: u64 = staying.filter(is_theirs).map(|one| one.milli()).sum();
         if used + more > limit.saturating_mul(1000) {
             let milli = |value: u64| GpuMilli(u32::try_from(value).unwrap_or(u32::MAX));
             self.found.push(Violation::Limit(Box::new(Reason::GpusPerUser {

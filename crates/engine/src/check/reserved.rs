@@ -7,6 +7,7 @@ use std::sync::Arc;
 use muster_model::{Decision, ElementId, NodeId, Plan, TaskPlacement, Time};
 
 use super::Violation;
+use super::counted::{self, Counted};
 use super::ledger::Sum;
 use super::plan::needs_of;
 use crate::state::State;
@@ -72,12 +73,30 @@ fn stays_by_node<'a>(state: &'a State, now: Time, plan: &'a Plan) -> BTreeMap<No
         let Some(job) = state.jobs.get(&holding.element.job) else { continue };
         push(&mut by_node, job, holding.element, (now, holding.end.at(now)), &holding.placement);
     }
-    // 3. What the plan starts there.
-    for Decision::Start { id, placement, .. } in &plan.decisions {
-        let Some(job) = state.jobs.get(&id.element.job) else { continue };
+    // 3. What was promised there: it may begin at any moment.
+    let promised = state.claims.of.iter().filter_map(|(id, ordinal)| {
+        let record = &state.jobs.get(id)?.record;
+        counted::promised(state, ElementId { job: *id, index: record.index_of(*ordinal) })
+    });
+    let is_open = |one: &Counted<'_>| {
+        !plan.starts().any(|(id, ..)| id.element == one.element)
+            && !plan.decisions.contains(&Decision::Unclaim { element: one.element })
+    };
+    for one in promised.filter(is_open) {
+        let end = one.job.record.duration().map_or(Time::NEVER, |span| now + span);
+        push(&mut by_node, one.job, one.element, (now, end), one.placement);
+    }
+    // 4. What the plan starts or promises there.
+    let comes = plan.decisions.iter().filter_map(|decision| match decision {
+        Decision::Start { id, placement, .. } => Some((id.element, placement)),
+        Decision::Claim { element, placement, .. } => Some((*element, placement)),
+        Decision::Unclaim { .. } => None,
+    });
+    for (element, placement) in comes {
+        let Some(job) = state.jobs.get(&element.job) else { continue };
         let spec = &job.record.spec;
         let end = spec.time_limit.map_or(Time::NEVER, |limit| now + limit + spec.grace);
-        push(&mut by_node, job, id.element, (now, end), placement);
+        push(&mut by_node, job, element, (now, end), placement);
     }
     by_node
 }

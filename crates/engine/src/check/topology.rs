@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_model::{
-    Decision, DeviceSet, ElementId, GpuModel, NodeId, Plan, TaskPlacement, Topology, TopologyRule,
-};
+use muster_model::{DeviceSet, ElementId, NodeId, Plan, TaskPlacement, Topology, TopologyRule};
 
 use rustc_hash::FxHashMap;
 
 use super::Violation;
+use super::counted::model_of;
 use crate::state::State;
 use crate::state::job::Job;
 use crate::state::node::Node;
@@ -85,15 +84,14 @@ pub(super) fn check_spread(
         return;
     };
     // 1. What can be judged by plain counts.
-    let is_backfill = plan
-        .decisions
-        .iter()
-        .any(|Decision::Start { id, backfilled, .. }| id.element == element && *backfilled);
+    let is_backfill = plan.starts().any(|(id, _, backfilled)| id.element == element && backfilled);
     let known = job.record.ordinal_of(element.index).and_then(|at| job.record.elements.get(&at));
     let (block, devices) = (group.tasks_per_node.unwrap_or(1), group.task.gpu.devices);
     let is_plain = group.task.cpus.0 == 0 && group.task.memory.0 == 0 && group.task.extras.is_empty();
     if is_backfill
         || state.pool.has_drains_ahead()
+        || !state.claims.of.is_empty()
+        || plan.decisions.len() > plan.starts().count()
         || known.is_some_and(|known| !known.avoid.is_empty())
         || devices == 0
         || !is_plain
@@ -104,7 +102,7 @@ pub(super) fn check_spread(
     let Some(model) = models.first().filter(|_| models.len() == 1) else { return };
     // 2. What the plan takes of each node, and how many of these tasks are there.
     let mut taken: FxHashMap<NodeId, DeviceSet> = FxHashMap::default();
-    for task in plan.decisions.iter().flat_map(|Decision::Start { placement, .. }| placement.iter()) {
+    for task in plan.starts().flat_map(|(_, placement, _)| placement.iter()) {
         let devices = taken.entry(task.node).or_default();
         *devices = devices.or(task.devices);
     }
@@ -132,9 +130,4 @@ pub(super) fn check_spread(
     if least.is_some_and(|least| most >= least + 2 * block) {
         found.push(Violation::Uneven { element, level: Arc::clone(level) });
     }
-}
-
-fn model_of<'s>(state: &'s State, task: &TaskPlacement) -> Option<&'s GpuModel> {
-    let device = task.devices.iter().next()?;
-    state.pool.get(task.node)?.spec.devices.get(device).map(|device| &device.model)
 }

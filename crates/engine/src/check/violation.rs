@@ -118,6 +118,12 @@ pub enum Violation {
         /// On which node.
         node: NodeId,
     },
+    /// An element with a claim starts elsewhere, claims again, or gives up what it was not promised.
+    #[error("{0} does not start as it was promised")]
+    NotAsClaimed(ElementId),
+    /// An attempt that must not be made to go.
+    #[error("{0} must not be made to go: {1}")]
+    NotEvictable(AttemptId, &'static str),
     /// A start that the world is not asked to carry out.
     #[error("{0} is started without an effect")]
     NoEffect(AttemptId),

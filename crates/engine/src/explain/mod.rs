@@ -12,8 +12,8 @@ mod trial;
 
 use std::sync::Arc;
 
-use muster_model::view::{Explanation, State as Word};
-use muster_model::{ElementId, Event, JobId, JobSpec, Time};
+use muster_model::view::{Eta, Explanation, State as Word};
+use muster_model::{ElementId, Event, JobId, JobSpec, Reason, Time};
 
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -37,6 +37,10 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     let position = state.policy.position(now, job.record.leaf, job.user, priority, seq(owner, 0));
     explanation.position = Some(position);
     explanation.reasons = state.own_reasons(now, job, ordinal);
+    if let Some(Reason::MakingRoom { by, .. }) = explanation.reasons.last() {
+        explanation.eta = Some(Eta { start: *by, reserved: true });
+        return Some(explanation);
+    }
     if !matches!(state.entries.standing(owner), Standing::Queued(_)) {
         // Not in the order: what would stand against it besides is read from the state.
         let outer = state.outer_reason(now, id.job, job, ordinal, &mut reasons::Gaps::default());

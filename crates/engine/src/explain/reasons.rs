@@ -10,7 +10,8 @@ use rustc_hash::FxHashMap;
 use super::{domains, gap};
 use crate::plan::ask::picks;
 use crate::state::State;
-use crate::state::job::{Job, Phase};
+use crate::state::ends::End;
+use crate::state::job::{Element, Job, Phase};
 use crate::state::shape::ClassId;
 
 /// What is missing by class: worked out once per reading of many jobs.
@@ -40,6 +41,10 @@ impl State {
         }
         for dependency in &record.waits_for {
             reasons.push(Reason::Dependency { on: dependency.job, kind: dependency.kind });
+        }
+        if let Some(reason) = self.making_room(now, record.elements.get(&ordinal).map(Box::as_ref)) {
+            reasons.push(reason);
+            return reasons;
         }
         if record.cap_room() == 0 {
             let cap = record.spec.array.as_ref().and_then(|array| array.max_running).unwrap_or(0);
@@ -94,6 +99,18 @@ impl State {
             // Everything is there; the next pass starts it, unless its groups get in each other's way.
             None => None,
         }
+    }
+
+    /// Who still goes for what an element was promised, and until when.
+    fn making_room(&self, now: Time, element: Option<&Element>) -> Option<Reason> {
+        let claim = element?.claim.as_deref()?;
+        let ends: Vec<Time> = self
+            .still_leaving(claim)
+            .filter_map(|(_, element)| element.run.as_ref())
+            .map(|run| End::from(run.end).at(now))
+            .collect();
+        let by = ends.iter().max().copied().unwrap_or(now);
+        Some(Reason::MakingRoom { evicting: ends.len() as u32, by })
     }
 
     /// The first drain that begins before it would have ended, on a node that it may use.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use muster_model::view::Change;
 use muster_model::{
-    Decision, ElementId, GpuModel, JobSpec, QueueName, QueueSpec, Reason, Span, Time, Topology, TopologyRule,
+    ElementId, GpuModel, JobSpec, QueueName, QueueSpec, Reason, Span, Time, Topology, TopologyRule,
 };
 
 use super::trial::{Finding, Trial};
@@ -146,7 +146,7 @@ pub(super) fn other_queues(state: &mut State, now: Time, id: ElementId) -> Vec<C
         let plan = plan::plan(state, now);
         move_job(state, now, id, own);
         state.reservations = reservations;
-        let starts = plan.decisions.iter().any(|Decision::Start { id: started, .. }| started.element == id);
+        let starts = plan.starts().any(|(started, ..)| started.element == id);
         if starts {
             changes.push(Change::Queue { queue });
         }

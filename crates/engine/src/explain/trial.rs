@@ -10,6 +10,7 @@ use muster_policy::{Promise, Slot};
 
 use super::{domains, gap, holders, service};
 use crate::plan::ask::{Caps, picks};
+use crate::plan::gauge::Reach;
 use crate::plan::reserve::{self, Wish};
 use crate::plan::terms::Admitted;
 use crate::plan::{Candidate, Planner};
@@ -194,8 +195,7 @@ impl<'s> Trial<'s> {
             element: candidate.element,
             shape: &candidate.shape,
             tries: &tries,
-            eligible: &memo.eligible,
-            avoid: &candidate.avoid,
+            reach: Reach { shape: &candidate.shape, eligible: &memo.eligible, avoid: &candidate.avoid },
             duration: candidate.duration,
         };
         let (start, _, _) = reserve::earliest(&mut self.planner.state.pool, now, &wish)?;
@@ -234,8 +234,7 @@ impl<'s> Trial<'s> {
             element: candidate.element,
             shape: &candidate.shape,
             tries: &tries,
-            eligible: &memo.eligible,
-            avoid: &candidate.avoid,
+            reach: Reach { shape: &candidate.shape, eligible: &memo.eligible, avoid: &candidate.avoid },
             duration: candidate.duration,
         };
         let (start, _, _) = reserve::earliest(&mut self.planner.state.pool, self.planner.now, &wish)?;

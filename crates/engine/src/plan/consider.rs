@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use muster_model::queue::Backfill;
-use muster_model::{Decision, ElementId, JobId, NodeId, Reason, Span, TaskPlacement, Time};
+use muster_model::{Decision, ElementId, JobId, NodeId, Protection, Reason, Span, TaskPlacement, Time};
 use muster_policy::{LeafId, Promise, Slot, UserId};
 use smallvec::SmallVec;
 
 use super::ask::{Ask, Pick};
+use super::gauge::Reach;
 use super::hope::Memo;
 use super::reserve::{self, Wish};
 use super::search::EFFORT;
-use super::terms::{self, Admitted};
+use super::terms::{self, Admitted, Whose};
 use super::{Planned, Planner, Verdict, gang};
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::ends::End;
@@ -30,6 +31,9 @@ pub(crate) struct Candidate {
     pub(crate) leaf: LeafId,
     pub(crate) user: UserId,
     pub(crate) class: ClassId,
+    pub(crate) priority: i32,
+    /// It may not be made to go once it runs: so it starts on its queue's own quota only.
+    pub(crate) owns: bool,
     pub(crate) shape: Arc<Shape>,
     pub(crate) avoid: SmallVec<[NodeId; 1]>,
     /// Limit and grace; `None` is endless.
@@ -73,6 +77,8 @@ impl Planner<'_> {
             leaf: record.leaf,
             user: job.user,
             class: job.class,
+            priority: record.spec.priority,
+            owns: record.spec.protect != Protection::None,
             shape: Arc::clone(self.state.classes.shape(job.class)),
             avoid: avoid.map(|known| known.avoid.clone()).unwrap_or_default(),
             duration: record.duration(),
@@ -88,8 +94,20 @@ impl Planner<'_> {
         let tries = match self.admitted(candidate, &memo.picks) {
             Ok(tries) => tries,
             Err(reason) => {
-                let key = self.limit_key(candidate.leaf, candidate.user, candidate.duration, memo.terms);
-                self.limited.refuse(key, &reason);
+                // Others may go, so that it is admitted; whether that is enough depends on more than the terms.
+                let depends_on_others = matches!(
+                    reason,
+                    Reason::Quota { .. } | Reason::RunningJobs { .. } | Reason::GpusPerUser { .. }
+                );
+                let may_preempt = depends_on_others && self.has_rights(candidate.leaf, candidate.priority);
+                if may_preempt && self.preempt(slot, candidate, &memo) {
+                    return Verdict::Started;
+                }
+                // Nor does what one who must not borrow is refused say anything of others.
+                if !may_preempt && !candidate.owns {
+                    let key = self.limit_key(candidate.leaf, candidate.user, candidate.duration, memo.terms);
+                    self.limited.refuse(key, &reason);
+                }
                 return Verdict::Limited;
             }
         };
@@ -104,7 +122,11 @@ impl Planner<'_> {
             }
             self.learn(candidate, &memo, &tries, self.now + duration);
         }
-        // 3. A place later.
+        // 3. A place that others leave.
+        if self.preempt(slot, candidate, &memo) {
+            return Verdict::Started;
+        }
+        // 4. A place later.
         if self.may_reserve(candidate.leaf) {
             self.reserve(slot, candidate, &memo.eligible, &tries);
         }
@@ -132,9 +154,9 @@ impl Planner<'_> {
             let milli = candidate.shape.milli();
             self.state.policy.try_promise(candidate.leaf, candidate.user, milli, promise);
             let (leaf, user) = (candidate.leaf, candidate.user);
-            self.planned.push(Planned { leaf, user, gpus, milli, promise });
+            self.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
             let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
-            let backfilled = !self.state.pool.bookings().is_empty();
+            let backfilled = self.state.pool.bookings().len() > self.kept.len();
             self.decisions.push(Decision::Start { id, placement, backfilled });
             return true;
         }
@@ -179,8 +201,7 @@ impl Planner<'_> {
             element: candidate.element,
             shape: &candidate.shape,
             tries,
-            eligible,
-            avoid: &candidate.avoid,
+            reach: Reach { shape: &candidate.shape, eligible, avoid: &candidate.avoid },
             duration: candidate.duration,
         };
         match reserve::earliest(&mut self.state.pool, self.now, &wish) {
@@ -219,7 +240,7 @@ impl Planner<'_> {
         candidate: &Candidate,
         picks: &'p [Pick],
     ) -> Result<SmallVec<[Admitted<'p>; 1]>, Reason> {
-        let whose = (candidate.leaf, candidate.user);
+        let whose = Whose { leaf: candidate.leaf, user: candidate.user, owns: candidate.owns };
         let promise = self.promise(candidate.duration);
         terms::admitted(&self.state.policy, whose, &candidate.shape, promise, picks)
     }

@@ -101,11 +101,20 @@ impl Planner<'_> {
 
     /// True when nothing of a leaf can start or reserve any more in this round. Asked for every blocked entry, it looks
     /// only each time that their number has doubled.
-    pub(super) fn is_leaf_hopeless(&mut self, blocked: &mut FxHashMap<LeafId, u32>, leaf: LeafId) -> bool {
+    pub(super) fn is_leaf_hopeless(
+        &mut self,
+        blocked: &mut FxHashMap<LeafId, u32>,
+        leaf: LeafId,
+        priority: i32,
+    ) -> bool {
         let count = blocked.entry(leaf).or_default();
         *count += 1;
         let is_early = *count < LOOK_AFTER || !count.is_power_of_two();
-        if is_early || self.may_reserve(leaf) || self.asked_about == Some(leaf) {
+        if is_early
+            || self.may_reserve(leaf)
+            || self.has_rights(leaf, priority)
+            || self.asked_about == Some(leaf)
+        {
             return false;
         }
         // The shortest of each class decides for all of it: longer is never easier to place.

@@ -1,6 +1,7 @@
 //! What limits and quota refused in this pass, so that thousands of entries behind one limit are not judged one by one.
 //!
-//! **What is refused once stays refused until the pass ends.** A pass only adds holds: a start counts itself in
+//! **What is refused once stays refused until the pass ends, or somebody is told to go** (then all is forgotten). Apart
+//! from that a pass only adds holds: a start counts itself in
 //! ([`Policy::try_hold`](muster_policy::Policy::try_hold)), and all of them are undone together at its end. Limits,
 //! nominal quota, borrow and lend limits are fixed meanwhile. With holds growing,
 //!
@@ -24,7 +25,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Planner;
 use super::ask::Pick;
-use super::terms;
+use super::terms::{self, Whose};
 use crate::state::entries::ENDLESS;
 use crate::state::shape::{ClassId, Shape};
 
@@ -88,6 +89,12 @@ impl Limited {
         self.refused.len()
     }
 
+    /// Forgets everything: somebody was told to go, and counts no more.
+    pub(super) fn forget(&mut self) {
+        self.refused.clear();
+        self.counts.clear();
+    }
+
     /// Forgets, for a new round, how many entries were refused; not what.
     pub(super) fn count_again(&mut self) {
         self.counts.clear();
@@ -120,7 +127,7 @@ impl Planner<'_> {
 
     /// True when limits refuse everything that a user has in a leaf. Asked for every refused entry, it looks only each
     /// time that their number has doubled.
-    pub(super) fn is_user_limited(&mut self, leaf: LeafId, user: UserId) -> bool {
+    pub(super) fn is_user_limited(&mut self, leaf: LeafId, user: UserId, priority: i32) -> bool {
         #[cfg(test)]
         if self.limited.forgets {
             return false;
@@ -128,6 +135,10 @@ impl Planner<'_> {
         let count = self.limited.counts.entry((leaf, user)).or_default();
         *count += 1;
         if *count < LOOK_AFTER || !count.is_power_of_two() || self.asked_about == Some(leaf) {
+            return false;
+        }
+        // Who may make others go is not refused by terms alone.
+        if self.has_rights(leaf, priority) {
             return false;
         }
         // In no meaningful order; a judgement changes nothing but what is remembered.
@@ -158,6 +169,7 @@ impl Planner<'_> {
         picks: &[Pick],
     ) -> Result<(), Reason> {
         let (promise, shape) = (self.promise(duration), self.state.classes.shape(class));
-        terms::admitted(&self.state.policy, (leaf, user), shape, promise, picks).map(|_| ())
+        let whose = Whose { leaf, user, owns: false };
+        terms::admitted(&self.state.policy, whose, shape, promise, picks).map(|_| ())
     }
 }

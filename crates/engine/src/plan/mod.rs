@@ -6,13 +6,16 @@
 //! reservations. A pass ends with a round that changes nothing: planning again after its commit decides nothing.
 
 pub(crate) mod ask;
+mod claims;
 pub(crate) mod closest;
 mod consider;
 pub(crate) mod gang;
+pub(crate) mod gauge;
 mod hope;
 pub(crate) mod idle;
 mod limited;
 mod plain;
+mod preempt;
 pub(crate) mod reserve;
 mod search;
 mod share;
@@ -31,29 +34,31 @@ use std::sync::Arc;
 use muster_model::queue::Backfill;
 use muster_model::{Decision, ElementId, JobId, Plan, Reservation, Time};
 use muster_policy::{LeafId, ModelId, Promise, Slot, UserId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::state::State;
 use crate::state::entries::{Rank, Standing};
-use crate::state::pool::Checkpoint;
+use crate::state::pool::{Checkpoint, HoldKey};
 use crate::state::shape::ClassId;
+use claims::Kept;
 use hope::Memo;
 use limited::Limited;
+use preempt::Rights;
 
 /// Makes a plan and leaves the state as it was.
 pub(crate) fn plan(state: &mut State, now: Time) -> Plan {
     state.wake(now);
-    state.refill = None;
-    if state.entries.is_idle() {
+    (state.refill, state.thaw) = (None, None);
+    if state.entries.is_idle() && state.claims.of.is_empty() {
         state.reservations.clear();
         return Plan::default();
     }
     let mut planner = Planner::new(state, now);
     planner.run(|_| false);
-    let refill = planner.limited.refill();
+    let (refill, thaw) = (planner.limited.refill(), planner.rights.thaw);
     let plan = planner.finish();
-    state.refill = refill;
+    (state.refill, state.thaw) = (refill, thaw);
     state.reservations.clone_from(&plan.reservations);
     plan
 }
@@ -78,13 +83,12 @@ enum Round {
     Stopped,
 }
 
-/// A start on scratch.
-struct Planned {
-    leaf: LeafId,
-    user: UserId,
-    gpus: SmallVec<[(ModelId, u64); 1]>,
-    milli: u64,
-    promise: Promise,
+/// What the policy was told on scratch.
+enum Planned {
+    /// Somebody starts, or will.
+    Came { leaf: LeafId, user: UserId, gpus: SmallVec<[(ModelId, u64); 1]>, milli: u64, promise: Promise },
+    /// Somebody goes, or gives up what it was promised.
+    Left { leaf: LeafId, user: UserId, gpus: SmallVec<[(ModelId, u64); 1]> },
 }
 
 /// Elements that a pass has dealt with.
@@ -146,6 +150,13 @@ pub(crate) struct Planner<'s> {
     contested: bool,
     /// Who was given a reservation in this round, or would have been if what it needs ever came back.
     heads: Vec<ElementId>,
+    /// Places that were promised: nobody else gets them.
+    kept: Vec<Kept>,
+    /// Whose they are.
+    claimed: FxHashSet<ElementId>,
+    /// Who was told to go in this pass.
+    evicted: FxHashSet<HoldKey>,
+    rights: Rights,
     /// Reservations of this round, per leaf.
     later: FxHashMap<LeafId, Later>,
     /// A leaf that is read to its end even when nothing of it can start: somebody asks about an entry of it.
@@ -167,6 +178,10 @@ impl<'s> Planner<'s> {
             waiting: Taken::default(),
             contested: false,
             heads: Vec::new(),
+            kept: Vec::new(),
+            claimed: FxHashSet::default(),
+            evicted: FxHashSet::default(),
+            rights: Rights::default(),
             later: FxHashMap::default(),
             asked_about: None,
             planned: Vec::new(),
@@ -177,6 +192,7 @@ impl<'s> Planner<'s> {
     /// Considers every entry in order, until `stop` says so of the next one.
     /// Answers whether it stopped so.
     pub(crate) fn run(&mut self, stop: impl Fn(Slot) -> bool) -> bool {
+        self.keep_claims();
         loop {
             match self.round(&stop) {
                 Round::Again => {}
@@ -184,6 +200,7 @@ impl<'s> Planner<'s> {
                 Round::Stopped => return true,
             }
             self.state.pool.clear_bookings();
+            self.keep_again();
             self.later.clear();
             self.waiting = Taken::default();
             self.contested = false;
@@ -203,9 +220,15 @@ impl<'s> Planner<'s> {
             if stop(slot) {
                 return Round::Stopped;
             }
-            let Rank { leaf, user, class, duration, .. } = *self.state.entries.rank(slot);
+            let Rank { leaf, user, class, duration, priority } = *self.state.entries.rank(slot);
+            if self.is_claimed(slot) {
+                continue;
+            }
             // Most entries of a long queue end here, without a look at their job.
-            let verdict = if self.is_hopeless(class, duration) && !self.may_reserve(leaf) {
+            let verdict = if self.is_hopeless(class, duration)
+                && !self.may_reserve(leaf)
+                && !self.may_preempt(leaf, class, priority, duration)
+            {
                 self.note_contest(class);
                 Verdict::Blocked
             } else if self.is_limited(leaf, user, class, duration) {
@@ -219,8 +242,10 @@ impl<'s> Planner<'s> {
                     pass.started(&self.state.policy, leaf, user);
                 }
                 Verdict::Blocked if strict => pass.skip_leaf(leaf),
-                Verdict::Blocked if self.is_leaf_hopeless(&mut blocked, leaf) => pass.skip_leaf(leaf),
-                Verdict::Limited if self.is_user_limited(leaf, user) => {
+                Verdict::Blocked if self.is_leaf_hopeless(&mut blocked, leaf, priority) => {
+                    pass.skip_leaf(leaf);
+                }
+                Verdict::Limited if self.is_user_limited(leaf, user, priority) => {
                     pass.skip_user(&self.state.policy, leaf, user)
                 }
                 Verdict::Blocked | Verdict::Limited | Verdict::Nothing => {}
@@ -230,6 +255,17 @@ impl<'s> Planner<'s> {
         let again = !started.is_empty() && self.contested
             || started.iter().any(|(slot, count)| self.may_have_more(*slot, *count));
         if again { Round::Again } else { Round::Last }
+    }
+
+    /// True when an entry waits for places that it was promised.
+    fn is_claimed(&self, slot: Slot) -> bool {
+        if self.claimed.is_empty() {
+            return false;
+        }
+        let owner = self.state.entries.owner(slot);
+        let record = &self.state.jobs[&owner.job].record;
+        let element = |ordinal| ElementId { job: owner.job, index: record.index_of(ordinal) };
+        owner.ordinal.is_some_and(|ordinal| self.claimed.contains(&element(ordinal)))
     }
 
     fn may_have_more(&self, slot: Slot, started: u32) -> bool {
@@ -250,6 +286,7 @@ impl<'s> Planner<'s> {
     fn reservations(&self) -> Vec<Reservation> {
         let bookings = self.state.pool.bookings().iter();
         bookings
+            .filter(|booking| !self.claimed.contains(&booking.element))
             .map(|booking| Reservation {
                 element: booking.element,
                 start: booking.start,
@@ -264,9 +301,13 @@ impl<'s> Planner<'s> {
         let reservations = self.reservations();
         self.state.pool.rollback(self.checkpoint);
         for planned in self.planned.drain(..).rev() {
-            let Planned { leaf, user, gpus, milli, promise } = planned;
-            self.state.policy.undo_promise(leaf, user, milli, promise);
-            self.state.policy.undo_hold(leaf, user, &gpus);
+            match planned {
+                Planned::Came { leaf, user, gpus, milli, promise } => {
+                    self.state.policy.undo_promise(leaf, user, milli, promise);
+                    self.state.policy.undo_hold(leaf, user, &gpus);
+                }
+                Planned::Left { leaf, user, gpus } => self.state.policy.try_hold(leaf, user, &gpus),
+            }
         }
         Plan { decisions: std::mem::take(&mut self.decisions), reservations }
     }

@@ -13,12 +13,13 @@ use smallvec::SmallVec;
 
 use super::ask::{Ask, Freed};
 use super::gang;
+use super::gauge::{Gauge, Reach};
 use super::search::EFFORT;
 use super::terms::Admitted;
 use crate::state::ends::{End, EndCursor};
-use crate::state::node::{Node, Window};
+use crate::state::node::Window;
 use crate::state::pool::{HoldKey, Pool};
-use crate::state::shape::{Eligible, GroupNeed, Shape};
+use crate::state::shape::Shape;
 use crate::state::topology::Scope;
 
 /// What is to be planned for a future start.
@@ -27,8 +28,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) shape: &'a Arc<Shape>,
     /// Tries that limits and quota admit now.
     pub(crate) tries: &'a [Admitted<'a>],
-    pub(crate) eligible: &'a Eligible,
-    pub(crate) avoid: &'a [NodeId],
+    pub(crate) reach: Reach<'a>,
     /// How long it holds what it gets; `None` is endless.
     pub(crate) duration: Option<Span>,
 }
@@ -45,7 +45,7 @@ pub(crate) fn earliest(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Sl
 }
 
 fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
-    let mut gauge = Gauge::new(pool, wish);
+    let mut gauge = Gauge::new(pool, wish.reach);
     let mut booking_ends: Vec<Time> = pool.bookings().iter().map(|booking| booking.end).collect();
     booking_ends.sort_unstable();
     let mut booking_ends = booking_ends.into_iter().filter(|end| *end > now && *end < Time::NEVER).peekable();
@@ -70,7 +70,7 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
             is_news |= give_back(pool, key, &mut freed, &mut gauge, wish);
         }
         // 3. Does it fit from here?
-        if !is_news || !gauge.is_enough(wish) {
+        if !is_news || !gauge.is_enough() {
             continue;
         }
         last = Some(from);
@@ -81,7 +81,13 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
 }
 
 /// Parks a holding. Answers whether a node came into play that the gang may use.
-fn give_back(pool: &mut Pool, key: HoldKey, freed: &mut Freed, gauge: &mut Gauge, wish: &Wish<'_>) -> bool {
+fn give_back(
+    pool: &mut Pool,
+    key: HoldKey,
+    freed: &mut Freed,
+    gauge: &mut Gauge<'_>,
+    wish: &Wish<'_>,
+) -> bool {
     let placement = Arc::clone(&pool.holding(key).placement);
     // Tasks of one node follow each other within a group.
     let mut nodes: SmallVec<[NodeId; 8]> = placement.iter().map(|task| task.node).collect();
@@ -90,13 +96,13 @@ fn give_back(pool: &mut Pool, key: HoldKey, freed: &mut Freed, gauge: &mut Gauge
         nodes.sort_unstable();
         nodes.dedup();
     }
-    nodes.retain(|node| wish.admits(pool, *node));
+    nodes.retain(|node| wish.reach.admits(pool, *node));
     for node in &nodes {
-        gauge.leave(pool.node(*node), wish);
+        gauge.leave(pool.node(*node));
     }
     pool.park(key);
     for node in &nodes {
-        gauge.enter(pool.node(*node), wish);
+        gauge.enter(pool.node(*node));
     }
     for task in placement.iter().filter(|_| !nodes.is_empty()) {
         if freed.order.last() != Some(&task.node) {
@@ -112,7 +118,7 @@ impl Wish<'_> {
     fn start_at(&self, pool: &mut Pool, now: Time, from: Time, freed: &Freed, effort: u32) -> Option<Slot> {
         let until = self.duration.map_or(Time::NEVER, |span| from + span);
         let window = Window { now, from, until };
-        let (shape, eligible, avoid) = (&**self.shape, self.eligible, self.avoid);
+        let Reach { shape, eligible, avoid } = self.reach;
         self.tries.iter().find_map(|Admitted { pick, caps }| {
             let freed = Some(freed);
             let ask =
@@ -120,84 +126,5 @@ impl Wish<'_> {
             let (_, placement) = gang::place(pool, ask, self.element, End::Never, self.shape)?;
             Some((from, until, placement))
         })
-    }
-
-    fn admits(&self, pool: &Pool, id: NodeId) -> bool {
-        pool.node(id).hosts()
-            && self.eligible.as_ref().is_none_or(|eligible| eligible[id.0 as usize])
-            && !self.avoid.contains(&id)
-    }
-}
-
-/// An upper bound on what could be placed, by group, kept up to date as nodes change: attempts that cannot succeed are
-/// not made.
-struct Gauge {
-    sums: SmallVec<[u64; 2]>,
-}
-
-impl Gauge {
-    fn new(pool: &Pool, wish: &Wish<'_>) -> Self {
-        let sum = |group: &GroupNeed| {
-            // What the sizes of the buckets say costs nothing. Only where they say "enough" must something else be
-            // short (CPUs, labels, bookings), and every node is looked at.
-            let cheap = bound_of_buckets(pool, group);
-            if cheap < u64::from(group.tasks) {
-                return cheap;
-            }
-            let ids = (0..pool.nodes().len() as u32).map(NodeId).filter(|id| wish.admits(pool, *id));
-            ids.map(|id| u64::from(bound(pool.node(id), group))).sum()
-        };
-        Self { sums: wish.shape.groups.iter().map(sum).collect() }
-    }
-
-    /// A node is about to change.
-    fn leave(&mut self, node: &Node, wish: &Wish<'_>) {
-        for (sum, group) in self.sums.iter_mut().zip(&wish.shape.groups) {
-            *sum = sum.saturating_sub(u64::from(bound(node, group)));
-        }
-    }
-
-    /// A node has changed.
-    fn enter(&mut self, node: &Node, wish: &Wish<'_>) {
-        for (sum, group) in self.sums.iter_mut().zip(&wish.shape.groups) {
-            *sum += u64::from(bound(node, group));
-        }
-    }
-
-    fn is_enough(&self, wish: &Wish<'_>) -> bool {
-        self.sums.iter().zip(&wish.shape.groups).all(|(sum, group)| *sum >= u64::from(group.tasks))
-    }
-}
-
-/// At most how many tasks of a group all nodes host, from the sizes of the buckets; no less than the sum over nodes of
-/// [`bound`]. Nothing is known of groups without whole devices.
-fn bound_of_buckets(pool: &Pool, group: &GroupNeed) -> u64 {
-    if group.devices == 0 {
-        return u64::MAX;
-    }
-    let models = pool.models().filter(|model| group.accepts(*model));
-    let indexes = models.filter_map(|model| pool.index.model(model));
-    let sizes = indexes.flat_map(|index| index.clear.sizes().chain(index.booked.sizes()));
-    sizes.map(|(free, nodes)| free / u64::from(group.devices) * nodes).sum()
-}
-
-/// At most how many tasks of a group a node hosts as it is on scratch, bookings aside.
-fn bound(node: &Node, group: &GroupNeed) -> u32 {
-    let accepted = node.models.iter().filter(|(model, _)| group.accepts(*model));
-    let by_gpu = match (group.devices, group.share) {
-        (0, 0) => u64::MAX,
-        (0, share) => {
-            let devices = accepted.flat_map(|(_, devices)| devices.and(node.usable).iter());
-            devices.map(|device| u64::from(1000u16.saturating_sub(node.held_of(device)) / share)).sum()
-        }
-        (per_task, _) => {
-            accepted.map(|(_, devices)| u64::from(devices.and(node.free()).len() / per_task)).sum()
-        }
-    };
-    let tasks = by_gpu.min(node.limit.fits(&node.used, &group.scalars)).min(u64::from(group.tasks));
-    match group.per_node {
-        Some(block) if tasks >= u64::from(block) => block,
-        Some(_) => 0,
-        None => tasks as u32,
     }
 }

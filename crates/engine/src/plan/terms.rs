@@ -7,6 +7,22 @@ use smallvec::SmallVec;
 use super::ask::{Caps, Pick};
 use crate::state::shape::Shape;
 
+/// Who is to start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whose {
+    pub(crate) leaf: LeafId,
+    pub(crate) user: UserId,
+    /// On its queue's own quota only.
+    pub(crate) owns: bool,
+}
+
+impl Whose {
+    fn judge(self, policy: &Policy, gpus: &[(ModelId, u64)], length: Option<Span>) -> Result<(), Reason> {
+        policy.judge_start(self.leaf, self.user, gpus, length)?;
+        if self.owns { policy.judge_owned(self.leaf, gpus) } else { Ok(()) }
+    }
+}
+
 /// A try that limits and quota admit, and how much of each model they do.
 #[derive(Clone, Debug)]
 pub(crate) struct Admitted<'p> {
@@ -18,18 +34,18 @@ pub(crate) struct Admitted<'p> {
 /// is the same on any models.
 pub(crate) fn admitted<'p>(
     policy: &Policy,
-    (leaf, user): (LeafId, UserId),
+    whose: Whose,
     shape: &Shape,
     promise: Promise,
     picks: &'p [Pick],
 ) -> Result<SmallVec<[Admitted<'p>; 1]>, Reason> {
-    policy.judge_promise(leaf, user, shape.milli(), promise)?;
+    policy.judge_promise(whose.leaf, whose.user, shape.milli(), promise)?;
     let mut admitted = SmallVec::new();
     let mut refused = None;
     for pick in picks {
         let verdict = match &pick.exact {
-            Some(exact) => policy.judge_start(leaf, user, exact, promise.length).map(|()| Caps::new()),
-            None => caps(policy, (leaf, user), shape, promise.length, pick),
+            Some(exact) => whose.judge(policy, exact, promise.length).map(|()| Caps::new()),
+            None => caps(policy, whose, shape, promise.length, pick),
         };
         match verdict {
             Ok(caps) => admitted.push(Admitted { pick, caps }),
@@ -48,7 +64,7 @@ pub(crate) fn admitted<'p>(
 /// on users and elements see only sums, which are the same on any models: those refuse the whole gang.
 fn caps(
     policy: &Policy,
-    (leaf, user): (LeafId, UserId),
+    whose: Whose,
     shape: &Shape,
     length: Option<Span>,
     pick: &Pick,
@@ -57,11 +73,11 @@ fn caps(
     let mut models: SmallVec<[ModelId; 2]> = pick.models.iter().flatten().copied().collect();
     models.sort_unstable();
     models.dedup();
-    policy.judge_start(leaf, user, &[], length)?;
+    whose.judge(policy, &[], length)?;
     let mut caps = Caps::new();
     let mut refused = None;
     for model in &models {
-        let judge = |milli: u64| policy.judge_start(leaf, user, &[(*model, milli)], length);
+        let judge = |milli: u64| whose.judge(policy, &[(*model, milli)], length);
         let Err(reason) = judge(total) else { continue };
         if matches!(reason, Reason::GpusPerUser { .. }) {
             return Err(reason);

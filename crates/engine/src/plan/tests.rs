@@ -5,8 +5,8 @@ use std::sync::Arc;
 use muster_model::job::GpuRequest;
 use muster_model::queue::{Backfill, Budget, Limits};
 use muster_model::{
-    Array, Decision, Event, GpuModel, JobId, JobSpec, Observation, Plan, QueueSpec, QueueTree, Rank, Span,
-    TaskExit, TaskReport, Time,
+    Array, Event, GpuModel, JobId, JobSpec, Observation, Plan, QueueSpec, QueueTree, Rank, Span, TaskExit,
+    TaskReport, Time,
 };
 use proptest::prelude::*;
 
@@ -138,8 +138,7 @@ fn play(seed: u64, steps: usize) -> usize {
         let (plan, remembered) = compare(&mut state, now);
         known += remembered;
         state.commit(now, &plan);
-        let starts = plan.decisions.iter();
-        running.extend(starts.map(|Decision::Start { id, placement, .. }| (*id, placement.len() as u32)));
+        running.extend(plan.starts().map(|(id, placement, _)| (id, placement.len() as u32)));
         now = now + Span(dice.roll(3) * dice.roll(4000));
     }
     known

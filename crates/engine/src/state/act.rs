@@ -164,16 +164,18 @@ impl State {
         let Some(element) = job.record.elements.get_mut(&ordinal) else { return };
         let attempt = element.attempt;
         let Some(run) = element.run.as_mut().filter(|_| element.phase == Phase::Active) else { return };
-        // 1. A cancellation overrides everything; a requeue overrides failures.
+        // 1. A cancellation overrides everything; a requeue overrides failures, and what others want.
         let cause = match &fate {
             Fate::Cancelled(_) => StopCause::Cancelled,
             Fate::Requeued => StopCause::Requeued,
+            Fate::Preempted => StopCause::Preempted,
             Fate::Failed(_) | Fate::Refused { .. } => StopCause::GangFailed,
         };
         let weight = |fate: &Fate| match fate {
             Fate::Failed(_) | Fate::Refused { .. } => 0,
-            Fate::Requeued => 1,
-            Fate::Cancelled(_) => 2,
+            Fate::Preempted => 1,
+            Fate::Requeued => 2,
+            Fate::Cancelled(_) => 3,
         };
         if run.fate.as_ref().is_none_or(|old| weight(old) < weight(&fate)) {
             run.fate = Some(fate);
@@ -182,6 +184,7 @@ impl State {
         if matches!(run.stage, RunStage::Stopping(_)) {
             return;
         }
+        let saving_until = run.leaving.map(|leaving| leaving.due);
         run.stage = RunStage::Stopping(cause);
         let by = match run.end {
             RunEnd::At(time) => time.min(now + grace),
@@ -191,11 +194,15 @@ impl State {
         let (key, end) = (run.key, run.end);
         self.pool.set_end(key, end.into());
         self.effects.push(Effect::Stop { id: attempt_id(id, index, attempt), cause });
+        if let Some(due) = saving_until {
+            self.saves_no_more(id, ordinal, due);
+        }
         self.watch(id, ordinal);
+        self.track(id, ordinal);
     }
 
     /// Gives an element a record of its own, so that it can be treated by itself. Answers its ordinal.
-    fn single_out(&mut self, id: JobId, index: u32) -> Option<u32> {
+    pub(super) fn single_out(&mut self, id: JobId, index: u32) -> Option<u32> {
         let record = &mut self.jobs.get_mut(&id)?.record;
         let ordinal = record.ordinal_of(index)?;
         if record.elements.contains_key(&ordinal) {

@@ -51,16 +51,22 @@ impl State {
                 Decision::Start { id, placement, backfilled } => {
                     self.start(now, *id, placement, *backfilled);
                 }
+                Decision::Claim { element, placement, evict } => {
+                    self.claim(now, *element, placement, evict);
+                }
+                Decision::Unclaim { element } => self.unclaim(now, *element),
             }
         }
         self.spread_news(now);
     }
 
     fn start(&mut self, now: Time, id: AttemptId, placement: &Arc<[TaskPlacement]>, backfilled: bool) {
-        let Some(job) = self.jobs.get_mut(&id.element.job) else { return };
+        let Some(job) = self.jobs.get(&id.element.job) else { return };
         let Some(ordinal) = job.record.ordinal_of(id.element.index) else { return };
+        // 1. Hold what it takes; what was promised is kept with that.
+        self.end_claim(now, id.element.job, ordinal);
+        let Some(job) = self.jobs.get_mut(&id.element.job) else { return };
         let record = &mut job.record;
-        // 1. Hold what it takes.
         let end = record.end_from_start();
         let shape = Arc::clone(self.classes.shape(job.class));
         let gpus = gpus_by_model(&self.pool, placement);
@@ -88,6 +94,7 @@ impl State {
             fate: None,
             end,
             asked: Asked::default(),
+            leaving: None,
             key,
             watched: None,
         };
@@ -105,6 +112,7 @@ impl State {
         self.facts.push(Fact::Started { id, at: now, placement: Arc::clone(placement) });
         self.effects.push(Effect::Prepare { id, placement: Arc::clone(placement), payload });
         self.watch(id.element.job, ordinal);
+        self.track(id.element.job, ordinal);
     }
 
     /// Every task of an attempt is over: resources come back, and the element restarts or ends.
@@ -120,10 +128,13 @@ impl State {
         let fate = run.fate.clone();
         record.active -= 1;
         self.pool.release(run.key);
-        self.policy.release(now, record.leaf, job.user, &run.gpus);
         let milli = run.milli();
-        let promise = Promise { from: run.held_from, length };
-        self.policy.settle(now, record.leaf, job.user, milli, promise);
+        let leaving = run.leaving;
+        if leaving.is_none() {
+            self.policy.release(now, record.leaf, job.user, &run.gpus);
+            let promise = Promise { from: run.held_from, length };
+            self.policy.settle(now, record.leaf, job.user, milli, promise);
+        }
         self.facts.push(Fact::AttemptEnded {
             id: attempt,
             user: record.spec.user.clone(),
@@ -140,10 +151,14 @@ impl State {
         if let Some(from) = watched {
             self.starting.waits_no_more(from, id, ordinal);
         }
+        if let Some(leaving) = leaving {
+            self.saves_no_more(id, ordinal, leaving.due);
+        }
         match fate {
             None => self.end_element(now, id, ordinal, Outcome::Succeeded),
             Some(fate) => self.fall(now, id, ordinal, fate),
         }
+        self.track(id, ordinal);
         self.sync(now, Owner { job: id, ordinal: None });
         self.sync(now, Owner { job: id, ordinal: Some(ordinal) });
         self.leave_if_over(now, id);
@@ -156,7 +171,7 @@ impl State {
         let Some(used) = job.record.elements.get(&ordinal).map(|element| element.restarts) else { return };
         match fate {
             Fate::Cancelled(outcome) => self.end_element(now, id, ordinal, outcome),
-            Fate::Requeued => self.wait_again(now, id, ordinal, None),
+            Fate::Requeued | Fate::Preempted => self.wait_again(now, id, ordinal, None),
             Fate::Refused { node, .. } if used < max_restarts.max(START_RETRIES) => {
                 self.avoid(id, ordinal, node);
                 self.wait_again(now, id, ordinal, Some(used + 1));

@@ -11,6 +11,7 @@ use muster_policy::{LeafId, ModelId, UserId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
+use super::claim::{Claim, Leaving};
 use super::ends::End;
 use super::pool::HoldKey;
 use super::shape::ClassId;
@@ -51,6 +52,9 @@ pub(crate) struct JobRecord {
     pub(crate) begun: u32,
     /// Elements holding resources.
     pub(crate) active: u32,
+    /// Elements with a claim.
+    #[serde(default)]
+    pub(crate) claims: u32,
     pub(crate) succeeded: u32,
     pub(crate) failed: u32,
 }
@@ -84,6 +88,9 @@ pub(crate) struct Element {
     /// Its last checkpoint, in whichever attempt.
     #[serde(default)]
     pub(crate) saved: Option<Box<Saved>>,
+    /// Places that it was promised, and that others are leaving for it.
+    #[serde(default)]
+    pub(crate) claim: Option<Box<Claim>>,
 }
 
 /// Where an element stands.
@@ -121,6 +128,9 @@ pub(crate) struct Run {
     /// Requests for a checkpoint.
     #[serde(default)]
     pub(crate) asked: Asked,
+    /// Set once it was told to go for another.
+    #[serde(default)]
+    pub(crate) leaving: Option<Leaving>,
     #[serde(skip)]
     pub(crate) key: HoldKey,
     /// Since when a word of the backend is missing, as it stands in `overdue.rs`.
@@ -166,6 +176,8 @@ pub(crate) enum Fate {
     Failed(Outcome),
     /// A task could not be made ready.
     Refused { rank: Rank, reason: Arc<str>, node: NodeId },
+    /// Others take its place; it waits again.
+    Preempted,
     /// It is to run again from the start.
     Requeued,
     /// Somebody cancelled it.
@@ -214,6 +226,7 @@ impl JobRecord {
             rest: None,
             begun: 0,
             active: 0,
+            claims: 0,
             succeeded: 0,
             failed: 0,
             spec,
@@ -270,7 +283,7 @@ impl JobRecord {
     /// Elements that may still start before the array's own cap.
     pub(crate) fn cap_room(&self) -> u32 {
         let cap = self.spec.array.as_ref().and_then(|array| array.max_running);
-        cap.map_or(u32::MAX, |cap| cap.saturating_sub(self.active))
+        cap.map_or(u32::MAX, |cap| cap.saturating_sub(self.active + self.claims))
     }
 
     /// Elements that hold nothing and have not ended.
@@ -308,6 +321,7 @@ impl Element {
             avoid_epoch: 0,
             run: None,
             saved: None,
+            claim: None,
         }
     }
 }

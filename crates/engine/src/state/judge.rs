@@ -19,9 +19,11 @@ impl State {
             Event::NodeJoined(spec) if spec.devices.len() > DeviceSet::MAX_DEVICES => {
                 Err(Refusal::TooManyDevices { node: spec.name.clone(), devices: spec.devices.len() })
             }
-            Event::NodeJoined(_) | Event::LevelsSet(_) | Event::Task(_) | Event::StartOverdue { .. } => {
-                Ok(())
-            }
+            Event::NodeJoined(_)
+            | Event::LevelsSet(_)
+            | Event::Task(_)
+            | Event::StartOverdue { .. }
+            | Event::EvictionDue { .. } => Ok(()),
             Event::NodeLost { node, .. }
             | Event::NodeDrained { node, .. }
             | Event::ForeignUse { node, .. } => self.judge_node(node),

@@ -3,6 +3,7 @@
 
 pub(crate) mod act;
 pub(crate) mod attempt;
+pub(crate) mod claim;
 pub(crate) mod cluster;
 pub(crate) mod depend;
 pub(crate) mod drain;
@@ -17,6 +18,7 @@ pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod rank_set;
 pub(crate) mod report;
+pub(crate) mod runners;
 pub(crate) mod scalars;
 pub(crate) mod shape;
 pub(crate) mod snapshot;
@@ -29,11 +31,13 @@ use muster_model::{Effect, ElementId, Event, JobId, JobSpec, QueueTree, Reservat
 use muster_policy::{Policy, Promise, TreeError};
 
 use crate::fact::Fact;
+use claim::Claims;
 use depend::Recent;
 use entries::{Entries, Owner, Rank, Standing};
 use job::{Element, Job, JobRecord, Phase};
 use overdue::Starting;
 use pool::Pool;
+use runners::Runners;
 use scalars::ExtraId;
 use shape::{Classes, Shape};
 
@@ -50,6 +54,8 @@ pub(crate) struct State {
     pub(crate) jobs: BTreeMap<JobId, Box<Job>>,
     pub(crate) entries: Entries,
     pub(crate) starting: Starting,
+    pub(crate) claims: Claims,
+    pub(crate) runners: Runners,
     /// Jobs that ended not long ago, for dependencies on them.
     pub(crate) recent: Recent,
     /// Who waits for a job, by dependency.
@@ -62,6 +68,8 @@ pub(crate) struct State {
     pub(crate) reservations: Vec<Reservation>,
     /// When the first budget is refilled that kept something back in the last pass.
     pub(crate) refill: Option<Time>,
+    /// When the first protection ends that kept somebody from making room in the last pass.
+    pub(crate) thaw: Option<Time>,
 }
 
 impl State {
@@ -78,6 +86,8 @@ impl State {
             jobs: BTreeMap::new(),
             entries: Entries::default(),
             starting: Starting::default(),
+            claims: Claims::default(),
+            runners: Runners::new(),
             recent: Recent::default(),
             waiters: BTreeMap::new(),
             news: BTreeSet::new(),
@@ -85,6 +95,7 @@ impl State {
             facts: Vec::new(),
             reservations: Vec::new(),
             refill: None,
+            thaw: None,
         }
     }
 
@@ -110,6 +121,7 @@ impl State {
             Event::Checkpoint(target) => self.ask_checkpoint(now, *target),
             Event::Task(report) => self.report(now, report),
             Event::StartOverdue { id, after } => self.start_overdue(now, *id, *after),
+            Event::EvictionDue { id } => self.eviction_due(now, *id),
         }
         self.spread_news(now);
     }
@@ -155,13 +167,20 @@ impl State {
             job.waits_in = job.waits_in.map(|leaf| self.policy.leaf_moved(leaf));
             // What runs counts in the budgets of the new tree as it did when it began.
             let (leaf, user, length) = (job.record.leaf, job.user, job.record.duration());
-            let active = job.record.elements.values().filter(|element| element.phase == Phase::Active);
-            for run in active.filter_map(|element| element.run.as_ref()) {
-                let promise = Promise { from: run.held_from, length };
-                self.policy.restore_promise(leaf, user, run.milli(), promise);
+            for element in job.record.elements.values() {
+                let run = element.run.as_ref().filter(|_| element.phase == Phase::Active);
+                if let Some(run) = run.filter(|run| run.leaving.is_none()) {
+                    let promise = Promise { from: run.held_from, length };
+                    self.policy.restore_promise(leaf, user, run.milli(), promise);
+                }
+                if let Some(claim) = &element.claim {
+                    let promise = Promise { from: claim.since, length };
+                    self.policy.restore_promise(leaf, user, claim.milli(), promise);
+                }
             }
         }
         self.pool.set_epoch(self.pool.epoch() + 1);
+        self.track_all();
         self.publish_capacity(now);
     }
 
@@ -210,6 +229,13 @@ impl State {
         let rank = rank_of(job);
         let standing = standing(&job.record, owner.ordinal, now);
         self.entries.set(&mut self.policy, owner, rank, standing);
+        // What waits no more, or may not start, gives up what it was promised.
+        if standing == Standing::Out
+            && let Some(ordinal) = owner.ordinal
+            && self.claims.of.contains(&(owner.job, ordinal))
+        {
+            self.end_claim(now, owner.job, ordinal);
+        }
     }
 
     /// Brings the count of jobs that wait in line with one of them.

@@ -63,8 +63,14 @@ impl State {
             run.asked.unanswered = None;
         }
         let goes_on = run.stage == RunStage::Running && run.fate.is_none();
+        let has_saved = run.leaving.is_some() && run.asked.unanswered.is_none();
         element.saved = Some(Box::new(Saved { at: gang.at, label: gang.label, attempt: element.attempt }));
-        // 3. What the job wants after its last one before the limit.
+        self.track(id, ordinal);
+        // 3. It may go now, if that is what it was asked for.
+        if has_saved && goes_on {
+            return self.stop(now, id, ordinal, Fate::Preempted);
+        }
+        // 4. What the job wants after its last one before the limit.
         match then.filter(|_| gang.warned && goes_on) {
             Some(AfterCheckpoint::Stop) => self.stop(now, id, ordinal, Fate::Failed(Outcome::TimedOut)),
             Some(AfterCheckpoint::Requeue) => self.stop(now, id, ordinal, Fate::Requeued),
@@ -91,12 +97,16 @@ impl Element {
     /// GPU time that would be lost if its attempt ended now, in thousandths of a GPU times milliseconds: all since its
     /// last checkpoint, or since it began to run. Nothing while no user process runs.
     pub(crate) fn unsaved_gpu_millis(&self, now: Time) -> u64 {
-        let Some(run) = self.run.as_ref().filter(|_| self.phase == Phase::Active) else { return 0 };
-        let Some(started) = run.started else { return 0 };
+        let (Some(run), Some(since)) = (self.run.as_ref(), self.unsaved_since()) else { return 0 };
+        run.milli().saturating_mul(now.since(since).0)
+    }
+
+    /// Since when work would be lost: its last checkpoint, or the moment at which it began to run. `None` while no user
+    /// process runs.
+    pub(crate) fn unsaved_since(&self) -> Option<Time> {
+        let started = self.run.as_ref().filter(|_| self.phase == Phase::Active)?.started?;
         let saved = self.saved.as_ref().filter(|saved| saved.attempt == self.attempt);
-        let since = saved.map_or(started, |saved| saved.at.max(started));
-        let milli: u64 = run.gpus.iter().map(|(_, milli)| *milli).sum();
-        milli.saturating_mul(now.since(since).0)
+        Some(saved.map_or(started, |saved| saved.at.max(started)))
     }
 }
 

@@ -87,6 +87,7 @@ impl State {
         if is_news {
             self.announce(id);
         }
+        self.track(id, ordinal);
         if is_over {
             self.finish(now, id, ordinal);
         } else if let Some(fate) = fate.filter(|_| !is_stopping) {

@@ -103,14 +103,19 @@ impl State {
             let shape = Arc::clone(self.classes.shape(class));
             let element_id = ElementId { job: id, index };
             run.key = self.pool.hold(element_id, run.end.into(), shape, Arc::clone(&run.placement));
-            self.policy.restore_hold(record.leaf, user, &run.gpus);
-            let promise = Promise { from: run.held_from, length };
-            self.policy.restore_promise(record.leaf, user, run.milli(), promise);
+            if run.leaving.is_none() {
+                self.policy.restore_hold(record.leaf, user, &run.gpus);
+                let promise = Promise { from: run.held_from, length };
+                self.policy.restore_promise(record.leaf, user, run.milli(), promise);
+            }
         }
-        let active: Vec<u32> = record.elements.keys().copied().collect();
+        let known: Vec<u32> = record.elements.keys().copied().collect();
         self.jobs.insert(id, Box::new(Job { record, user, class, waits_in: None }));
-        for ordinal in active {
+        for ordinal in known {
             self.watch(id, ordinal);
+            self.track(id, ordinal);
+            self.restore_saving(id, ordinal);
+            self.restore_claim(id, ordinal);
         }
         self.await_dependencies(id);
         self.sync_job(Time(0), id);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use muster_engine::Engine;
 use muster_model::queue::Backfill;
-use muster_model::{Decision, ElementId, Event, JobId, Observation, QueueTree, Span, TaskExit, Time};
+use muster_model::{ElementId, Event, JobId, Observation, QueueTree, Span, TaskExit, Time};
 use proptest::prelude::*;
 
 use crate::random::Dice;
@@ -190,7 +190,7 @@ fn engine(jobs: &[Rigid], width: u32, backfill: Backfill, machine: Machine) -> V
         engine.check(Time(now), &plan).unwrap();
         engine.commit(Time(now), &plan);
         // 2. What starts runs at once.
-        for Decision::Start { id, .. } in &plan.decisions {
+        for (id, ..) in plan.starts() {
             let at = id.element.job.0 as usize - 1;
             starts[at] = now;
             ends.insert((now + jobs[at].runtime, at), ());

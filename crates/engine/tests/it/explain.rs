@@ -217,10 +217,7 @@ fn changes_keep_their_promise(seed: u64) -> usize {
             engine.commit(now, &plan);
             engine.apply(now, &Event::Release(Target { job, index: None }));
             let plan = engine.plan(now);
-            let starts = plan
-                .decisions
-                .iter()
-                .any(|muster_model::Decision::Start { id: started, .. }| started.element == id);
+            let starts = plan.starts().any(|(started, ..)| started.element == id);
             assert!(starts, "{change:?} was promised to start {spec:?}");
             kept += 1;
         }

@@ -33,17 +33,17 @@ fn setting() -> (World, Plan) {
 
 /// Changes the placement of the only start.
 fn replaced(plan: &Plan, edit: impl FnOnce(&mut Vec<TaskPlacement>)) -> Plan {
-    let Decision::Start { id, placement, backfilled } = &plan.decisions[0];
+    let (id, placement, backfilled) = plan.starts().next().unwrap();
     let mut tasks = placement.to_vec();
     edit(&mut tasks);
-    let start = Decision::Start { id: *id, placement: tasks.into(), backfilled: *backfilled };
+    let start = Decision::Start { id, placement: tasks.into(), backfilled };
     Plan { decisions: vec![start], reservations: plan.reservations.clone() }
 }
 
 /// Changes which attempt the only start makes.
 fn renamed(plan: &Plan, id: AttemptId) -> Plan {
-    let Decision::Start { placement, backfilled, .. } = &plan.decisions[0];
-    let start = Decision::Start { id, placement: Arc::clone(placement), backfilled: *backfilled };
+    let (_, placement, backfilled) = plan.starts().next().unwrap();
+    let start = Decision::Start { id, placement: Arc::clone(placement), backfilled };
     Plan { decisions: vec![start], ..plan.clone() }
 }
 
@@ -85,7 +85,7 @@ fn broken_placements_are_refused() {
 #[test]
 fn starts_of_what_may_not_start_are_refused() {
     let (mut world, plan) = setting();
-    let Decision::Start { id, .. } = plan.decisions[0];
+    let (id, ..) = plan.starts().next().unwrap();
     let check = |world: &World, plan: &Plan, expected: &dyn Fn(&Violation) -> bool| {
         refused(&world.engine, world.now, plan, expected);
     };

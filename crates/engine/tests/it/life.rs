@@ -454,7 +454,8 @@ fn a_drained_node_takes_nothing_new_and_keeps_what_runs() {
 #[test]
 fn within_a_queue_priority_goes_first_then_the_users_share_then_age() {
     let mut world = World::new(&[node("n1", 1)]);
-    world.submit(job("first").gpus(1).limit("1h"));
+    // Of the highest priority, so that nobody makes it go.
+    world.submit(job("first").gpus(1).priority(7).limit("1h"));
     world.now = world.now + span("1h");
     for (name, user, priority) in
         [("old", "ann", 0), ("fresh", "bob", 0), ("older", "bob", 0), ("urgent", "ann", 7)]

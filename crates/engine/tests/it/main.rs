@@ -10,6 +10,7 @@ mod explain;
 mod judge;
 mod life;
 mod places;
+mod preempt;
 mod progress;
 mod random;
 mod review;

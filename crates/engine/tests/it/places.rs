@@ -5,7 +5,7 @@ use std::sync::Arc;
 use muster_engine::{Engine, Refusal};
 use muster_model::reason::{CapacityGap, Limiting};
 use muster_model::view::State;
-use muster_model::{Decision, Event, JobId, NodeSpec, QueueSpec, QueueTree, Reason, Time};
+use muster_model::{Event, JobId, NodeSpec, QueueSpec, QueueTree, Reason, Time};
 use proptest::prelude::*;
 
 use crate::random::Dice;
@@ -220,7 +220,7 @@ fn against_brute_force(seed: u64) {
             continue;
         }
         engine.commit(Time(1), &plan);
-        let Decision::Start { placement, .. } = &plan.decisions[0];
+        let (_, placement, _) = plan.starts().next().unwrap();
         for task in placement.iter() {
             let node = &mut free[task.node.0 as usize];
             node.0 -= gpus;
@@ -360,7 +360,7 @@ fn groups_against_brute_force(seed: u64) {
             continue;
         }
         engine.commit(Time(1), &plan);
-        let Decision::Start { placement, .. } = &plan.decisions[0];
+        let (_, placement, _) = plan.starts().next().unwrap();
         for task in placement.iter() {
             let (_, _, share, cpus, _) = roles[usize::from(task.group)];
             let node = &mut free[task.node.0 as usize];

@@ -9,7 +9,7 @@ use muster_model::job::{AfterCheckpoint, Array, CheckpointBy, DependencyKind, Gp
 use muster_model::queue::{Backfill, Budget, Limits};
 use muster_model::{
     Bytes, Checkpoint, CpuMilli, Dependency, DeviceSet, Drain, Effect, Event, Foreign, GpuMilli, GpuModel,
-    JobId, JobSpec, NodeSpec, Observation, QueueSpec, QueueTree, Restart, Segment, Span, Target,
+    JobId, JobSpec, NodeSpec, Observation, Preemption, QueueSpec, QueueTree, Restart, Segment, Span, Target,
     TaskCheckpoint, TaskExit, TaskGroup, Time, Topology, TopologyRule,
 };
 use proptest::prelude::*;
@@ -103,6 +103,7 @@ pub fn random_tree(dice: &mut Dice) -> QueueTree {
         Backfill::Conservative { depth: 100 },
     ]);
     tree.half_life = Span::from_secs(600);
+    tree.preemption = Preemption::OFF;
     if dice.chance(70) {
         let mut team = QueueSpec::named("team");
         team.queues = vec![leaf(dice, "red"), leaf(dice, "blue")];

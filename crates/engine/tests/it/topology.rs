@@ -294,10 +294,10 @@ fn broken(ask: Ask, edit: impl FnOnce(&mut Vec<TaskPlacement>)) -> Vec<Violation
     world.engine.apply(world.now, &Event::Submitted { job: JobId(1), spec: Arc::new(ask.spec) });
     let plan = world.engine.plan(world.now);
     assert_eq!(world.engine.check(world.now, &plan), Ok(()));
-    let Decision::Start { id, placement, backfilled } = &plan.decisions[0];
+    let (id, placement, backfilled) = plan.starts().next().unwrap();
     let mut tasks = placement.to_vec();
     edit(&mut tasks);
-    let start = Decision::Start { id: *id, placement: tasks.into(), backfilled: *backfilled };
+    let start = Decision::Start { id, placement: tasks.into(), backfilled };
     world.engine.check(world.now, &Plan { decisions: vec![start], reservations: Vec::new() }).unwrap_err()
 }
 
@@ -423,7 +423,7 @@ fn against_brute_force(seed: u64) {
             continue;
         }
         // 2. In the least domains, the tightest of them, or evenly.
-        let Decision::Start { placement, .. } = &plan.decisions[0];
+        let (_, placement, _) = plan.starts().next().unwrap();
         let mut counts: BTreeMap<usize, u32> = BTreeMap::new();
         for task in placement.iter() {
             *counts.entry(domain(free[task.node.0 as usize].2)).or_default() += 1;

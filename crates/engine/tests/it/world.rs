@@ -9,9 +9,9 @@ use muster_model::job::{Array, DependencyKind, GpuRequest, Resources};
 use muster_model::node::Device;
 use muster_model::view::State;
 use muster_model::{
-    AttemptId, Bytes, CpuMilli, Decision, Dependency, Effect, ElementId, Event, GpuMilli, GpuModel, JobId,
-    JobSpec, NodeConstraint, NodeName, NodeSpec, Observation, Outcome, PayloadId, Plan, QueueTree, Rank,
-    Restart, Segment, Span, Target, TaskExit, TaskGroup, TaskReport, Time, Topology, TopologyRule,
+    AttemptId, Bytes, CpuMilli, Dependency, Effect, ElementId, Event, GpuMilli, GpuModel, JobId, JobSpec,
+    NodeConstraint, NodeName, NodeSpec, Observation, Outcome, PayloadId, Plan, QueueTree, Rank, Restart,
+    Segment, Span, Target, TaskExit, TaskGroup, TaskReport, Time, Topology, TopologyRule,
 };
 
 /// Engine, clock, and the tasks that run.
@@ -100,6 +100,7 @@ pub fn job(name: &str) -> Ask {
             checkpoint: None,
             held: false,
             begin: None,
+            protect: muster_model::Protection::None,
             payload: PayloadId(0),
         },
     }
@@ -246,7 +247,7 @@ impl World {
         let again = self.engine.plan(self.now);
         assert_eq!(again.decisions, [], "after a commit nothing is left to decide");
         assert_eq!(self.engine.sanity_check(), []);
-        for Decision::Start { id, .. } in &plan.decisions {
+        for (id, ..) in plan.starts() {
             self.starts.push((id.element, self.now));
         }
         self.journal.push((self.now, events, plan));

@@ -85,6 +85,7 @@ fn job(time_secs: Option<u64>, priority: i32, groups: Vec<TaskGroup>) -> JobSpec
         checkpoint: None,
         held: false,
         begin: None,
+        protect: muster_model::Protection::None,
         payload: PayloadId(0),
     }
 }

@@ -55,6 +55,7 @@ pub fn draft(name: &str, tasks: u32, elements: u32, restarts: u32) -> Draft {
         checkpoint: None,
         held: false,
         begin: None,
+        protect: muster_model::Protection::None,
         payload: PayloadId(0),
     };
     let payload = Payload {

@@ -253,6 +253,7 @@ impl Scenario {
             checkpoint: None,
             held: false,
             begin: None,
+            protect: muster_model::Protection::None,
             payload: PayloadId(0),
         }
     }

@@ -77,7 +77,9 @@ impl<'s> Trial<'s> {
         };
         self.owners.push(gang);
         let mut devices = Vec::new();
-        for Decision::Start { id, placement, .. } in decisions {
+        for decision in decisions {
+            // Nobody makes anybody go here: all are of one queue and one priority.
+            let Decision::Start { id, placement, .. } = decision else { continue };
             let owner = self.owners[id.element.job.0 as usize - 1];
             self.held[owner] += placement.len() as u32;
             if id.element.job == job {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use muster_model::{AttemptId, Decision, Event, JobId, Time, UserName};
+use muster_model::{AttemptId, Event, JobId, Time, UserName};
 use muster_runtime::engine::Fact;
 use muster_runtime::{Batch, Loaded, MemStore, Receipt, Record, SavedState, Store, StoreError};
 
@@ -79,8 +79,8 @@ impl Store for Journal {
                 }
                 Record::Event(_) => {}
                 Record::Plan(plan) => {
-                    for Decision::Start { id, backfilled, .. } in &plan.decisions {
-                        self.backfilled.extend(backfilled.then_some(*id));
+                    for (id, _, backfilled) in plan.starts() {
+                        self.backfilled.extend(backfilled.then_some(id));
                     }
                 }
             }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use muster_model::view::State;
-use muster_model::{AttemptId, ElementId, JobId, JobSpec, NodeId, Outcome, Reason, TaskPlacement, Time};
+use muster_model::{
+    AttemptId, ElementId, EvictionCause, JobId, JobSpec, NodeId, Outcome, Reason, TaskPlacement, Time,
+};
 use muster_report::{Style, amount, clock, reason};
 use muster_runtime::engine::{Engine, Fact};
 use muster_spec::fold_names;
@@ -56,6 +58,13 @@ impl World {
             }
             Fact::Running { id, .. } if placed(id) => None,
             Fact::Running { id, .. } => Some(format!("{} runs", self.called(id.element))),
+            Fact::Evicted { id, by, cause, .. } => {
+                let why = match cause {
+                    EvictionCause::Reclaimed => ", which takes its quota back",
+                    EvictionCause::Outranked => "",
+                };
+                Some(format!("{} makes room for {}{why}", self.called(id.element), self.called(*by)))
+            }
             Fact::AttemptEnded { id, running_from: None, placement, .. } => {
                 Some(self.start(*id, "does not start on", placement))
             }

@@ -152,6 +152,9 @@ impl Book {
                 attempt.overdue(*after)?;
                 self.settle(at, id.element);
             }
+            Event::EvictionDue { id } => {
+                return Err(format!("{id} is told to go in a world without preemption"));
+            }
             Event::NodeLost { node, reason } => self.node_lost(at, node, reason),
             Event::NodeJoined(spec) => match self.host_mut(&spec.name) {
                 Some(host) => (host.spec, host.up) = ((**spec).clone(), true),
@@ -359,7 +362,9 @@ impl Book {
     }
 
     fn decision(&mut self, at: Time, decision: &Decision, cover: &mut Cover) -> Result<(), String> {
-        let Decision::Start { id, placement, backfilled } = decision;
+        let Decision::Start { id, placement, backfilled } = decision else {
+            return Err(format!("{decision:?} in a world without preemption"));
+        };
         let ElementId { job: number, index } = id.element;
         let job = self.jobs.get(&number).ok_or_else(|| format!("{id} starts and is of no job"))?;
         let element = job.elements.get(&index).ok_or_else(|| format!("{id} starts and is no element"))?;
@@ -424,7 +429,10 @@ impl Book {
                 }
                 Fact::JobEnded { job, succeeded, .. } => job_ends.push((*job, *succeeded)),
                 Fact::Running { id, .. } => running.push(*id),
-                Fact::Queued { .. } | Fact::Started { .. } | Fact::AttemptEnded { .. } => {}
+                Fact::Queued { .. }
+                | Fact::Started { .. }
+                | Fact::Evicted { .. }
+                | Fact::AttemptEnded { .. } => {}
             }
         }
         for (_, outcome) in &ends {

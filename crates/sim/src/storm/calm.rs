@@ -166,7 +166,10 @@ impl World {
                     && (*kind == DependencyKind::After || !self.book.is_free(job))
             }
             // Only what does not come back may be missing: nodes that stay away, what its queues never get.
-            Reason::NeverFits(_) | Reason::Capacity(_) | Reason::Quota { .. } => !self.could_start(job),
+            Reason::NeverFits(_)
+            | Reason::Capacity(_)
+            | Reason::Quota { .. }
+            | Reason::MayNotBorrow { .. } => !self.could_start(job),
             Reason::Behind { element } => {
                 let first = self.book.jobs.get(&element.job);
                 let blocks = |first: &Job| first.leaf == job.leaf && !self.could_start(first);

@@ -2,7 +2,7 @@
 
 use muster_model::node::Device;
 use muster_model::queue::{Backfill, Limits};
-use muster_model::{Bytes, CpuMilli, JobSpec, NodeSpec, QueueName, QueueSpec, QueueTree, Span};
+use muster_model::{Bytes, CpuMilli, JobSpec, NodeSpec, Preemption, QueueName, QueueSpec, QueueTree, Span};
 use muster_runtime::engine::Engine;
 
 use super::dice::Dice;
@@ -82,6 +82,7 @@ fn any_tree(dice: &mut Dice) -> QueueTree {
         Backfill::Conservative { depth: 100 },
     ]);
     tree.half_life = Span::from_secs(600);
+    tree.preemption = Preemption::OFF;
     if dice.chance(75) {
         let mut team = QueueSpec::named("team");
         if dice.chance(40) {

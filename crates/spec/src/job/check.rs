@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use muster_model::job::{Dependency, JobSpec, NodeConstraint};
-use muster_model::{NodeName, PayloadId, QueueName, TaskGroup};
+use muster_model::{NodeName, PayloadId, Protection, QueueName, TaskGroup};
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::job::document::{GroupDocument, JobDocument, MAX_TASKS};
@@ -68,6 +68,7 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
             Some(Begin::At(time)) => Some(time),
             Some(Begin::After(_)) | None => None,
         },
+        protect: job.protect.as_ref().map_or(Protection::None, |protect| protect.value.0),
         payload: PayloadId(0),
     };
     Some(Checked { spec, commands, env, workdir, begin, after_documents: Vec::new(), warnings })

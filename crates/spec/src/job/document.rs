@@ -4,7 +4,7 @@
 use crate::field::{Flag, Many, Named, OneOrMany, Text, Whole, document};
 use crate::job::fields::{
     After, ArrayRange, BeginTime, CheckpointSequel, CheckpointVoice, Cpus, Gpus, JobName, Length,
-    LengthOrNone, Model, NodeNames, Program, RestartRule, SignalName, Size, TaskRange,
+    LengthOrNone, Model, NodeNames, Program, Protect, RestartRule, SignalName, Size, TaskRange,
 };
 
 /// Tasks of one job at most, over all groups.
@@ -63,6 +63,8 @@ document! {
         "restart" restart: RestartRule,
         /// Time between SIGTERM and SIGKILL when it is stopped. 30s by default.
         "grace" grace: Length,
+        /// How long it is safe from being preempted once it holds its GPUs: `always`, a time such as 30m, or `none` (the default). With any protection it never starts on borrowed quota.
+        "protect" protect: Protect,
         /// Labels that its nodes must carry: `{pool: train}`.
         "labels" labels: Named<Text>,
         /// Nodes that must not be used, such as `node07` or `node[01-04]`.

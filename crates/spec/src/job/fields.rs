@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use muster_model::job::{AfterCheckpoint, CheckpointBy, DependencyKind, Restart};
 use muster_model::payload::Command;
-use muster_model::{Array, Bytes, CpuMilli, GpuModel, JobId, Span};
+use muster_model::{Array, Bytes, CpuMilli, GpuModel, JobId, Protection, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::diagnostic::{Problem, Problems, show};
@@ -65,6 +65,10 @@ quantity_field! {
     LengthOrNone(Option<Span>), parse_limit, "a length of time", { "type": "string", "examples": ["12h", "1-12:00:00", "none"] }
 }
 quantity_field! {
+    /// How long something is safe from being preempted.
+    Protect(Protection), protection, "a protection", { "type": "string", "examples": ["always", "30m", "none"] }
+}
+quantity_field! {
     /// An array.
     ArrayRange(Array), parse_array, "an array range", { "type": ["string", "integer"], "minimum": 1, "maximum": 100_000, "examples": ["0-199", "0-199%32"] }
 }
@@ -113,6 +117,17 @@ fn model(text: &str) -> Result<GpuModel, Malformed> {
     match !word.is_empty() && word.len() <= MAX_NAME && word.chars().all(allowed) {
         true => Ok(GpuModel(word.into())),
         false => Err(Malformed { label: "expected a word such as `h100`".to_owned(), hint: None }),
+    }
+}
+
+fn protection(text: &str) -> Result<Protection, Malformed> {
+    match text {
+        "none" => Ok(Protection::None),
+        "always" => Ok(Protection::Always),
+        _ => parse_span(text).map(Protection::For).map_err(|_| Malformed {
+            label: "expected `always`, `none`, or a length of time such as `30m`".to_owned(),
+            hint: nearest(text, ["none", "always"]).map(|near| format!("did you mean `{near}`?")),
+        }),
     }
 }
 

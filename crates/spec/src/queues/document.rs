@@ -1,11 +1,11 @@
 //! The fields of a queue file as they may be written. What they mean together is in the parent module.
 
-use muster_model::Time;
+use muster_model::{Preemption, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::diagnostic::{Problem, Problems};
 use crate::field::{Field, Many, Named, Text, Whole, document, inline_schema, parsed};
-use crate::job::fields::{JobName, Length, LengthOrNone};
+use crate::job::fields::{JobName, Length, LengthOrNone, Protect};
 use crate::quantity::{Malformed, parse_instant, parse_whole};
 use crate::suggest::nearest;
 use crate::yaml::{Node, Value};
@@ -19,6 +19,8 @@ document! {
         "backfill" backfill: BackfillRule,
         /// Blocked jobs of each leaf that hold a reservation under conservative backfill. 16 by default.
         "backfill-depth" backfill_depth: Whole<1, 10_000>,
+        /// Who may make others go: `reclaim` (a queue within its quota takes back what others borrow), `priority` (within a leaf, higher takes from lower), `all` (the default) or `none`.
+        "preemption" preemption: PreemptionRule,
         /// Leaf that a job without `queue` waits in. By default the leaf named `default`, or else the first leaf.
         "default-queue" default_queue: Text,
         /// Top-level queues.
@@ -45,6 +47,8 @@ document! {
         "limits" limits: LimitsDocument,
         /// GPU-hours that its jobs may take in a window of time.
         "budget" budget: BudgetDocument,
+        /// How long its jobs are safe from being preempted once they hold their GPUs: `always`, a time such as 30m, or `none`. By default as the queue above says, or not at all.
+        "protect" protect: Protect,
         /// Queues below it.
         "queues" queues: Many<Queue>,
     }
@@ -147,6 +151,28 @@ impl Field for BackfillRule {
             _ => Err(Malformed {
                 label: "expected `none`, `easy` or `conservative`".to_owned(),
                 hint: nearest(text, ["none", "easy", "conservative"])
+                    .map(|near| format!("did you mean `{near}`?")),
+            }),
+        })
+    }
+}
+
+/// `none`, `reclaim`, `priority` or `all`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PreemptionRule(pub(crate) Preemption);
+
+inline_schema!(PreemptionRule, { "enum": ["none", "reclaim", "priority", "all"] });
+
+impl Field for PreemptionRule {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        parsed(node, name, "a kind of preemption", problems, |text| match text {
+            "none" => Ok(Self(Preemption::OFF)),
+            "reclaim" => Ok(Self(Preemption { reclaim: true, priority: false })),
+            "priority" => Ok(Self(Preemption { reclaim: false, priority: true })),
+            "all" => Ok(Self(Preemption { reclaim: true, priority: true })),
+            _ => Err(Malformed {
+                label: "expected `none`, `reclaim`, `priority` or `all`".to_owned(),
+                hint: nearest(text, ["none", "reclaim", "priority", "all"])
                     .map(|near| format!("did you mean `{near}`?")),
             }),
         })

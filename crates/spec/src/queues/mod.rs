@@ -64,6 +64,7 @@ fn tree(document: &QueuesDocument, problems: &mut Problems) -> Option<QueueTree>
     let tree = QueueTree {
         half_life,
         backfill: backfill(document, problems),
+        preemption: document.preemption.as_ref().map(|rule| rule.value.0).unwrap_or_default(),
         default_queue: default_queue(document.default_queue.as_ref(), &leaves, problems)?,
         queues,
     };
@@ -110,6 +111,7 @@ fn queue(document: &QueueDocument, queues: Vec<QueueSpec>, problems: &mut Proble
         priority: document.priority.as_ref().map(|range| (range.value.0, range.value.1)),
         limits: document.limits.as_ref().map(|limits| ceilings(&limits.value, problems)).unwrap_or_default(),
         budget: document.budget.as_ref().and_then(|budget| self::budget(budget, problems)),
+        protect: document.protect.as_ref().map(|protect| protect.value.0),
         queues,
     }
 }

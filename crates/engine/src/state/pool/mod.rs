@@ -58,6 +58,7 @@ enum Undo {
     },
     Closed(HoldKey),
     Parked(HoldKey),
+    Unparked(HoldKey),
     Booked,
     /// Bookings that were dropped together.
     Unbooked(Vec<Booking>),

@@ -26,6 +26,15 @@ impl Pool {
         self.log.push(Undo::Parked(key));
     }
 
+    /// Takes a parked holding back, on scratch.
+    pub(crate) fn unpark(&mut self, key: HoldKey) {
+        let placement = Arc::clone(&self.holding(key).placement);
+        for task in placement.iter() {
+            self.take(key, task);
+        }
+        self.log.push(Undo::Unparked(key));
+    }
+
     /// Bookings of this pass, in order of being made.
     pub(crate) fn bookings(&self) -> &[Booking] {
         &self.bookings
@@ -126,6 +135,12 @@ impl Pool {
                     let placement = Arc::clone(&self.holding(key).placement);
                     for task in placement.iter() {
                         self.take(key, task);
+                    }
+                }
+                Undo::Unparked(key) => {
+                    let placement = Arc::clone(&self.holding(key).placement);
+                    for task in placement.iter() {
+                        self.give(key, task);
                     }
                 }
                 Undo::Booked => self.unbook(),

@@ -1,0 +1,291 @@
+//! Are claims right? Those who go may be made to go, by the right that is named; once they are gone everything that was
+//! promised fits beside all that stays; and nobody goes who could as well stay.
+
+use std::collections::BTreeMap;
+
+use muster_model::{
+    Decision, ElementId, Eviction, EvictionCause, GpuModel, NodeId, Plan, Protection, QueueName, QueueSpec,
+    TaskPlacement, Time,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::counted::{self, Counted, model_of, promised};
+use super::ledger::Sum;
+use super::plan::needs_of;
+use super::{Violation, quota};
+use crate::state::State;
+use crate::state::job::{Job, RunStage};
+
+/// At most so many of those who go are asked whether a quota alone needs them gone: each question costs a walk of the tree.
+const ASKED: usize = 32;
+
+pub(super) fn check(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
+    check_kept(state, plan, found);
+    let is_claim = |decision: &Decision| matches!(decision, Decision::Claim { .. });
+    if state.claims.of.is_empty() && !plan.decisions.iter().any(is_claim) {
+        return;
+    }
+    check_rights(state, now, plan, found);
+    let after = after_all_went(state, plan);
+    for (node, (all, asked)) in &after {
+        found.extend(all.excess(asked, *node, &state.pool, true));
+    }
+    check_needed(state, plan, &after, found);
+}
+
+/// What was promised starts there and nowhere else.
+fn check_kept(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
+    for (id, placement, _) in plan.starts() {
+        let is_kept = promised(state, id.element).is_none_or(|claim| claim.placement == placement);
+        if !is_kept {
+            found.push(Violation::NotAsClaimed(id.element));
+        }
+    }
+    for decision in &plan.decisions {
+        let element = match decision {
+            Decision::Claim { element, .. } if promised(state, *element).is_some() => element,
+            Decision::Unclaim { element } if promised(state, *element).is_none() => element,
+            _ => continue,
+        };
+        found.push(Violation::NotAsClaimed(*element));
+    }
+}
+
+/// Use of each queue and model, as the decisions of a plan change it one by one.
+struct Uses<'a> {
+    state: &'a State,
+    by_queue: BTreeMap<(QueueName, GpuModel), u64>,
+}
+
+impl Uses<'_> {
+    fn change(&mut self, leaf: &QueueName, placement: &[TaskPlacement], comes: bool) {
+        for (model, milli) in by_model(self.state, placement) {
+            for queue in path(leaf) {
+                let used = self.by_queue.entry((queue, model.clone())).or_default();
+                *used = if comes { *used + milli } else { used.saturating_sub(milli) };
+            }
+        }
+    }
+
+    fn of(&self, queue: &QueueName, model: &GpuModel) -> u64 {
+        self.by_queue.get(&(queue.clone(), model.clone())).copied().unwrap_or(0)
+    }
+}
+
+/// May those who go be made to go?
+fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
+    let mut uses = Uses { state, by_queue: BTreeMap::new() };
+    for one in counted::before(state) {
+        uses.change(leaf_of(state, one.job), one.placement, true);
+    }
+    let mut gone = FxHashSet::default();
+    for decision in &plan.decisions {
+        match decision {
+            Decision::Start { id, placement, .. } if promised(state, id.element).is_none() => {
+                if let Some(job) = state.jobs.get(&id.element.job) {
+                    uses.change(leaf_of(state, job), placement, true);
+                }
+            }
+            Decision::Start { .. } => {}
+            Decision::Unclaim { element } => {
+                if let Some(claim) = promised(state, *element) {
+                    uses.change(leaf_of(state, claim.job), claim.placement, false);
+                }
+            }
+            Decision::Claim { element, placement, evict } => {
+                let Some(claimant) = state.jobs.get(&element.job) else { continue };
+                for eviction in evict {
+                    let is_new = gone.insert(eviction.id);
+                    let victim = counted::running(state, eviction.id).filter(|_| is_new);
+                    let Some(victim) = victim.filter(|victim| !is_stopping(state, victim.element)) else {
+                        found.push(Violation::NotEvictable(eviction.id, "it does not run"));
+                        continue;
+                    };
+                    let wrong = wrong_eviction(state, now, *eviction, &victim, claimant, placement, &uses);
+                    found.extend(wrong.map(|why| Violation::NotEvictable(eviction.id, why)));
+                    uses.change(leaf_of(state, victim.job), victim.placement, false);
+                }
+                uses.change(leaf_of(state, claimant), placement, true);
+            }
+        }
+    }
+}
+
+fn is_stopping(state: &State, id: ElementId) -> bool {
+    let run = state.element(id).and_then(|element| element.run.as_ref());
+    run.is_some_and(|run| matches!(run.stage, RunStage::Stopping(_)))
+}
+
+/// Why an attempt may not be made to go.
+fn wrong_eviction(
+    state: &State,
+    now: Time,
+    eviction: Eviction,
+    victim: &Counted<'_>,
+    claimant: &Job,
+    placement: &[TaskPlacement],
+    uses: &Uses<'_>,
+) -> Option<&'static str> {
+    let tree = state.policy.tree();
+    let (to, from) = (leaf_of(state, claimant), leaf_of(state, victim.job));
+    // 1. Protection: its own, or its queue's.
+    let of_queue = path(from).rev().find_map(|queue| find(&tree.queues, &queue)?.protect);
+    let safe = [victim.job.record.spec.protect, of_queue.unwrap_or_default()];
+    if safe.into_iter().any(|one: Protection| one.until(victim.from) > now) {
+        return Some("it is protected");
+    }
+    // 2. The right.
+    match eviction.cause {
+        EvictionCause::Outranked => {
+            let outranks = victim.job.record.spec.priority < claimant.record.spec.priority;
+            let is_right = tree.preemption.priority && to == from && outranks;
+            (!is_right).then_some("it is not of lower priority in the same queue")
+        }
+        EvictionCause::Reclaimed if !tree.preemption.reclaim => Some("nothing is taken back"),
+        EvictionCause::Reclaimed => {
+            let held = by_model(state, victim.placement);
+            let asked = by_model(state, placement);
+            let is_owed = asked.iter().any(|(model, milli)| {
+                held.contains_key(model) && is_owed(&tree.queues, (to, from), model, *milli, uses)
+            });
+            (!is_owed).then_some("its queue owes nothing to the claimant's")
+        }
+    }
+}
+
+/// True when the claimant's side stays within its nominal quota and the other is beyond its own, all the way down.
+fn is_owed(
+    queues: &[QueueSpec],
+    (to, from): (&QueueName, &QueueName),
+    model: &GpuModel,
+    milli: u64,
+    uses: &Uses<'_>,
+) -> bool {
+    let nominal = |queue: &QueueName| find(queues, queue).map_or(0, |spec| nominal(spec, model));
+    let (to, from): (Vec<_>, Vec<_>) = (path(to).collect(), path(from).collect());
+    let shared = to.iter().zip(&from).take_while(|(one, other)| one == other).count();
+    let Some(side) = to.get(shared) else { return false };
+    uses.of(side, model) + milli <= nominal(side)
+        && from.len() > shared
+        && from[shared..].iter().all(|queue| uses.of(queue, model) > nominal(queue))
+}
+
+/// By node: everything that is there once all have gone who were told to, and of that what was or is promised.
+fn after_all_went(state: &State, plan: &Plan) -> FxHashMap<NodeId, (Sum, Sum)> {
+    let mut after: FxHashMap<NodeId, (Sum, Sum)> = FxHashMap::default();
+    let mut add = |job: &Job, placement: &[TaskPlacement], is_promised: bool| {
+        for task in placement {
+            let Some(needs) = needs_of(job, task) else { continue };
+            let (all, asked) = after.entry(task.node).or_default();
+            all.add(task, needs);
+            if is_promised {
+                asked.add(task, needs);
+            }
+        }
+    };
+    for one in counted::staying(state, plan) {
+        let starts = plan.starts().any(|(id, ..)| id.element == one.element);
+        if !starts {
+            // What was promised before is not asked for again: the world may have changed under it.
+            add(one.job, one.placement, false);
+        }
+    }
+    for decision in &plan.decisions {
+        let (element, placement) = match decision {
+            Decision::Start { id, placement, .. } => (&id.element, placement),
+            Decision::Claim { element, placement, .. } => (element, placement),
+            Decision::Unclaim { .. } => continue,
+        };
+        if let Some(job) = state.jobs.get(&element.job) {
+            add(job, placement, true);
+        }
+    }
+    after
+}
+
+/// Nobody goes who could as well stay: with him there, what was promised does not fit, or breaks a quota.
+fn check_needed(
+    state: &State,
+    plan: &Plan,
+    after: &FxHashMap<NodeId, (Sum, Sum)>,
+    found: &mut Vec<Violation>,
+) {
+    let mut asked = 0;
+    for (at, decision) in plan.decisions.iter().enumerate() {
+        let Decision::Claim { evict, .. } = decision else { continue };
+        for eviction in evict {
+            let Some(victim) = counted::running(state, eviction.id) else { continue };
+            if is_in_the_way(state, &victim, after) {
+                continue;
+            }
+            asked += 1;
+            if asked <= ASKED && !breaks_quota(state, plan, at, *eviction) {
+                found.push(Violation::NotEvictable(eviction.id, "it could as well stay"));
+            }
+        }
+    }
+}
+
+fn is_in_the_way(state: &State, victim: &Counted<'_>, after: &FxHashMap<NodeId, (Sum, Sum)>) -> bool {
+    let mut with: FxHashMap<NodeId, Sum> = FxHashMap::default();
+    for task in victim.placement.iter() {
+        let Some((all, _)) = after.get(&task.node) else { continue };
+        let Some(needs) = needs_of(victim.job, task) else { continue };
+        with.entry(task.node).or_insert_with(|| all.clone()).add(task, needs);
+    }
+    with.iter().any(|(node, all)| {
+        let asked = &after[node].1;
+        !all.excess(asked, *node, &state.pool, true).is_empty()
+    })
+}
+
+fn breaks_quota(state: &State, plan: &Plan, at: usize, spared: Eviction) -> bool {
+    let mut plan = plan.clone();
+    if let Decision::Claim { evict, .. } = &mut plan.decisions[at] {
+        evict.retain(|eviction| *eviction != spared);
+    }
+    let mut found = Vec::new();
+    quota::check(state, &plan, &mut found);
+    !found.is_empty()
+}
+
+/// Thousandths of GPUs by model that a placement holds.
+fn by_model(state: &State, placement: &[TaskPlacement]) -> BTreeMap<GpuModel, u64> {
+    let mut sums: BTreeMap<GpuModel, u64> = BTreeMap::new();
+    for task in placement {
+        if let Some(model) = model_of(state, task) {
+            let milli = u64::from(task.devices.len()) * u64::from(task.share.0);
+            *sums.entry(model.clone()).or_default() += milli;
+        }
+    }
+    sums
+}
+
+fn leaf_of<'s>(state: &'s State, job: &Job) -> &'s QueueName {
+    state.policy.leaf_name(job.record.leaf)
+}
+
+/// The queues from the top level down to a leaf.
+fn path(leaf: &QueueName) -> impl DoubleEndedIterator<Item = QueueName> {
+    let text = leaf.as_str();
+    let ends = text.match_indices('/').map(|(at, _)| at).chain([text.len()]);
+    ends.map(|end| QueueName::from(&text[..end])).collect::<Vec<_>>().into_iter()
+}
+
+fn find<'q>(queues: &'q [QueueSpec], path: &QueueName) -> Option<&'q QueueSpec> {
+    let mut level = queues;
+    let mut found = None;
+    for name in path.as_str().split('/') {
+        let queue = level.iter().find(|queue| &*queue.name == name)?;
+        (found, level) = (Some(queue), &queue.queues);
+    }
+    found
+}
+
+/// What a queue sets, or the sum of what its children do.
+fn nominal(queue: &QueueSpec, model: &GpuModel) -> u64 {
+    match queue.quota.get(model) {
+        Some(gpus) => gpus.saturating_mul(1000),
+        None => queue.queues.iter().map(|child| nominal(child, model)).sum(),
+    }
+}

@@ -1,0 +1,87 @@
+//! Who counts in quota, limits and budgets: what holds its resources and was not told to go, and what was promised places.
+//! Read from the records of jobs, not from the policy's counters.
+
+use std::sync::Arc;
+
+use muster_model::{AttemptId, Decision, ElementId, GpuModel, Plan, TaskPlacement, Time};
+use rustc_hash::FxHashSet;
+
+use crate::state::State;
+use crate::state::attempt::attempt_id;
+use crate::state::job::{Job, Phase};
+
+/// Something that counts.
+pub(super) struct Counted<'a> {
+    pub(super) element: ElementId,
+    pub(super) job: &'a Job,
+    pub(super) placement: &'a Arc<[TaskPlacement]>,
+    pub(super) from: Time,
+}
+
+impl Counted<'_> {
+    /// Thousandths of GPUs over all models.
+    pub(super) fn milli(&self) -> u64 {
+        self.placement.iter().map(|task| u64::from(task.devices.len()) * u64::from(task.share.0)).sum()
+    }
+}
+
+/// Everything that counts before a plan.
+pub(super) fn before(state: &State) -> impl Iterator<Item = Counted<'_>> {
+    let holding = state.pool.holdings().filter_map(|holding| {
+        let element = holding.element;
+        let job = state.jobs.get(&element.job)?;
+        let run = state.element(element)?.run.as_ref()?;
+        let stays = run.leaving.is_none();
+        stays.then_some(Counted { element, job, placement: &run.placement, from: run.held_from })
+    });
+    let promised = state.claims.of.iter().filter_map(|(id, ordinal)| {
+        let job = state.jobs.get(id)?;
+        let claim = job.record.elements.get(ordinal)?.claim.as_ref()?;
+        let element = ElementId { job: *id, index: job.record.index_of(*ordinal) };
+        Some(Counted { element, job, placement: &claim.placement, from: claim.since })
+    });
+    holding.chain(promised)
+}
+
+/// Of that, what a plan makes go or gives up.
+pub(super) fn going<'a>(state: &'a State, plan: &Plan) -> Vec<Counted<'a>> {
+    let mut going = Vec::new();
+    for decision in &plan.decisions {
+        match decision {
+            Decision::Start { .. } => {}
+            Decision::Claim { evict, .. } => {
+                going.extend(evict.iter().filter_map(|eviction| running(state, eviction.id)));
+            }
+            Decision::Unclaim { element } => going.extend(promised(state, *element)),
+        }
+    }
+    going
+}
+
+/// What counts after a plan, without what it starts or promises.
+pub(super) fn staying<'a>(state: &'a State, plan: &Plan) -> impl Iterator<Item = Counted<'a>> {
+    let gone: FxHashSet<ElementId> = going(state, plan).iter().map(|one| one.element).collect();
+    before(state).filter(move |one| !gone.contains(&one.element))
+}
+
+/// An attempt that holds its resources and was not told to go.
+pub(super) fn running(state: &State, id: AttemptId) -> Option<Counted<'_>> {
+    let job = state.jobs.get(&id.element.job)?;
+    let element = state.element(id.element)?;
+    let run = element.run.as_ref().filter(|run| element.phase == Phase::Active && run.leaving.is_none())?;
+    let is_current = attempt_id(id.element.job, id.element.index, element.attempt) == id;
+    is_current.then_some(Counted { element: id.element, job, placement: &run.placement, from: run.held_from })
+}
+
+/// What an element was promised.
+pub(super) fn promised(state: &State, id: ElementId) -> Option<Counted<'_>> {
+    let job = state.jobs.get(&id.job)?;
+    let claim = state.element(id)?.claim.as_ref()?;
+    Some(Counted { element: id, job, placement: &claim.placement, from: claim.since })
+}
+
+/// Model of a task's devices.
+pub(super) fn model_of<'s>(state: &'s State, task: &TaskPlacement) -> Option<&'s GpuModel> {
+    let device = task.devices.iter().next()?;
+    state.pool.get(task.node)?.spec.devices.get(device).map(|device| &device.model)
+}

@@ -1,0 +1,140 @@
+//! Claims in a pass: what was promised is kept clear of everybody else, starts as soon as it is free, and is given up
+//! when the world has made it impossible. Comes before everything else, in every round.
+
+use std::sync::Arc;
+
+use muster_model::{Decision, ElementId, JobId, TaskPlacement, Time};
+
+use super::{Planned, Planner};
+use crate::state::attempt::attempt_id;
+use crate::state::claim::Claim;
+use crate::state::ends::End;
+use crate::state::entries::{ENDLESS, Owner};
+use crate::state::node::{WHOLE, Window};
+use crate::state::shape::Shape;
+
+/// Places kept clear in every round.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) element: ElementId,
+    pub(super) until: Time,
+    pub(super) shape: Arc<Shape>,
+    pub(super) placement: Arc<[TaskPlacement]>,
+}
+
+/// What a pass can do about a claim.
+enum Chance {
+    Start,
+    Wait,
+    GiveUp,
+}
+
+impl Planner<'_> {
+    /// Deals with the claims that the pass finds.
+    pub(super) fn keep_claims(&mut self) {
+        let claims: Vec<(JobId, u32)> = self.state.claims.of.iter().copied().collect();
+        for (id, ordinal) in claims {
+            let job = &self.state.jobs[&id];
+            let element = ElementId { job: id, index: job.record.index_of(ordinal) };
+            let known = &job.record.elements[&ordinal];
+            let Some(claim) = known.claim.as_deref().cloned() else { continue };
+            let (attempt, leaf, user) = (known.attempt + 1, job.record.leaf, job.user);
+            let duration = job.record.duration();
+            let shape = Arc::clone(self.state.classes.shape(job.class));
+            let until = duration.map_or(Time::NEVER, |span| self.now + span);
+            match self.chance(element, &claim, &shape, until) {
+                Chance::Start => {
+                    if let Some(slot) = self.state.entries.slot(Owner { job: id, ordinal: Some(ordinal) }) {
+                        self.started.count(slot, id);
+                    }
+                    let id = attempt_id(id, element.index, attempt);
+                    let placement = Arc::clone(&claim.placement);
+                    self.decisions.push(Decision::Start { id, placement, backfilled: false });
+                }
+                Chance::Wait => {
+                    let placement = Arc::clone(&claim.placement);
+                    self.keep(Kept {
+                        element,
+                        until: until.max(self.now + ENDLESS.min(self.slack(&claim))),
+                        shape,
+                        placement,
+                    });
+                }
+                Chance::GiveUp => {
+                    self.state.policy.undo_hold(leaf, user, &claim.gpus);
+                    self.planned.push(Planned::Left { leaf, user, gpus: claim.gpus });
+                    self.decisions.push(Decision::Unclaim { element });
+                }
+            }
+        }
+    }
+
+    /// Keeps places clear from now on, in this round and those that follow.
+    pub(super) fn keep(&mut self, kept: Kept) {
+        self.claimed.insert(kept.element);
+        self.book_kept(&kept);
+        self.kept.push(kept);
+    }
+
+    /// Keeps everything clear again, at the beginning of a round.
+    pub(super) fn keep_again(&mut self) {
+        for at in 0..self.kept.len() {
+            let kept = self.kept[at].clone();
+            self.book_kept(&kept);
+        }
+    }
+
+    fn book_kept(&mut self, kept: &Kept) {
+        let (shape, placement) = (Arc::clone(&kept.shape), Arc::clone(&kept.placement));
+        self.state.pool.book(kept.element, (self.now, kept.until), shape, placement);
+    }
+
+    /// Can it start, and if not, will it? A start is made on scratch.
+    fn chance(&mut self, element: ElementId, claim: &Claim, shape: &Arc<Shape>, until: Time) -> Chance {
+        if self.take_claimed(element, claim, shape, until) {
+            return Chance::Start;
+        }
+        let pool = &self.state.pool;
+        let is_sound = claim.placement.iter().all(|task| {
+            let node = pool.node(task.node);
+            let usable = node.usable.minus(node.walls.before(until));
+            node.hosts() && node.walls.closes >= until && task.devices.minus(usable).is_empty()
+        });
+        let waits = self.state.still_leaving(claim).next().is_some();
+        if is_sound && waits { Chance::Wait } else { Chance::GiveUp }
+    }
+
+    /// Holds what was promised, if all of it is free.
+    fn take_claimed(&mut self, element: ElementId, claim: &Claim, shape: &Arc<Shape>, until: Time) -> bool {
+        let window = Window { now: self.now, from: self.now, until };
+        let end = match until {
+            Time::NEVER => End::Never,
+            _ => End::After(until.since(self.now)),
+        };
+        let pool = &mut self.state.pool;
+        let checkpoint = pool.checkpoint();
+        let key = pool.open(element, end, Arc::clone(shape));
+        for task in claim.placement.iter() {
+            let node = pool.node(task.node);
+            let has_devices = match task.share.0 as u16 {
+                WHOLE => task.devices.minus(node.free_during(window)).is_empty(),
+                share => task.devices.iter().all(|device| node.share_during(device, window) >= share),
+            };
+            let scalars = &shape.groups[usize::from(task.group)].scalars;
+            if !node.hosts() || !has_devices || node.scalar_fits(scalars, window) == 0 {
+                pool.rollback(checkpoint);
+                return false;
+            }
+            pool.grant(key, task);
+        }
+        pool.close(key, Arc::clone(&claim.placement));
+        true
+    }
+
+    /// How long it takes at most until the last of those who go has gone.
+    fn slack(&self, claim: &Claim) -> muster_model::Span {
+        let ends = self.state.still_leaving(claim).filter_map(|(_, element)| element.run.as_ref());
+        let last = ends.map(|run| End::from(run.end).at(self.now)).max();
+        last.map_or(muster_model::Span(0), |last| last.since(self.now))
+    }
+}

@@ -1,0 +1,367 @@
+//! Room by making others go. A queue within its nominal quota takes back what others borrow; within a leaf queue, higher
+//! priority takes from lower. **Nobody goes unless the claimant then starts**: everything is tried on scratch, with the
+//! placement and the verdicts of every other start.
+//!
+//! # Who goes
+//!
+//! Those who may be made to go stand in one order: borrowed before owned, lower priority, least GPU time lost since the
+//! last checkpoint, the youngest first. The set is the first in that order, read from its far end: the shortest beginning of
+//! the order with which the claimant starts, without everybody who can stay after all, the most precious first. Since
+//! more room never makes a start impossible, that is the feasible set whose most precious member is the least precious
+//! possible, then its second, and so on; no member of it can stay.
+//!
+//! # Why there are no loops
+//!
+//! Taking back needs the claimant's side to be within its nominal quota with the start, and the other side beyond its own;
+//! afterwards the former still is, so nobody can take back from it in turn. Taking by priority strictly raises what the
+//! leaf runs. Who went starts again only in what is free, or by a right that it has against others.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use muster_model::{AttemptId, Decision, Eviction, EvictionCause, Reason, Span, TaskPlacement, Time};
+use muster_policy::{LeafId, ModelId, Slot, UserId};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::ask::Pick;
+use super::claims::Kept;
+use super::consider::Candidate;
+use super::gauge::{Gauge, Reach};
+use super::hope::Memo;
+use super::{Planned, Planner, terms};
+use crate::state::attempt::{attempt_id, gpus_by_model};
+use crate::state::entries::ENDLESS;
+use crate::state::pool::HoldKey;
+use crate::state::shape::ClassId;
+
+/// Somebody who may be made to go.
+#[derive(Clone, Debug)]
+struct Victim {
+    id: AttemptId,
+    cause: EvictionCause,
+    key: HoldKey,
+    leaf: LeafId,
+    user: UserId,
+    gpus: SmallVec<[(ModelId, u64); 1]>,
+    /// Until it is gone at the latest, from now.
+    delay: Span,
+}
+
+/// What is known of rights in a pass.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rights {
+    /// Leaves that somebody owes something.
+    lenders: FxHashMap<LeafId, bool>,
+    /// For whom no room could be made, for this long or longer.
+    in_vain: FxHashMap<(LeafId, ClassId, i32), Span>,
+    /// When the first protection ends that was in the way.
+    pub(super) thaw: Option<Time>,
+}
+
+impl Rights {
+    /// Others went: what was in vain may not be any more, and who owes what has changed.
+    fn forget(&mut self) {
+        self.lenders.clear();
+        self.in_vain.clear();
+    }
+}
+
+/// A way to make room.
+struct Way {
+    placement: Arc<[TaskPlacement]>,
+    victims: Vec<Victim>,
+}
+
+impl Planner<'_> {
+    /// True when an entry of a leaf might be given room by others.
+    pub(super) fn may_preempt(
+        &mut self,
+        leaf: LeafId,
+        class: ClassId,
+        priority: i32,
+        duration: Span,
+    ) -> bool {
+        let failed = self.rights.in_vain.get(&(leaf, class, priority));
+        failed.is_none_or(|failed| duration < *failed) && self.has_rights(leaf, priority)
+    }
+
+    /// True when somebody may have to go for what waits in a leaf with at most this priority.
+    pub(super) fn has_rights(&mut self, leaf: LeafId, priority: i32) -> bool {
+        let terms = self.state.policy.tree().preemption;
+        let lowest =
+            self.state.runners.range((leaf, i32::MIN)..).next().map(|((at, lowest), _)| (*at, *lowest));
+        let outranks = lowest.is_some_and(|(at, lowest)| at == leaf && lowest < priority);
+        terms.priority && outranks || terms.reclaim && self.is_lender(leaf)
+    }
+
+    /// True when a leaf is owed something by anybody.
+    fn is_lender(&mut self, leaf: LeafId) -> bool {
+        if !self.state.policy.tree().preemption.reclaim {
+            return false;
+        }
+        if let Some(known) = self.rights.lenders.get(&leaf) {
+            return *known;
+        }
+        let policy = &self.state.policy;
+        let owes =
+            |borrower: LeafId| policy.models().ids().any(|model| policy.owed(leaf, borrower, model, 1) > 0);
+        let is_lender = self.state.runners.keys().any(|(borrower, _)| *borrower != leaf && owes(*borrower));
+        self.rights.lenders.insert(leaf, is_lender);
+        is_lender
+    }
+
+    /// Makes others go for a candidate, if it then starts.
+    pub(super) fn preempt(&mut self, slot: Slot, candidate: &Candidate, memo: &Memo) -> bool {
+        let duration = candidate.duration.unwrap_or(ENDLESS);
+        if !self.may_preempt(candidate.leaf, candidate.class, candidate.priority, duration) {
+            return false;
+        }
+        for pick in memo.picks.iter() {
+            if let Some(way) = self.way(candidate, memo, pick) {
+                self.make_room(slot, candidate, way);
+                return true;
+            }
+        }
+        if candidate.avoid.is_empty() {
+            let key = (candidate.leaf, candidate.class, candidate.priority);
+            self.rights.in_vain.insert(key, duration);
+        }
+        false
+    }
+
+    /// The way to make room on the models of a try.
+    fn way(&mut self, candidate: &Candidate, memo: &Memo, pick: &Pick) -> Option<Way> {
+        let order = self.victims(candidate, pick);
+        if order.is_empty() {
+            return None;
+        }
+        let shape = Arc::clone(&candidate.shape);
+        let reach = Reach { shape: &shape, eligible: &memo.eligible, avoid: &candidate.avoid };
+        let checkpoint = self.state.pool.checkpoint();
+        let gauge = Gauge::new(&self.state.pool, reach);
+        let mut room =
+            Room { planner: self, candidate, memo, pick, reach, gauge, gone: Vec::new(), found: None };
+        if room.widen(order) {
+            room.narrow(0..room.gone.len());
+        }
+        let (found, gone) = (room.found.take(), std::mem::take(&mut room.gone));
+        // Everything is put back; the decision is made with what was found.
+        for (victim, is_gone) in &gone {
+            if *is_gone {
+                self.state.policy.try_hold(victim.leaf, victim.user, &victim.gpus);
+            }
+        }
+        self.state.pool.rollback(checkpoint);
+        let victims = gone.into_iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim).collect();
+        found.map(|placement| Way { placement, victims })
+    }
+
+    /// Who may be made to go for a candidate, in order.
+    fn victims(&mut self, candidate: &Candidate, pick: &Pick) -> Vec<Victim> {
+        let (state, now) = (&*self.state, self.now);
+        let terms = state.policy.tree().preemption;
+        let asked = pick.exact.as_deref().unwrap_or(&[]);
+        let mut order = Vec::new();
+        let mut thaw = self.rights.thaw;
+        for ((leaf, priority), runners) in &state.runners {
+            let owes = |(model, milli): &(ModelId, u64)| {
+                state.policy.owed(candidate.leaf, *leaf, *model, *milli) > 0
+            };
+            let cause = match *leaf == candidate.leaf {
+                true if terms.priority && *priority < candidate.priority => EvictionCause::Outranked,
+                false if terms.reclaim && asked.iter().any(owes) => EvictionCause::Reclaimed,
+                _ => continue,
+            };
+            let of_queue = state.policy.protection(*leaf);
+            for (element, runner) in runners {
+                let safe_until = runner.protect.max(of_queue).until(runner.held_from);
+                let helps = cause == EvictionCause::Outranked
+                    || runner.gpus.iter().any(|(held, _)| asked.iter().any(|(model, _)| model == held));
+                if !helps || self.evicted.contains(&runner.key) {
+                    continue;
+                }
+                if safe_until > now {
+                    thaw = Some(thaw.map_or(safe_until, |thaw| thaw.min(safe_until)));
+                    continue;
+                }
+                let rank = (cause, *priority, runner.lost(now), Reverse((runner.held_from, *element)));
+                let id = attempt_id(element.job, element.index, runner.attempt);
+                order.push((rank, id, *leaf, runner));
+            }
+        }
+        self.rights.thaw = thaw.filter(|thaw| *thaw < Time::NEVER);
+        order.sort_unstable_by_key(|(rank, ..)| *rank);
+        let delay = |id: &AttemptId| {
+            let spec = &state.jobs[&id.element.job].record.spec;
+            spec.grace + spec.checkpoint.map_or(Span(0), |terms| terms.lead)
+        };
+        let victims = order.into_iter().map(|((cause, ..), id, leaf, runner)| Victim {
+            id,
+            cause,
+            key: runner.key,
+            leaf,
+            user: runner.user,
+            gpus: runner.gpus.clone(),
+            delay: delay(&id),
+        });
+        victims.collect()
+    }
+
+    /// Decides it, on scratch: those who go count no more, the claimant does, and its places are kept.
+    fn make_room(&mut self, slot: Slot, candidate: &Candidate, way: Way) {
+        let (leaf, user) = (candidate.leaf, candidate.user);
+        let delay = way.victims.iter().map(|victim| victim.delay).max().unwrap_or(Span(0));
+        let until = candidate.duration.map_or(Time::NEVER, |span| self.now + delay + span);
+        let mut evict = Vec::with_capacity(way.victims.len());
+        for victim in way.victims {
+            evict.push(Eviction { id: victim.id, cause: victim.cause });
+            self.evicted.insert(victim.key);
+            self.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
+            self.planned.push(Planned::Left { leaf: victim.leaf, user: victim.user, gpus: victim.gpus });
+        }
+        let gpus = gpus_by_model(&self.state.pool, &way.placement);
+        let (promise, milli) = (self.promise(candidate.duration), candidate.shape.milli());
+        self.state.policy.try_hold(leaf, user, &gpus);
+        self.state.policy.try_promise(leaf, user, milli, promise);
+        self.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
+        let (shape, placement) = (Arc::clone(&candidate.shape), Arc::clone(&way.placement));
+        self.keep(Kept { element: candidate.element, until, shape, placement });
+        self.decisions.push(Decision::Claim { element: candidate.element, placement: way.placement, evict });
+        self.started.count(slot, candidate.job);
+        // Whoever was refused before may find that those who went were in the way: another round looks.
+        self.contested = true;
+        self.limited.forget();
+        self.rights.forget();
+    }
+}
+
+/// Room being made on scratch.
+struct Room<'r, 's> {
+    planner: &'r mut Planner<'s>,
+    candidate: &'r Candidate,
+    memo: &'r Memo,
+    pick: &'r Pick,
+    reach: Reach<'r>,
+    gauge: Gauge<'r>,
+    /// Those tried, in order, and whether they are gone.
+    gone: Vec<(Victim, bool)>,
+    /// Where the candidate would start, as things stand.
+    found: Option<Arc<[TaskPlacement]>>,
+}
+
+impl Room<'_, '_> {
+    /// Makes one after the other go until the candidate starts. Where a look is in vain although there might be room, the
+    /// next look is taken after twice as many.
+    fn widen(&mut self, order: Vec<Victim>) -> bool {
+        let mut order = order.into_iter();
+        let mut stride = 1;
+        loop {
+            let mut more = 1;
+            if self.might_start() {
+                if self.looks() {
+                    return true;
+                }
+                (more, stride) = (stride, stride * 2);
+            }
+            for _ in 0..more {
+                let owes = |victim: &Victim| {
+                    let asked = self.pick.exact.as_deref().unwrap_or(&[]);
+                    let policy = &self.planner.state.policy;
+                    let own = |(model, milli): &(ModelId, u64)| {
+                        policy.owed(self.candidate.leaf, victim.leaf, *model, *milli) > 0
+                    };
+                    victim.cause == EvictionCause::Outranked || asked.iter().any(own)
+                };
+                let Some(victim) = order.find(owes) else {
+                    // The last look at everybody gone, unless that was the one before.
+                    return more > 1 && self.might_start() && self.looks();
+                };
+                self.gone.push((victim, false));
+                self.goes(self.gone.len() - 1);
+            }
+        }
+    }
+
+    /// Lets stay whoever can, the last in order first: of a stretch all at once, or half by half.
+    fn narrow(&mut self, stretch: std::ops::Range<usize>) {
+        if stretch.is_empty() {
+            return;
+        }
+        let mut back = stretch.end;
+        while back > stretch.start && self.gauge.is_enough() {
+            back -= 1;
+            self.stays(back);
+        }
+        if back == stretch.start && self.might_start() && self.looks() {
+            return;
+        }
+        for at in back..stretch.end {
+            self.goes(at);
+        }
+        if stretch.len() > 1 {
+            let middle = stretch.start + stretch.len() / 2;
+            self.narrow(middle..stretch.end);
+            self.narrow(stretch.start..middle);
+        }
+    }
+
+    fn goes(&mut self, at: usize) {
+        let (victim, is_gone) = &mut self.gone[at];
+        *is_gone = true;
+        self.planner.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
+        let key = victim.key;
+        self.change(key, |pool| pool.park(key));
+    }
+
+    fn stays(&mut self, at: usize) {
+        let (victim, is_gone) = &mut self.gone[at];
+        *is_gone = false;
+        self.planner.state.policy.try_hold(victim.leaf, victim.user, &victim.gpus);
+        let key = victim.key;
+        self.change(key, |pool| pool.unpark(key));
+    }
+
+    /// Changes what a holding holds, and the gauge with it.
+    fn change(&mut self, key: HoldKey, change: impl FnOnce(&mut crate::state::pool::Pool)) {
+        let pool = &mut self.planner.state.pool;
+        let mut nodes: SmallVec<[_; 8]> = pool.holding(key).placement.iter().map(|task| task.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.retain(|node| self.reach.admits(pool, *node));
+        for node in &nodes {
+            self.gauge.leave(pool.node(*node));
+        }
+        change(pool);
+        for node in &nodes {
+            self.gauge.enter(pool.node(*node));
+        }
+    }
+
+    /// False when it is certain that the candidate would not start.
+    fn might_start(&self) -> bool {
+        self.gauge.is_enough() && self.admitted().is_ok()
+    }
+
+    fn admitted(&self) -> Result<SmallVec<[terms::Admitted<'_>; 1]>, Reason> {
+        self.planner.admitted(self.candidate, std::slice::from_ref(self.pick))
+    }
+
+    /// Would the candidate start? Remembers where.
+    fn looks(&mut self) -> bool {
+        let (candidate, memo, pick) = (self.candidate, self.memo, self.pick);
+        let Ok(tries) = self.planner.admitted(candidate, std::slice::from_ref(pick)) else { return false };
+        let delay = self.gone.iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim.delay).max();
+        let duration = candidate.duration.map(|span| span + delay.unwrap_or(Span(0)));
+        let checkpoint = self.planner.state.pool.checkpoint();
+        let found = tries.iter().find_map(|one| {
+            self.planner.place(candidate.seat(), &candidate.shape, one, &memo.eligible, duration)
+        });
+        self.planner.state.pool.rollback(checkpoint);
+        let starts = found.is_some();
+        if starts {
+            self.found = found;
+        }
+        starts
+    }
+}
