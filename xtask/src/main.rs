@@ -3,6 +3,7 @@
 
 mod arrows;
 mod generated;
+mod mutants;
 mod simulate;
 mod suite;
 mod tidy;
@@ -23,6 +24,8 @@ usage: cargo xtask <command>
   arrows [--write]   dependencies between rooms, compared with docs/arrows.txt, or written there
   simulate --seeds N [--from N] [--jobs N]
                      stories under faults, each from one number; --seed N [--rounds N] [--trace] tells one
+  mutants [NAME…] [--seeds N] [--jobs N] [--write]
+                     are deliberate bugs found by stories and scenarios? --write puts the table into docs/proof.md
 ";
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["test"] => return Ok(suite::run(&root, suite::Extent::Full)),
         ["test", "--quick"] => return Ok(suite::run(&root, suite::Extent::Quick)),
         ["simulate", rest @ ..] => return simulate::run(&root, rest),
+        ["mutants", rest @ ..] => return mutants::run(&root, rest),
         ["tidy"] => tidy::run(&root)?,
         ["gen"] => generated::write(&root)?,
         ["gen", "--check"] => generated::check(&root)?,

@@ -37,6 +37,7 @@ impl Usage {
         self.settle(now, half_life_ms);
         debug_assert!(self.rate >= milli, "released more GPUs than were held");
         self.rate = self.rate.saturating_sub(milli);
+        self.forget_nothing();
     }
 
     /// It grew by `milli` more since its last change: rebuilds the rate that a snapshot leaves out.
@@ -53,7 +54,15 @@ impl Usage {
     /// The same usage with nothing running.
     pub(crate) fn stopped(mut self) -> Self {
         self.rate = 0;
+        self.forget_nothing();
         self
+    }
+
+    /// What came to nothing is as if it never was, instant included: a snapshot leaves it out.
+    fn forget_nothing(&mut self) {
+        if self.is_blank() {
+            *self = Self::default();
+        }
     }
 
     /// Nothing counts and nothing grows: may be forgotten.

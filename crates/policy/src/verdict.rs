@@ -217,10 +217,10 @@ impl Policy {
         request.models.iter().map(|name| self.models.find(name)).collect()
     }
 
-    /// What a leaf could hold of each model if nobody else held anything, where quota bounds it.
+    /// What a leaf could hold of each model for so long if nobody else held anything, where quota bounds it.
     #[must_use]
-    pub fn most_ever_of(&self, leaf: LeafId) -> Vec<(ModelId, u64)> {
-        let most = self.models.ids().map(|model| (model, self.most_ever(leaf, model, None)));
+    pub fn most_ever_of(&self, leaf: LeafId, length: Option<Span>) -> Vec<(ModelId, u64)> {
+        let most = self.models.ids().map(|model| (model, self.most_ever(leaf, model, Some(length))));
         most.filter(|(_, most)| *most < u64::MAX).collect()
     }
 

@@ -210,7 +210,7 @@ impl State {
             false => SmallVec::new(),
         };
         avoid.push(node);
-        let caps = self.policy.most_ever_of(job.record.leaf).into();
+        let caps = self.policy.most_ever_of(job.record.leaf, job.record.duration()).into();
         if !crate::plan::idle::fits_working(&self.pool, self.classes.shape(job.class), &avoid, &caps) {
             return;
         }

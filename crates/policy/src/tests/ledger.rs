@@ -53,6 +53,19 @@ fn a_share_is_usage_and_what_runs_by_capacity_and_weight() {
 }
 
 #[test]
+fn what_came_to_nothing_is_as_if_it_never_was() {
+    let mut policy = policy(tree("p\n"), 4, 0);
+    let (p, ada, model) = (leaf(&policy, "p"), policy.intern_user(&"ada".into()), h100(&policy));
+    policy.hold(Time(5), p, ada, &[]);
+    policy.hold(Time(7), p, ada, &[(model, 1000)]);
+    policy.release(Time(7), p, ada, &[(model, 1000)]);
+    let stored = serde_json::to_string(&policy).unwrap();
+    let mut restored: Policy = serde_json::from_str(&stored).unwrap();
+    restored.restore_hold(p, ada, &[]);
+    assert_eq!(format!("{:?}", restored.leaves), format!("{:?}", policy.leaves));
+}
+
+#[test]
 fn a_new_model_finds_room_in_every_row() {
     let mut policy = policy(tree("p quota 4\n"), 4, 0);
     let (p, ada) = (leaf(&policy, "p"), policy.intern_user(&"ada".into()));
