@@ -2,6 +2,7 @@
 //! desk. It must not depend on any room of the workspace, so that it compiles in seconds and can judge them all.
 
 mod arrows;
+mod bench;
 mod generated;
 mod mutants;
 mod simulate;
@@ -26,6 +27,8 @@ usage: cargo xtask <command>
                      stories under faults, each from one number; --seed N [--rounds N] [--trace] tells one
   mutants [NAME…] [--seeds N] [--jobs N] [--write]
                      are deliberate bugs found by stories and scenarios? --write puts the table into docs/proof.md
+  bench [--json] [--only NAMES] [--quick] [--instructions] [--list]
+                     how fast the engine is and how cost grows, as in docs/PERFORMANCE.md
 ";
 
 fn main() -> ExitCode {
@@ -46,6 +49,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["test", "--quick"] => return Ok(suite::run(&root, suite::Extent::Quick)),
         ["simulate", rest @ ..] => return simulate::run(&root, rest),
         ["mutants", rest @ ..] => return mutants::run(&root, rest),
+        ["bench", rest @ ..] => return bench::run(&root, rest),
         ["tidy"] => tidy::run(&root)?,
         ["gen"] => generated::write(&root)?,
         ["gen", "--check"] => generated::check(&root)?,

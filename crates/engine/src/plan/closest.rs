@@ -16,7 +16,8 @@ pub(crate) struct Closest {
     pub(crate) tasks: u64,
 }
 
-/// The first of those that take the most tasks; `room` says what a node takes of a group.
+/// The first of those that take the most tasks; `room` says what a node takes of a group. Once one takes all, the rest is
+/// not looked at.
 pub(crate) fn closest(
     pool: &Pool,
     wish: &Topology,
@@ -40,11 +41,15 @@ pub(crate) fn closest(
         let narrow = pool.scopes_in(scope, level).into_iter();
         narrow.map(|one| sum(one, group) / slice * slice).fold(0u64, u64::saturating_add)
     };
+    let all = groups.iter().map(|group| u64::from(group.tasks)).sum();
     let mut best = Closest { scope: None, tasks: 0 };
     for scope in scopes {
         let tasks = groups.iter().map(|group| takes(scope, group).min(u64::from(group.tasks))).sum();
         if best.scope.is_none() || tasks > best.tasks {
             best = Closest { scope: Some(scope), tasks };
+        }
+        if best.tasks >= all {
+            break;
         }
     }
     best

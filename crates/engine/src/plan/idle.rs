@@ -60,14 +60,19 @@ fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], site: Site<'_>) -> Fit {
             node if shape.admits(node) && !avoid.contains(&id) => tasks_on_idle(node, group, site),
             _ => 0,
         };
-        let most = match &shape.topology {
+        let asked = u64::from(group.tasks);
+        let fits = match &shape.topology {
             None => {
+                // Every new shape asks this: no more nodes are looked at than are enough.
                 let ids = (0..pool.nodes().len() as u32).map(NodeId);
-                ids.map(|id| room(id, group)).fold(0u64, u64::saturating_add)
+                let mut sums = ids.scan(0u64, |sum, id| {
+                    *sum = sum.saturating_add(room(id, group));
+                    Some(*sum)
+                });
+                asked == 0 || sums.any(|sum| sum >= asked)
             }
-            Some(wish) => closest(pool, wish, std::slice::from_ref(group), room).tasks,
+            Some(wish) => closest(pool, wish, std::slice::from_ref(group), room).tasks >= asked,
         };
-        let fits = most >= u64::from(group.tasks);
         return if fits { Fit::Yes } else { Fit::No };
     }
     // Several groups compete, and so do models with a cap: only placing them tells. The last try, each task on whichever model it accepts, covers

@@ -1,0 +1,200 @@
+//! An engine with nodes, queues and running jobs, driven as the runtime drives it. Without journal and clock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_engine::Engine;
+use muster_model::node::Device;
+use muster_model::{
+    Bytes, CpuMilli, Event, GpuModel, JobId, JobSpec, NodeSpec, Observation, Plan, QueueName,
+    QueueSpec, QueueTree, Rank, Span, TaskExit, TaskReport, Time,
+};
+
+use super::{Numbers, Scale, filling};
+
+/// Queues of a team.
+const TEAM: usize = 5;
+/// Events of one instant while a world is built.
+const BATCH: usize = 512;
+/// Nodes of a leaf switch.
+const LEAF: usize = 20;
+
+/// Path of a leaf queue.
+pub fn queue_name(at: usize) -> QueueName {
+    format!("team{}/queue{at}", at / TEAM).into()
+}
+
+/// Teams of five queues.
+fn tree(queues: usize) -> QueueTree {
+    let mut tree = QueueTree::single();
+    for team in 0..queues.div_ceil(TEAM) {
+        let mut parent = QueueSpec::named(&format!("team{team}"));
+        let own = team * TEAM..queues.min((team + 1) * TEAM);
+        parent.queues = own.map(|at| QueueSpec::named(&format!("queue{at}"))).collect();
+        tree.queues.push(parent);
+    }
+    tree
+}
+
+pub fn node(at: usize) -> NodeSpec {
+    let device = Device {
+        model: GpuModel::from("h100"),
+        memory: Bytes(80 << 30),
+        uuid: "".into(),
+        is_virtual: false,
+        slice_of: None,
+    };
+    NodeSpec {
+        name: format!("node{at:05}").into(),
+        devices: vec![device; 8],
+        cpus: CpuMilli(128_000),
+        memory: Bytes(1 << 40),
+        extras: BTreeMap::new(),
+        labels: BTreeMap::new(),
+        domains: Vec::new(),
+    }
+}
+
+/// The engine and the numbers of jobs given so far.
+pub struct Bench {
+    pub engine: Engine,
+    pub now: Time,
+    /// What holds half of the cluster.
+    pub running: Vec<Plan>,
+    next: u64,
+}
+
+impl Bench {
+    /// Idle nodes.
+    pub fn idle(scale: Scale) -> Self {
+        let mut engine = Engine::new(tree(scale.queues)).expect("the tree is sound");
+        for at in 0..scale.nodes {
+            engine.apply(Time(0), &Event::NodeJoined(Box::new(node(at))));
+        }
+        Self { engine, now: Time(1_000_000), running: Vec::new(), next: 0 }
+    }
+
+    /// Nodes in leaves and blocks of so many nodes. They are there before anything runs.
+    pub fn in_blocks(scale: Scale, block: usize) -> Self {
+        let mut bench = Self::idle(Scale { nodes: 0, ..scale });
+        bench.engine.apply(Time(0), &Event::LevelsSet(vec!["block".into(), "leaf".into()]));
+        for at in 0..scale.nodes {
+            let domains = vec![format!("b{:02}", at / block).into(), format!("l{:04}", at / LEAF).into()];
+            let node = NodeSpec { domains, ..node(at) };
+            bench.engine.apply(Time(0), &Event::NodeJoined(Box::new(node)));
+        }
+        bench
+    }
+
+    /// Half full: twice the jobs fill it, then every other of them ends.
+    pub fn half_full(scale: Scale) -> Self {
+        Self::idle(scale).fill_half(scale)
+    }
+
+    /// See [`Bench::half_full`].
+    pub fn fill_half(mut self, scale: Scale) -> Self {
+        let jobs = filling(scale, 2 * scale.running);
+        let mut started = Vec::new();
+        for jobs in jobs.chunks(BATCH) {
+            let events: Vec<Event> = jobs.iter().map(|spec| self.submission(spec)).collect();
+            let plan = self.step(&events);
+            assert_eq!(plan.decisions.len(), jobs.len(), "all that is to run runs");
+            started.extend(plan.decisions);
+        }
+        let mut numbers = Numbers::new();
+        let alone = |decision| Plan { decisions: vec![decision], reservations: Vec::new() };
+        for plan in started.into_iter().map(alone) {
+            self.apply(&Self::reports(&plan, &Observation::Started));
+            match numbers.below(2) {
+                0 => self.apply(&Self::reports(&plan, &Observation::Exited(TaskExit::Code { code: 0 }))),
+                _ => self.running.push(plan),
+            }
+        }
+        self.forget();
+        self
+    }
+
+    /// Holds everything that is free, for good.
+    pub fn fill_up(&mut self, spec: &JobSpec, tasks: usize) {
+        let mut spec = JobSpec { time_limit: None, ..spec.clone() };
+        (spec.groups[0].min_tasks, spec.groups[0].max_tasks) = (tasks as u32, tasks as u32);
+        let event = self.submission(&Arc::new(spec));
+        assert_eq!(self.step(&[event]).decisions.len(), 1);
+    }
+
+    /// Limits the first queue by running jobs, GPUs per user or quota: about 200 GPUs fit.
+    pub fn limit(&mut self, queues: usize, kind: &str) {
+        let mut tree = tree(queues);
+        let leaf = &mut tree.queues[1].queues[0];
+        match kind {
+            "running jobs" => leaf.limits.running_jobs = Some(100),
+            "GPUs per user" => leaf.limits.gpus_per_user = Some(5),
+            "quota" => {
+                leaf.quota.insert(GpuModel::from("h100"), 200);
+                leaf.borrow = Some(0);
+            }
+            other => panic!("no limit {other}"),
+        }
+        self.engine.apply(self.now, &Event::QueuesSet(Box::new(tree)));
+    }
+
+    /// Submission of a spec under the next number.
+    pub fn submission(&mut self, spec: &Arc<JobSpec>) -> Event {
+        self.next += 1;
+        Event::Submitted { job: JobId(self.next), spec: Arc::clone(spec) }
+    }
+
+    /// Submissions of so many specs, from a place in the list on, again and again.
+    pub fn batch(&mut self, specs: &[Arc<JobSpec>], at: &mut usize, count: usize) -> Vec<Event> {
+        (0..count)
+            .map(|_| {
+                *at += 1;
+                self.submission(&specs[*at % specs.len()])
+            })
+            .collect()
+    }
+
+    /// Events without a pass.
+    pub fn apply(&mut self, events: &[Event]) {
+        for event in events {
+            self.engine.judge(event).expect("bench events are acceptable");
+            self.engine.apply(self.now, event);
+        }
+    }
+
+    /// Judges, applies, plans, checks, commits: what the runtime does with a batch, without the journal.
+    pub fn step(&mut self, events: &[Event]) -> Plan {
+        self.apply(events);
+        let plan = self.engine.plan(self.now);
+        self.engine.check(self.now, &plan).expect("plans are right");
+        self.engine.commit(self.now, &plan);
+        self.forget();
+        plan
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self) {
+        self.now = self.now + Span(1);
+    }
+
+    fn forget(&mut self) {
+        drop(self.engine.take_effects());
+        drop(self.engine.take_facts());
+    }
+
+    /// Everything that a start's tasks report, up to their end.
+    pub fn whole_life(plan: &Plan) -> Vec<Event> {
+        let mut events = Self::reports(plan, &Observation::Started);
+        events.extend(Self::reports(plan, &Observation::Exited(TaskExit::Code { code: 0 })));
+        events
+    }
+
+    /// One report for every task that a plan starts.
+    pub fn reports(plan: &Plan, what: &Observation) -> Vec<Event> {
+        let starts = plan.starts().map(|(id, placement, _)| (id, placement.len()));
+        starts
+            .flat_map(|(id, tasks)| (0..tasks as u32).map(move |rank| (id, Rank(rank))))
+            .map(|(id, rank)| Event::Task(TaskReport { id, rank, what: what.clone() }))
+            .collect()
+    }
+}
