@@ -198,7 +198,8 @@ impl<'s> Trial<'s> {
             reach: Reach { shape: &candidate.shape, eligible: &memo.eligible, avoid: &candidate.avoid },
             duration: candidate.duration,
         };
-        let (start, _, _) = reserve::earliest(&mut self.planner.state.pool, now, &wish)?;
+        let (start, _, _) =
+            reserve::earliest(&mut self.planner.forecast, &mut self.planner.state.pool, now, &wish)?;
         Some(Eta { start, reserved })
     }
 
@@ -237,7 +238,12 @@ impl<'s> Trial<'s> {
             reach: Reach { shape: &candidate.shape, eligible: &memo.eligible, avoid: &candidate.avoid },
             duration: candidate.duration,
         };
-        let (start, _, _) = reserve::earliest(&mut self.planner.state.pool, self.planner.now, &wish)?;
+        let (start, _, _) = reserve::earliest(
+            &mut self.planner.forecast,
+            &mut self.planner.state.pool,
+            self.planner.now,
+            &wish,
+        )?;
         Some(Eta { start: start.max(refilled), reserved: false })
     }
 

@@ -1,12 +1,15 @@
 //! One request for places: what is needed, when, and which nodes and models may be used.
 
-use muster_model::{DeviceSet, NodeId};
+use std::cmp::Reverse;
+
+use muster_model::{DeviceSet, NodeId, Time};
 use muster_policy::ModelId;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use crate::state::ends::End;
 use crate::state::node::{Node, Window};
-use crate::state::pool::Pool;
+use crate::state::pool::{HoldKey, Pool};
 use crate::state::shape::{Eligible, GroupNeed, Shape};
 use crate::state::topology::Scope;
 
@@ -24,11 +27,69 @@ pub(crate) type Caps = SmallVec<[(ModelId, u64); 1]>;
 
 /// What has come free before a future start, by node in the order in which it did. The latest is used first, so that
 /// what is free already stays free for backfill.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Freed<'a> {
+    /// It was given back on scratch.
+    Back(&'a Back),
+    /// Everything is as now, and nodes tell what of it will have ended; the indexes do not.
+    Ahead(&'a [Return]),
+}
+
+/// What was given back on scratch.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Freed {
+pub(crate) struct Back {
     /// Nodes in order of their latest release; may repeat.
     pub(crate) order: Vec<NodeId>,
-    pub(crate) devices: FxHashMap<NodeId, Vec<DeviceSet>>,
+    /// By node: what each holding gave back.
+    pub(crate) devices: FxHashMap<NodeId, Vec<(HoldKey, DeviceSet)>>,
+}
+
+/// Something comes back on a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Return {
+    pub(crate) at: Time,
+    pub(crate) node: NodeId,
+    pub(crate) devices: DeviceSet,
+    /// Of some device only a share comes back.
+    pub(crate) is_partial: bool,
+}
+
+impl Freed<'_> {
+    /// Nodes on which something comes free, the latest first; they may repeat.
+    pub(crate) fn latest_first(&self) -> impl Iterator<Item = NodeId> {
+        let (order, ahead): (&[NodeId], &[Return]) = match self {
+            Freed::Back(back) => (&back.order, &[]),
+            Freed::Ahead(returns) => (&[], returns),
+        };
+        order.iter().rev().copied().chain(ahead.iter().rev().map(|one| one.node))
+    }
+
+    /// What comes free on a node, the latest first.
+    pub(crate) fn on(&self, pool: &Pool, id: NodeId, window: Window) -> SmallVec<[DeviceSet; 8]> {
+        match self {
+            Freed::Back(back) => {
+                back.devices.get(&id).into_iter().flatten().rev().map(|(_, devices)| *devices).collect()
+            }
+            Freed::Ahead(_) => {
+                let holds = pool.node(id).holds.iter();
+                let ended = holds.filter(|hold| hold.end.at(window.now) <= window.from);
+                let mut ended: SmallVec<[_; 8]> = ended
+                    .map(|hold| {
+                        // As `Ends` has them.
+                        let (is_floating, own) = match hold.end {
+                            End::At(time) => (false, time.0),
+                            End::After(span) => (true, span.0),
+                            End::Never => (true, u64::MAX),
+                        };
+                        let element = pool.holding(hold.key).element;
+                        ((hold.end.at(window.now), is_floating, own, element), hold.devices)
+                    })
+                    .collect();
+                ended.sort_unstable_by_key(|(order, _)| Reverse(*order));
+                ended.into_iter().map(|(_, devices)| devices).collect()
+            }
+        }
+    }
 }
 
 /// A request for places.
@@ -43,7 +104,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) avoid: &'a [NodeId],
     pub(crate) window: Window,
     /// Set for a future start.
-    pub(crate) freed: Option<&'a Freed>,
+    pub(crate) freed: Option<Freed<'a>>,
     /// Steps of search for a gang of several groups, where going through them in order finds no way.
     pub(crate) effort: u32,
 }

@@ -204,7 +204,7 @@ impl Planner<'_> {
             reach: Reach { shape: &candidate.shape, eligible, avoid: &candidate.avoid },
             duration: candidate.duration,
         };
-        match reserve::earliest(&mut self.state.pool, self.now, &wish) {
+        match reserve::earliest(&mut self.forecast, &mut self.state.pool, self.now, &wish) {
             Some((start, end, placement)) => {
                 self.waiting.count(slot, candidate.job);
                 self.later.entry(candidate.leaf).or_default().booked += 1;

@@ -229,8 +229,7 @@ impl Gang<'_> {
     pub(crate) fn freed_nodes(&self) -> Vec<NodeId> {
         let Some(freed) = self.ask.freed else { return Vec::new() };
         let mut seen: SmallVec<[bool; 64]> = SmallVec::from_elem(false, self.pool.nodes().len());
-        let latest_first = freed.order.iter().rev().copied();
-        latest_first.filter(|node| !std::mem::replace(&mut seen[node.0 as usize], true)).collect()
+        freed.latest_first().filter(|node| !std::mem::replace(&mut seen[node.0 as usize], true)).collect()
     }
 
     /// Ranks run over the groups in order, within a group over nodes by name, on a node over devices. Where the topology

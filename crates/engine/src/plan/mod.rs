@@ -9,6 +9,7 @@ pub(crate) mod ask;
 mod claims;
 pub(crate) mod closest;
 mod consider;
+mod forecast;
 pub(crate) mod gang;
 pub(crate) mod gauge;
 mod hope;
@@ -42,6 +43,7 @@ use crate::state::entries::{Rank, Standing};
 use crate::state::pool::{Checkpoint, HoldKey};
 use crate::state::shape::ClassId;
 use claims::Kept;
+use forecast::Forecast;
 use hope::Memo;
 use limited::Limited;
 use preempt::Rights;
@@ -142,6 +144,8 @@ pub(crate) struct Planner<'s> {
     checkpoint: Checkpoint,
     memos: FxHashMap<ClassId, Memo>,
     limited: Limited,
+    /// What is held, ahead in time.
+    pub(crate) forecast: Forecast,
     /// Elements started in this pass.
     started: Taken,
     /// Elements reserved in this round.
@@ -174,6 +178,7 @@ impl<'s> Planner<'s> {
             checkpoint,
             memos: FxHashMap::default(),
             limited: Limited::default(),
+            forecast: Forecast::default(),
             started: Taken::default(),
             waiting: Taken::default(),
             contested: false,

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use muster_model::{ElementId, NodeId, Span, TaskPlacement, Time};
 use smallvec::SmallVec;
 
-use super::ask::{Ask, Freed};
+use super::ask::{Ask, Back, Freed};
+use super::forecast::Forecast;
 use super::gang;
 use super::gauge::{Gauge, Reach};
 use super::search::EFFORT;
@@ -36,11 +37,20 @@ pub(crate) struct Wish<'a> {
 /// A future start: from when until when, and where.
 pub(crate) type Slot = (Time, Time, Arc<[TaskPlacement]>);
 
-/// The earliest future start that leaves every booking intact; `None` when what it needs never comes back.
-pub(crate) fn earliest(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
+/// The earliest future start that leaves every booking intact; `None` when what it needs never comes back. A gang of one
+/// group of whole devices can be told by counting ahead; debug builds ask the sweep, too.
+pub(crate) fn earliest(forecast: &mut Forecast, pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
     let checkpoint = pool.checkpoint();
-    let found = sweep(pool, now, wish);
+    let found = match Forecast::tells(wish) {
+        true => forecast.earliest(pool, now, wish),
+        false => sweep(pool, now, wish),
+    };
     pool.rollback(checkpoint);
+    #[cfg(debug_assertions)]
+    if Forecast::tells(wish) {
+        assert_eq!(found, sweep(pool, now, wish), "counting ahead finds what the sweep finds");
+        pool.rollback(checkpoint);
+    }
     found
 }
 
@@ -49,7 +59,7 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
     let mut booking_ends: Vec<Time> = pool.bookings().iter().map(|booking| booking.end).collect();
     booking_ends.sort_unstable();
     let mut booking_ends = booking_ends.into_iter().filter(|end| *end > now && *end < Time::NEVER).peekable();
-    let mut freed = Freed::default();
+    let mut back = Back::default();
     let mut cursor = EndCursor::default();
     let mut last = None;
     loop {
@@ -58,7 +68,9 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
         let booked = booking_ends.peek().copied();
         let from = match (held, booked) {
             // Everything is back: the one instant at which it is worth a search.
-            (None, None) => return last.and_then(|from| wish.start_at(pool, now, from, &freed, EFFORT)),
+            (None, None) => {
+                return last.and_then(|from| wish.start_at(pool, now, from, Freed::Back(&back), EFFORT));
+            }
             (held, booked) => held.unwrap_or(Time::NEVER).min(booked.unwrap_or(Time::NEVER)),
         };
         // 2. Give back everything that ends then.
@@ -67,14 +79,14 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
         while let Some((time, key, next)) = pool.next_end(now, cursor).filter(|(time, _, _)| *time == from) {
             debug_assert!(time > now);
             cursor = next;
-            is_news |= give_back(pool, key, &mut freed, &mut gauge, wish);
+            is_news |= give_back(pool, key, &mut back, &mut gauge, wish);
         }
         // 3. Does it fit from here?
         if !is_news || !gauge.is_enough() {
             continue;
         }
         last = Some(from);
-        if let Some(found) = wish.start_at(pool, now, from, &freed, 0) {
+        if let Some(found) = wish.start_at(pool, now, from, Freed::Back(&back), 0) {
             return Some(found);
         }
     }
@@ -84,7 +96,7 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
 fn give_back(
     pool: &mut Pool,
     key: HoldKey,
-    freed: &mut Freed,
+    back: &mut Back,
     gauge: &mut Gauge<'_>,
     wish: &Wish<'_>,
 ) -> bool {
@@ -105,17 +117,28 @@ fn give_back(
         gauge.enter(pool.node(*node));
     }
     for task in placement.iter().filter(|_| !nodes.is_empty()) {
-        if freed.order.last() != Some(&task.node) {
-            freed.order.push(task.node);
+        if back.order.last() != Some(&task.node) {
+            back.order.push(task.node);
         }
-        freed.devices.entry(task.node).or_default().push(task.devices);
+        let devices = back.devices.entry(task.node).or_default();
+        match devices.last_mut() {
+            Some((known, last)) if *known == key => *last = last.or(task.devices),
+            _ => devices.push((key, task.devices)),
+        }
     }
     !nodes.is_empty()
 }
 
 impl Wish<'_> {
     /// A start at this instant, with what has come back by then.
-    fn start_at(&self, pool: &mut Pool, now: Time, from: Time, freed: &Freed, effort: u32) -> Option<Slot> {
+    pub(super) fn start_at(
+        &self,
+        pool: &mut Pool,
+        now: Time,
+        from: Time,
+        freed: Freed<'_>,
+        effort: u32,
+    ) -> Option<Slot> {
         let until = self.duration.map_or(Time::NEVER, |span| from + span);
         let window = Window { now, from, until };
         let Reach { shape, eligible, avoid } = self.reach;

@@ -5,6 +5,7 @@ use muster_model::{DeviceSet, NodeId};
 use muster_policy::ModelId;
 use rustc_hash::FxHashSet;
 
+use super::ask::Freed;
 use super::gang::Gang;
 use super::walk::{List, Walk};
 use crate::state::node::WHOLE;
@@ -15,7 +16,8 @@ use crate::state::topology::Scope;
 /// Places all tasks of a group.
 pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
     let models = gang.ask.pick.models[usize::from(group)].clone();
-    if !could_fit(gang.pool, gang.ask.scope, need, &models) {
+    let is_ahead = matches!(gang.ask.freed, Some(Freed::Ahead(_)));
+    if !is_ahead && !could_fit(gang.pool, gang.ask.scope, need, &models) {
         return false;
     }
     let mut left = need.tasks;
@@ -169,6 +171,9 @@ fn place_block(
 /// Chooses devices among free ones. For a future start those that come free last; for now those that are booked for
 /// later; then the lowest.
 fn choose(gang: &Gang<'_>, free: DeviceSet, node: NodeId, devices: u32) -> DeviceSet {
+    if free.len() == devices {
+        return free;
+    }
     let mut chosen = DeviceSet::EMPTY;
     let mut prefer = |set: DeviceSet| {
         let more = set.and(free).minus(chosen).lowest(devices - chosen.len());
@@ -176,8 +181,8 @@ fn choose(gang: &Gang<'_>, free: DeviceSet, node: NodeId, devices: u32) -> Devic
     };
     match gang.ask.freed {
         Some(freed) => {
-            for set in freed.devices.get(&node).into_iter().flatten().rev() {
-                prefer(*set);
+            for set in freed.on(gang.pool, node, gang.ask.window) {
+                prefer(set);
             }
             // What is free already and booked by somebody else at another time is of the least use to backfill.
             prefer(gang.pool.node(node).booked);

@@ -65,6 +65,19 @@ impl Ends {
         };
     }
 
+    /// All ends, as seen from `now`, in the order of [`Ends::next`].
+    pub(crate) fn all(&self, now: Time) -> impl Iterator<Item = (Time, HoldKey)> {
+        let mut fixed =
+            self.fixed.iter().map(move |(time, _, key)| (End::At(*time).at(now), *key)).peekable();
+        let floating = self.floating.iter().map(move |(span, _, key)| (End::After(*span).at(now), *key));
+        let mut floating = floating.peekable();
+        std::iter::from_fn(move || match (fixed.peek(), floating.peek()) {
+            (Some(first), Some(second)) if first.0 > second.0 => floating.next(),
+            (Some(_), _) => fixed.next(),
+            (None, _) => floating.next(),
+        })
+    }
+
     /// The next end after the cursor, as seen from `now`. Equal instants come in order of kind and element.
     pub(crate) fn next(&self, now: Time, cursor: EndCursor) -> Option<(Time, HoldKey, EndCursor)> {
         let fixed = match cursor.fixed {
@@ -108,5 +121,7 @@ mod tests {
             cursor = next;
         }
         assert_eq!(seen, [(101, 0), (120, 1), (200, 3), (250, 4)]);
+        let all: Vec<_> = ends.all(Time(100)).map(|(time, key)| (time.0, key.0)).collect();
+        assert_eq!(all, seen);
     }
 }

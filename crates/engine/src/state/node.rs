@@ -59,6 +59,8 @@ pub(crate) struct NodeHold {
     pub(crate) key: HoldKey,
     pub(crate) end: End,
     pub(crate) tasks: u32,
+    /// Of which it holds something, wholly or a share.
+    pub(crate) devices: DeviceSet,
     pub(crate) scalars: Scalars,
 }
 
@@ -143,9 +145,18 @@ impl Node {
         self.usable.minus(self.touched)
     }
 
+    /// Usable devices of which nothing is held any more when the window begins.
+    fn free_by(&self, window: Window) -> DeviceSet {
+        if window.from == window.now {
+            return self.free();
+        }
+        let staying = self.holds.iter().filter(|hold| hold.end.at(window.now) > window.from);
+        staying.fold(self.usable, |free, hold| free.minus(hold.devices))
+    }
+
     /// Usable devices that are wholly free throughout the window.
     pub(crate) fn free_during(&self, window: Window) -> DeviceSet {
-        let free = self.free().minus(self.walls.before(window.until));
+        let free = self.free_by(window).minus(self.walls.before(window.until));
         if self.booked.and(free).is_empty() {
             return free;
         }
@@ -191,12 +202,12 @@ impl Node {
     /// Quantities held or booked at an instant of the window.
     fn used_at(&self, at: Time, window: Window) -> std::borrow::Cow<'_, Scalars> {
         use std::borrow::Cow;
-        if self.bookings.is_empty() {
+        if self.bookings.is_empty() && at == window.now {
             return Cow::Borrowed(&self.used);
         }
         let mut used = self.used.clone();
         for hold in &self.holds {
-            if at > window.from && hold.end.at(window.now) <= at {
+            if at > window.now && hold.end.at(window.now) <= at {
                 used.sub(&hold.scalars);
             }
         }
@@ -226,9 +237,10 @@ impl Node {
         match self.holds.iter_mut().rev().find(|hold| hold.key == key) {
             Some(hold) => {
                 hold.tasks += 1;
+                hold.devices = hold.devices.or(devices);
                 hold.scalars.add(scalars, 1);
             }
-            None => self.holds.push(NodeHold { key, end, tasks: 1, scalars: scalars.clone() }),
+            None => self.holds.push(NodeHold { key, end, tasks: 1, devices, scalars: scalars.clone() }),
         }
     }
 
@@ -243,6 +255,9 @@ impl Node {
         self.used.sub(scalars);
         let at = self.holds.iter().rposition(|hold| hold.key == key).expect("only holders give back");
         self.holds[at].tasks -= 1;
+        // A device of which it shares counts as held until nobody has any of it: only looks ahead see that.
+        let gone = if share == WHOLE { devices } else { devices.minus(self.touched) };
+        self.holds[at].devices = self.holds[at].devices.minus(gone);
         self.holds[at].scalars.sub(scalars);
         if self.holds[at].tasks == 0 {
             self.holds.swap_remove(at);

@@ -56,7 +56,8 @@ enum Undo {
         key: HoldKey,
         task: TaskPlacement,
     },
-    Closed(HoldKey),
+    /// And the version before.
+    Closed(HoldKey, u64),
     Parked(HoldKey),
     Unparked(HoldKey),
     Booked,
@@ -88,6 +89,9 @@ pub(crate) struct Pool {
     drains_that_stop: BTreeSet<NodeId>,
     /// The instant up to which drains have come into force.
     drains_seen: Time,
+    /// One number for each set of holdings with their ends and places; a rollback brings the earlier one back.
+    version: u64,
+    versions: u64,
     /// Changes whenever what an idle cluster could host may have changed.
     epoch: u64,
 }
@@ -170,7 +174,8 @@ impl Pool {
         let holding = self.holdings[key.0 as usize].as_mut().expect("open before close");
         holding.placement = placement;
         self.ends.insert(holding.end, holding.element, key);
-        self.log.push(Undo::Closed(key));
+        self.log.push(Undo::Closed(key, self.version));
+        self.renew();
     }
 
     /// Holds a whole placement for good.
@@ -195,6 +200,7 @@ impl Pool {
         let holding = self.holding(key);
         let (end, element, placement) = (holding.end, holding.element, Arc::clone(&holding.placement));
         self.ends.remove(end, element, key);
+        self.renew();
         for task in placement.iter() {
             self.give(key, task);
         }
@@ -216,6 +222,17 @@ impl Pool {
                 }
             }
         }
+        self.renew();
+    }
+
+    /// Which set of holdings this is.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn renew(&mut self) {
+        self.versions += 1;
+        self.version = self.versions;
     }
 
     fn take(&mut self, key: HoldKey, task: &TaskPlacement) {

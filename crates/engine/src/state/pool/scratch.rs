@@ -17,6 +17,11 @@ impl Pool {
         self.ends.next(now, cursor)
     }
 
+    /// All ends, in order.
+    pub(crate) fn ends(&self, now: Time) -> impl Iterator<Item = (Time, HoldKey)> {
+        self.ends.all(now)
+    }
+
     /// Gives a holding back on scratch, as if its end had come; only a rollback brings it back.
     pub(crate) fn park(&mut self, key: HoldKey) {
         let placement = Arc::clone(&self.holding(key).placement);
@@ -126,7 +131,8 @@ impl Pool {
                     self.vacant.push(key);
                 }
                 Undo::Granted { key, task } => self.give(key, &task),
-                Undo::Closed(key) => {
+                Undo::Closed(key, version) => {
+                    self.version = version;
                     let holding = self.holding(key);
                     let (end, element) = (holding.end, holding.element);
                     self.ends.remove(end, element, key);

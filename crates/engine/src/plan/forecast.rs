@@ -1,0 +1,212 @@
+//! When will enough whole devices have come back? Counts ahead in time, node by node, over the ends of what is held and
+//! over what is booked; nothing is given back on scratch for it, and indexes stay as they are. It answers for one group of
+//! whole devices without a topology, which is what most of those wait for that get a reservation; `reserve.rs` sweeps for
+//! all others, and must find the same.
+//!
+//! What comes back when is the same for everybody who waits, so it is listed once, as long as nothing else is held.
+
+use muster_model::{DeviceSet, NodeId, Time};
+
+use super::ask::{Freed, Return};
+use super::reserve::{Slot, Wish};
+use crate::state::node::{Node, WHOLE, Window};
+use crate::state::pool::Pool;
+use crate::state::shape::GroupNeed;
+
+/// See the module's description.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Forecast {
+    /// Of which set of holdings, as seen from when.
+    of: Option<(u64, Time)>,
+    /// In order.
+    returns: Vec<Return>,
+}
+
+/// How many tasks nodes take, from some instant on for as long as it is wished.
+struct Count<'w> {
+    wish: &'w Wish<'w>,
+    now: Time,
+    /// By node: free devices where nothing but whole devices in the hands of running jobs matters.
+    free: Vec<DeviceSet>,
+    rooms: Vec<u32>,
+    sum: u64,
+}
+
+impl Forecast {
+    /// True for what can be told by counting.
+    pub(super) fn tells(wish: &Wish<'_>) -> bool {
+        matches!(&wish.shape.groups[..], [group] if group.devices > 0) && wish.shape.topology.is_none()
+    }
+
+    /// The earliest future start. On success its places are held on scratch.
+    pub(super) fn earliest(&mut self, pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
+        self.refresh(pool, now);
+        let mut count = Count::new(pool, now, wish);
+        let bookings = changes(pool, now, wish);
+        let (mut past, mut seen) = (0, 0);
+        loop {
+            // 1. The next instant at which something comes back or a booking begins to matter.
+            let held = self.returns.get(past).map(|one| one.at);
+            let booked = bookings.get(seen).map(|(at, ..)| *at);
+            let from = match (held, booked) {
+                (None, None) => return None,
+                (held, booked) => held.unwrap_or(Time::NEVER).min(booked.unwrap_or(Time::NEVER)),
+            };
+            // 2. What nodes take from then on.
+            let mut is_news = false;
+            while let Some(one) = self.returns.get(past).filter(|one| one.at == from) {
+                is_news |= count.give_back(pool, one);
+                past += 1;
+            }
+            while let Some((_, node, is_end)) = bookings.get(seen).filter(|(at, ..)| *at == from) {
+                is_news |= *is_end;
+                count.look_again(pool, *node, from);
+                seen += 1;
+            }
+            // 3. Does it fit from here?
+            if is_news && count.is_enough() {
+                let freed = Freed::Ahead(&self.returns[..past]);
+                if let Some(found) = wish.start_at(pool, now, from, freed, 0) {
+                    return Some(found);
+                }
+            }
+        }
+    }
+
+    /// Lists what comes back, unless that is known.
+    fn refresh(&mut self, pool: &Pool, now: Time) {
+        let of = Some((pool.version(), now));
+        if self.of == of {
+            return;
+        }
+        self.of = of;
+        self.returns.clear();
+        for (at, key) in pool.ends(now) {
+            let first = self.returns.len();
+            for task in pool.holding(key).placement.iter() {
+                let (devices, is_partial) = (task.devices, task.share.0 != u32::from(WHOLE));
+                match self.returns[first..].last_mut() {
+                    // Tasks of one node follow each other.
+                    Some(last) if last.node == task.node => {
+                        last.devices = last.devices.or(devices);
+                        last.is_partial |= is_partial;
+                    }
+                    _ => self.returns.push(Return { at, node: task.node, devices, is_partial }),
+                }
+            }
+        }
+    }
+}
+
+/// When and where a booking comes to stand in the way, and when it ends.
+fn changes(pool: &Pool, now: Time, wish: &Wish<'_>) -> Vec<(Time, NodeId, bool)> {
+    let mut changes = Vec::new();
+    for booking in pool.bookings() {
+        // From one instant later than this on, it would last into the booking.
+        let last = wish.duration.map(|duration| Time(booking.start.0.saturating_sub(duration.0)));
+        let in_the_way = last.map(|last| (Time(last.0 + 1), false)).filter(|(at, _)| *at > now);
+        let ends = Some((booking.end, true)).filter(|(at, _)| *at > now && *at < Time::NEVER);
+        for (at, is_end) in in_the_way.into_iter().chain(ends) {
+            let first = changes.len();
+            for task in booking.placement.iter() {
+                if changes[first..].last().is_none_or(|(_, node, _)| *node != task.node) {
+                    changes.push((at, task.node, is_end));
+                }
+            }
+        }
+    }
+    changes.sort_unstable();
+    changes
+}
+
+impl<'w> Count<'w> {
+    fn new(pool: &Pool, now: Time, wish: &'w Wish<'w>) -> Self {
+        let nodes = pool.nodes().len();
+        let (free, rooms) = (Vec::with_capacity(nodes), Vec::with_capacity(nodes));
+        let mut count = Self { wish, now, free, rooms, sum: 0 };
+        let window = count.window(now);
+        for (at, node) in pool.nodes().iter().enumerate() {
+            let free = if is_plain(node) { node.free() } else { node.free_during(window) };
+            let is_meant = !free.is_empty() && wish.reach.admits(pool, NodeId(at as u32));
+            let room = if is_meant { room(node, count.group(), free, window) } else { 0 };
+            count.free.push(free);
+            count.rooms.push(room);
+            count.sum += u64::from(room);
+        }
+        count
+    }
+
+    fn group(&self) -> &'w GroupNeed {
+        &self.wish.shape.groups[0]
+    }
+
+    fn window(&self, from: Time) -> Window {
+        let until = self.wish.duration.map_or(Time::NEVER, |duration| from + duration);
+        Window { now: self.now, from, until }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.sum >= u64::from(self.group().tasks)
+    }
+
+    /// Something comes back. Answers whether it is on a node that the gang may use.
+    fn give_back(&mut self, pool: &Pool, one: &Return) -> bool {
+        if !self.wish.reach.admits(pool, one.node) {
+            return false;
+        }
+        let node = pool.node(one.node);
+        if is_plain(node) && !one.is_partial {
+            let free = &mut self.free[one.node.0 as usize];
+            *free = free.or(one.devices.and(node.usable));
+            let free = *free;
+            self.set(node, one.node, free, self.window(one.at));
+        } else {
+            self.look_again(pool, one.node, one.at);
+        }
+        true
+    }
+
+    /// A node is looked at as it will be then.
+    fn look_again(&mut self, pool: &Pool, id: NodeId, from: Time) {
+        if self.wish.reach.admits(pool, id) {
+            let (node, window) = (pool.node(id), self.window(from));
+            let free = node.free_during(window);
+            self.free[id.0 as usize] = free;
+            self.set(node, id, free, window);
+        }
+    }
+
+    fn set(&mut self, node: &Node, id: NodeId, free: DeviceSet, window: Window) {
+        let room = room(node, self.group(), free, window);
+        let known = &mut self.rooms[id.0 as usize];
+        self.sum = self.sum + u64::from(room) - u64::from(*known);
+        *known = room;
+    }
+}
+
+/// True when what runs there is all that keeps anybody from its devices, at any time.
+fn is_plain(node: &Node) -> bool {
+    node.bookings.is_empty() && node.walls.closes == Time::NEVER && node.walls.later.is_empty()
+}
+
+/// How many tasks of a group a node takes, with so many devices free; models of a try aside.
+fn room(node: &Node, group: &GroupNeed, free: DeviceSet, window: Window) -> u32 {
+    let accepted = node.models.iter().filter(|(model, _)| group.accepts(*model));
+    let by_model = accepted.map(|(_, devices)| devices.and(free).len() / group.devices);
+    let by_gpu = by_model.sum::<u32>().min(group.tasks);
+    let enough = group.per_node.unwrap_or(1);
+    if by_gpu < enough {
+        return 0;
+    }
+    // What is held now is at least what will be held then, unless there are bookings.
+    let by_now = if is_plain(node) { node.limit.fits(&node.used, &group.scalars) } else { 0 };
+    let tasks = match by_now >= u64::from(by_gpu) {
+        true => by_gpu,
+        false => u64::from(by_gpu).min(node.scalar_fits(&group.scalars, window)) as u32,
+    };
+    match group.per_node {
+        Some(block) if tasks >= block => block,
+        Some(_) => 0,
+        None => tasks,
+    }
+}
