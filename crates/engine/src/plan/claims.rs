@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use muster_model::{Decision, ElementId, JobId, TaskPlacement, Time};
+use muster_model::{Decision, ElementId, JobId, Span, TaskPlacement, Time};
 
 use super::{Planned, Planner};
 use crate::state::attempt::attempt_id;
 use crate::state::claim::Claim;
 use crate::state::ends::End;
-use crate::state::entries::{ENDLESS, Owner};
+use crate::state::entries::Owner;
 use crate::state::node::{WHOLE, Window};
 use crate::state::shape::Shape;
 
@@ -53,12 +53,8 @@ impl Planner<'_> {
                 }
                 Chance::Wait => {
                     let placement = Arc::clone(&claim.placement);
-                    self.keep(Kept {
-                        element,
-                        until: until.max(self.now + ENDLESS.min(self.slack(&claim))),
-                        shape,
-                        placement,
-                    });
+                    let until = until + self.slack(&claim);
+                    self.keep(Kept { element, until, shape, placement });
                 }
                 Chance::GiveUp => {
                     self.state.policy.undo_hold(leaf, user, &claim.gpus);
@@ -132,9 +128,9 @@ impl Planner<'_> {
     }
 
     /// How long it takes at most until the last of those who go has gone.
-    fn slack(&self, claim: &Claim) -> muster_model::Span {
+    fn slack(&self, claim: &Claim) -> Span {
         let ends = self.state.still_leaving(claim).filter_map(|(_, element)| element.run.as_ref());
         let last = ends.map(|run| End::from(run.end).at(self.now)).max();
-        last.map_or(muster_model::Span(0), |last| last.since(self.now))
+        last.map_or(Span(0), |last| last.since(self.now))
     }
 }

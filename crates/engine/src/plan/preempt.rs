@@ -32,7 +32,7 @@ use super::hope::Memo;
 use super::{Planned, Planner, terms};
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::entries::ENDLESS;
-use crate::state::pool::HoldKey;
+use crate::state::pool::{HoldKey, Pool};
 use crate::state::shape::ClassId;
 
 /// Somebody who may be made to go.
@@ -192,10 +192,6 @@ impl Planner<'_> {
         }
         self.rights.thaw = thaw.filter(|thaw| *thaw < Time::NEVER);
         order.sort_unstable_by_key(|(rank, ..)| *rank);
-        let delay = |id: &AttemptId| {
-            let spec = &state.jobs[&id.element.job].record.spec;
-            spec.grace + spec.checkpoint.map_or(Span(0), |terms| terms.lead)
-        };
         let victims = order.into_iter().map(|((cause, ..), id, leaf, runner)| Victim {
             id,
             cause,
@@ -203,7 +199,7 @@ impl Planner<'_> {
             leaf,
             user: runner.user,
             gpus: runner.gpus.clone(),
-            delay: delay(&id),
+            delay: runner.delay,
         });
         victims.collect()
     }
@@ -323,7 +319,7 @@ impl Room<'_, '_> {
     }
 
     /// Changes what a holding holds, and the gauge with it.
-    fn change(&mut self, key: HoldKey, change: impl FnOnce(&mut crate::state::pool::Pool)) {
+    fn change(&mut self, key: HoldKey, change: impl FnOnce(&mut Pool)) {
         let pool = &mut self.planner.state.pool;
         let mut nodes: SmallVec<[_; 8]> = pool.holding(key).placement.iter().map(|task| task.node).collect();
         nodes.sort_unstable();

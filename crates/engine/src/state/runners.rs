@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::{ElementId, JobId, Protection, Time};
+use muster_model::{ElementId, JobId, Protection, Span, Time};
 use muster_policy::{LeafId, ModelId, UserId};
 use smallvec::SmallVec;
 
@@ -22,6 +22,8 @@ pub(crate) struct Runner {
     pub(crate) held_from: Time,
     /// Its job's own terms; its queue's come on top.
     pub(crate) protect: Protection,
+    /// How long it takes at most to go: to save its progress, and to end.
+    pub(crate) delay: Span,
 }
 
 impl Runner {
@@ -39,7 +41,8 @@ impl State {
     /// Brings the runner of an element in line with its attempt.
     pub(super) fn track(&mut self, id: JobId, ordinal: u32) {
         let Some(job) = self.jobs.get(&id) else { return };
-        let place = (job.record.leaf, job.record.spec.priority);
+        let spec = &job.record.spec;
+        let place = (job.record.leaf, spec.priority);
         let key = ElementId { job: id, index: job.record.index_of(ordinal) };
         let runner = job.record.elements.get(&ordinal).and_then(|element| {
             let run = element.run.as_ref().filter(|_| element.phase == Phase::Active)?;
@@ -51,7 +54,8 @@ impl State {
                 gpus: run.gpus.clone(),
                 unsaved_since: element.unsaved_since(),
                 held_from: run.held_from,
-                protect: job.record.spec.protect,
+                protect: spec.protect,
+                delay: spec.grace + spec.checkpoint.map_or(Span(0), |terms| terms.lead),
             })
         });
         match runner {
