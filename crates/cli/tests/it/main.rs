@@ -21,6 +21,7 @@ mod inventory;
 mod jobs;
 mod mistakes;
 mod prove;
+mod preempt;
 mod pty;
 mod terminal;
 mod views;

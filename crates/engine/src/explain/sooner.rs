@@ -141,11 +141,9 @@ pub(super) fn other_queues(state: &mut State, now: Time, id: ElementId) -> Vec<C
         if !has_room || state.policy.judge_submission(leaf, &moved).is_err() {
             continue;
         }
-        let reservations = state.reservations.clone();
         move_job(state, now, id, leaf);
-        let plan = plan::plan(state, now);
+        let plan = plan::preview(state, now);
         move_job(state, now, id, own);
-        state.reservations = reservations;
         let starts = plan.starts().any(|(started, ..)| started.element == id);
         if starts {
             changes.push(Change::Queue { queue });
