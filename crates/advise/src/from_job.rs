@@ -87,6 +87,8 @@ mod tests {
             begin: None,
             protect: muster_model::Protection::None,
             payload: PayloadId(1),
+            kind: muster_model::Kind::Task,
+            tier: muster_model::Tier::Usual,
         };
         let (facts, told) = facts_of(&spec);
         assert_eq!((facts.get(Fact::Nodes), facts.is(Fact::TightlyCoupled)), (nodes, coupled), "{spec:?}");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use futures_util::Stream;
 use hyper_util::rt::TokioIo;
-use muster_model::JobId;
+use muster_model::{JobId, Replicas};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -17,8 +17,8 @@ use crate::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery,
 use crate::routes::{self, RouteId};
 use crate::types::{
     ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, ErrorBody, Explained, JobDetail,
-    JobList, NodeList, QueueList, QueuesRequest, ResumeRequest, SubmitRequest, SubmitResponse, Timeline,
-    UsageList,
+    JobList, NodeList, QueueList, QueuesRequest, ResumeRequest, ScaleRequest, SubmitRequest, SubmitResponse,
+    Timeline, UsageList,
 };
 
 /// What the `Upgrade` header of an attach request says.
@@ -60,6 +60,8 @@ pub enum Action {
     Requeue,
     /// Ask it to save its progress.
     Checkpoint,
+    /// Have so many replicas.
+    Scale(Replicas),
 }
 
 impl Action {
@@ -70,6 +72,7 @@ impl Action {
             Action::Release => RouteId::Release,
             Action::Requeue => RouteId::Requeue,
             Action::Checkpoint => RouteId::Checkpoint,
+            Action::Scale(_) => RouteId::Scale,
         }
     }
 }
@@ -137,6 +140,11 @@ impl Client {
     /// Lists queues.
     pub async fn queues(&self) -> Result<QueueList, ClientError> {
         self.read(RouteId::Queues, None, None).await
+    }
+
+    /// Changes how many replicas a service has.
+    pub async fn scale(&self, job: JobId, request: &ScaleRequest) -> Result<ActionResponse, ClientError> {
+        self.call(RouteId::Scale, Some(&job.to_string()), None, Some(to_value(request)?)).await
     }
 
     /// Replaces the queue tree.

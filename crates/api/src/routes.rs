@@ -7,7 +7,8 @@ use schemars::{Schema, SchemaGenerator};
 use crate::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery};
 use crate::types::{
     ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, Explained, JobDetail, JobList,
-    NodeList, QueueList, QueuesRequest, ResumeRequest, SubmitRequest, SubmitResponse, Timeline, UsageList,
+    NodeList, QueueList, QueuesRequest, ResumeRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline,
+    UsageList,
 };
 
 /// What a route does; the daemon matches on it exhaustively, so a route without a handler does not compile.
@@ -35,6 +36,8 @@ pub enum RouteId {
     Requeue,
     /// Ask it to save its progress.
     Checkpoint,
+    /// Change how many replicas it has.
+    Scale,
     /// Output of a task.
     Logs,
     /// Terminal session beside a task.
@@ -215,6 +218,10 @@ pub const ROUTES: &[Route] = &[
     act(RouteId::Release, "/v1/jobs/{id}/release", "Undo a hold."),
     act(RouteId::Requeue, "/v1/jobs/{id}/requeue", "Run it again from the start."),
     act(RouteId::Checkpoint, "/v1/jobs/{id}/checkpoint", "Ask what runs of it to save its progress now."),
+    Route {
+        request: json!(ScaleRequest),
+        ..act(RouteId::Scale, "/v1/jobs/{id}/scale", "Change how many replicas a service has.")
+    },
     Route {
         query: query!(LogQuery),
         errors: READ_STARTED,

@@ -120,6 +120,16 @@ pub struct ActionRequest {
     pub index: Option<u32>,
 }
 
+/// How many replicas a service is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScaleRequest {
+    /// So many are its own.
+    pub floor: u32,
+    /// At most so many; those above the floor run in what is idle.
+    pub ceiling: u32,
+}
+
 /// An action was taken.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ActionResponse {

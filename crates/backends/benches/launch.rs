@@ -49,6 +49,8 @@ fn order(job: u64) -> GangOrder {
         grace: Span::from_secs(5),
         checkpoint: None,
         last_checkpoint: None,
+        replica: None,
+        idle: None,
         tasks: vec![task],
     }
 }

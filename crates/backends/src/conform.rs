@@ -140,6 +140,8 @@ impl<'a> Bench<'a> {
                 then: AfterCheckpoint::Continue,
             }),
             last_checkpoint: None,
+            replica: None,
+            idle: None,
             tasks: tasks.iter().enumerate().map(task).collect(),
         })
     }

@@ -13,9 +13,15 @@ pub const TAG_VARIABLE: &str = "MUSTER_ATTEMPT_TAG";
 /// Names the pipe to which a task writes when its progress is saved.
 pub const CHECKPOINT_VARIABLE: &str = "MUSTER_CHECKPOINT_FILE";
 
+/// Which replica of a service a task belongs to.
+const REPLICA_VARIABLE: &str = "MUSTER_REPLICA";
+
+/// Where a replica of a service is to listen: the name that programs made for platforms look for.
+const PORT_VARIABLE: &str = "PORT";
+
 /// Variables that only Muster sets. They are dropped from the submitter's environment first, so that a job
 /// submitted from inside another job does not inherit that job's place.
-const OWNED: [&str; 31] = [
+const OWNED: [&str; 32] = [
     "MASTER_ADDR",
     "MASTER_PORT",
     "RANK",
@@ -37,6 +43,7 @@ const OWNED: [&str; 31] = [
     "MUSTER_GROUP",
     "MUSTER_ATTEMPT",
     "MUSTER_ARRAY_INDEX",
+    REPLICA_VARIABLE,
     "MUSTER_GPU_SHARE",
     "MUSTER_RESTART_COUNT",
     "MUSTER_LAST_CHECKPOINT",
@@ -95,6 +102,7 @@ pub fn place_in_group(order: &GangOrder, task: &TaskOrder) -> (usize, usize) {
 /// | `MUSTER_LAST_CHECKPOINT` | what the last acknowledged checkpoint of an earlier attempt was called; absent without one |
 /// | `MUSTER_CHECKPOINT_FILE` | where to say that progress is saved; set where the task is launched |
 /// | `MUSTER_GPU_SHARE` | thousandths held of each visible device; absent without a device |
+/// | `MUSTER_REPLICA`, `PORT` | of a service: which replica, and where its rank 0 is to listen |
 ///
 /// So `torchrun train.py` needs no argument with `nodes: 2, gpus: 8` (two agents of eight workers), and with
 /// `tasks: 5, gpus-per-task: 1` (five agents of one worker); `python train.py` reads `RANK` in the latter.
@@ -156,6 +164,12 @@ pub fn task_env(
     if let Some(index) = order.array_index {
         set("MUSTER_ARRAY_INDEX", index.to_string());
     }
+    if let Some(replica) = order.replica {
+        set(REPLICA_VARIABLE, replica.index.to_string());
+        if let Some(port) = replica.port {
+            set(PORT_VARIABLE, port.to_string());
+        }
+    }
     set(TAG_VARIABLE, tag.to_owned());
 
     // 4. What it may use.
@@ -191,6 +205,13 @@ impl Visible {
             Self { cuda: names.clone(), nvidia: names, rocr: String::new() }
         }
     }
+}
+
+/// UUIDs of a task's NVIDIA GPUs; none for virtual devices and AMD's.
+#[must_use]
+pub fn nvidia_uuids(task: &TaskOrder) -> Vec<String> {
+    let names = task.device_names.iter().filter(|name| !task.virtual_devices && !is_amd_uuid(name));
+    names.map(ToString::to_string).collect()
 }
 
 /// True for the names that [`crate::gpu`] gives to AMD devices: `GPU-` and 16 hex digits, as ROCr takes them.
@@ -250,6 +271,8 @@ mod tests {
             grace: Span::from_secs(30),
             checkpoint: None,
             last_checkpoint: None,
+            replica: None,
+            idle: None,
             tasks,
         }
     }

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 
+use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 /// Where ports are taken from when the kernel's ephemeral range leaves it alone, as its default (32768–60999)
@@ -45,7 +46,21 @@ pub fn parse_ephemeral(text: &str) -> Option<RangeInclusive<u16>> {
 /// Binds a port on all addresses without listening: nobody else can take it, and whoever connects too early is
 /// refused, as from a server that is not up yet.
 pub fn hold(port: u16) -> io::Result<OwnedFd> {
-    let open = |family| socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    bind_any(port, false)
+}
+
+/// As [`hold`], for a port that the same program comes back to: connections of its predecessor that the kernel still
+/// remembers do not count. Whoever listens there does.
+pub fn hold_again(port: u16) -> io::Result<OwnedFd> {
+    bind_any(port, true)
+}
+
+fn bind_any(port: u16, again: bool) -> io::Result<OwnedFd> {
+    let open = |family| {
+        let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        set_socket_reuseaddr(&socket, again)?;
+        Ok::<_, rustix::io::Errno>(socket)
+    };
     let dual = open(AddressFamily::INET6).and_then(|socket| {
         bind(&socket, &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0))?;
         Ok(socket)
@@ -130,6 +145,20 @@ mod tests {
         assert_eq!(rest, [Some(20_002), Some(20_000), None]);
         leases.release(first);
         assert_eq!(leases.take(|_| true), Some(first));
+    }
+
+    #[test]
+    fn a_port_is_held_again_beside_old_connections_and_not_beside_a_listener() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(hold_again(port).is_err());
+        // The server closes first, so that its end of the connection is remembered.
+        let client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        drop((server, listener));
+        drop(client);
+        assert!(hold(port).is_err());
+        hold_again(port).unwrap();
     }
 
     #[test]

@@ -12,6 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::env::TAG_VARIABLE;
 
+/// Clock ticks of `/proc` in a second: the kernel shows its times to users in hundredths, whatever it counts in itself
+/// (proc(5), time(7): `USER_HZ`).
+pub const TICKS_PER_SEC: u64 = 100;
+
 /// One process of one boot, for ever.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessKey {
@@ -57,6 +61,8 @@ pub struct Stat {
     pub parent: i32,
     /// Start time in clock ticks since boot.
     pub start_ticks: u64,
+    /// CPU time in ticks, user and system, with that of children it has waited for.
+    pub cpu_ticks: u64,
     /// Dead, not yet reaped.
     pub is_zombie: bool,
 }
@@ -75,8 +81,13 @@ impl Stat {
         let mut fields = rest.split_ascii_whitespace();
         let is_zombie = matches!(fields.next()?, "Z" | "X");
         let parent = fields.next()?.parse().ok()?;
-        let start_ticks = fields.nth(17)?.parse().ok()?;
-        Some(Self { parent, start_ticks, is_zombie })
+        let mut cpu_ticks = 0u64;
+        for field in fields.by_ref().skip(9).take(4) {
+            // Children's times are signed, and have been seen below zero.
+            cpu_ticks = cpu_ticks.saturating_add(field.parse::<i64>().ok()?.max(0).unsigned_abs());
+        }
+        let start_ticks = fields.nth(4)?.parse().ok()?;
+        Some(Self { parent, start_ticks, cpu_ticks, is_zombie })
     }
 }
 
@@ -185,7 +196,7 @@ mod tests {
         let rest = "S 41 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 2 3";
         for name in ["sleep", "a b) S 7 (c", ")", "("] {
             let stat = Stat::parse(&format!("42 ({name}) {rest}")).unwrap();
-            assert_eq!(stat, Stat { parent: 41, start_ticks: 987_654, is_zombie: false });
+            assert_eq!(stat, Stat { parent: 41, start_ticks: 987_654, cpu_ticks: 26, is_zombie: false });
         }
         assert_eq!(Stat::parse("42 (x"), None);
         assert_eq!(Stat::parse("42 (x) S"), None);

@@ -112,6 +112,21 @@ pub struct OrderRecord {
     /// Where the task's processes say that their progress is saved; orders of earlier versions have none.
     #[serde(default)]
     pub checkpoint_file: Option<PathBuf>,
+    /// The port of a replica of a service that this task's supervisor keeps bound until the user's process runs.
+    #[serde(default)]
+    pub service_port: Option<u16>,
+    /// Stop the task when it does nothing.
+    #[serde(default)]
+    pub idle: Option<IdleOrder>,
+}
+
+/// When a task is stopped for doing nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleOrder {
+    /// After so long.
+    pub after: Span,
+    /// UUIDs of its NVIDIA GPUs, on which work counts, too.
+    pub gpus: Vec<String>,
 }
 
 /// Which supervisor owns the task.

@@ -80,6 +80,8 @@ pub enum FromSupervisor {
         /// What was noted.
         noted: TaskCheckpoint,
     },
+    /// It answers on its port.
+    Ready,
     /// It is over, nothing is left of it, and the record of it is on disk.
     Exited {
         /// How.

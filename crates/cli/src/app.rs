@@ -29,6 +29,7 @@ impl App {
             Command::Hold(args) => cmd::hold::run(self, args).await,
             Command::Release(args) => cmd::release::run(self, args).await,
             Command::Requeue(args) => cmd::requeue::run(self, args).await,
+            Command::Scale(args) => cmd::scale::run(self, args).await,
             Command::Checkpoint(args) => cmd::checkpoint::run(self, args).await,
             Command::Queues(args) => cmd::queues::run(self, args).await,
             Command::Usage(args) => cmd::usage::run(self, args).await,

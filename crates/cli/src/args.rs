@@ -90,6 +90,7 @@ pub enum Command {
     Hold(cmd::hold::Args),
     Release(cmd::release::Args),
     Requeue(cmd::requeue::Args),
+    Scale(cmd::scale::Args),
     Checkpoint(cmd::checkpoint::Args),
     Queues(cmd::queues::Args),
     Usage(cmd::usage::Args),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::launch::{GangOrder, TaskOrder};
+use muster_model::launch::{GangOrder, ReplicaOrder, TaskOrder};
 use muster_model::{AttemptId, NodeId, NodeSpec, Payload, Rank, TaskPlacement};
 use muster_runtime::engine::Engine;
 
@@ -74,6 +74,11 @@ pub(crate) fn gang_order(
         grace: spec.grace,
         checkpoint: spec.checkpoint,
         last_checkpoint: engine.last_checkpoint(id.element),
+        replica: spec.service().map(|service| {
+            let index = id.element.index;
+            ReplicaOrder { index, port: service.port_of(index) }
+        }),
+        idle: spec.idle(),
         tasks,
     })
 }

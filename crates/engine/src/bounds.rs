@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use muster_model::job::{Array, TaskGroup};
-use muster_model::{GpuMilli, JobSpec, Topology, TopologyRule};
+use muster_model::{GpuMilli, JobSpec, Replicas, Service, Topology, TopologyRule};
 
 /// Most tasks of an element, over all groups: each costs a few hundred bytes while it runs.
 const MOST_TASKS: u64 = 1 << 20;
@@ -110,6 +110,28 @@ pub enum Malformed {
         /// How many it has.
         elements: u64,
     },
+    /// A service whose numbers of replicas contradict each other, or are too many.
+    #[error(
+        "the service has {floor} to {ceiling} replicas; at least 1 and at most {most} are supported",
+        most = Replicas::MOST
+    )]
+    Replicas {
+        /// Always.
+        floor: u32,
+        /// At most.
+        ceiling: u32,
+    },
+    /// Its replicas have ports beyond the last one there is.
+    #[error("replica {last} of the service would have a port above 65535: the first has {port}")]
+    Ports {
+        /// Of the first replica.
+        port: u16,
+        /// The last replica.
+        last: u32,
+    },
+    /// Replicas are elements, and so are those of an array.
+    #[error("a service is no array")]
+    ServiceArray,
     /// An array whose cap lets nothing run.
     #[error("the array lets none of its elements run at once")]
     Cap,
@@ -126,7 +148,24 @@ pub(crate) fn judge(spec: &JobSpec) -> Result<(), Malformed> {
     }
     spec.groups.iter().try_for_each(judge_group)?;
     spec.constraint.topology.as_ref().map_or(Ok(()), |topology| judge_topology(topology, &spec.groups))?;
-    spec.array.as_ref().map_or(Ok(()), judge_array)
+    match (spec.service(), &spec.array) {
+        (Some(_), Some(_)) => Err(Malformed::ServiceArray),
+        (Some(service), None) => judge_service(service),
+        (None, Some(array)) => judge_array(array),
+        (None, None) => Ok(()),
+    }
+}
+
+pub(crate) fn judge_service(service: &Service) -> Result<(), Malformed> {
+    let Replicas { floor, ceiling } = service.replicas;
+    if ceiling == 0 || ceiling < floor || ceiling > Replicas::MOST {
+        return Err(Malformed::Replicas { floor, ceiling });
+    }
+    let last = ceiling - 1;
+    match service.port {
+        Some(port) if service.port_of(last).is_none() => Err(Malformed::Ports { port, last }),
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn judge_group(group: &TaskGroup) -> Result<(), Malformed> {

@@ -3,7 +3,8 @@
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::Device;
 use muster_model::{
-    Bytes, CpuMilli, GpuModel, JobSpec, NodeConstraint, NodeSpec, PayloadId, Restart, Span, TaskGroup,
+    Bytes, CpuMilli, GpuModel, JobSpec, Kind, NodeConstraint, NodeSpec, PayloadId, Restart, Span, TaskGroup,
+    Tier,
 };
 
 /// A gang of so many tasks with a GPU, a CPU and ten bytes each, for ten seconds.
@@ -29,6 +30,8 @@ pub(crate) fn spec(tasks: u32) -> JobSpec {
         begin: None,
         protect: muster_model::Protection::None,
         payload: PayloadId(0),
+        kind: Kind::Task,
+        tier: Tier::Usual,
     }
 }
 

@@ -32,6 +32,9 @@ pub enum Refusal {
     /// Nobody said how the job is asked to save its progress.
     #[error("job {0} takes no checkpoint signal")]
     NoCheckpoint(JobId),
+    /// Only a service has replicas.
+    #[error("job {0} is no service; only services are scaled")]
+    NoService(JobId),
     /// None of it runs.
     #[error("{} does not run", named(.0))]
     NotRunning(Target),

@@ -71,6 +71,8 @@ impl State {
                 failed: record.failed,
                 max_running: array.max_running,
             }),
+            service: record.service_view(),
+            idle: spec.idle(),
             elements: self.element_views(now, id, record),
             waiting_for,
             eta: first.and_then(|first| etas.get(&first).copied()),
@@ -78,6 +80,15 @@ impl State {
     }
 
     fn element_views(&self, now: Time, id: JobId, record: &JobRecord) -> Vec<ElementView> {
+        if let Some(service) = record.spec.service() {
+            let shown = |ordinal: &u32, element: &Element| {
+                *ordinal < service.replicas.ceiling || element.phase == Phase::Active
+            };
+            let replicas = record.elements.iter().filter(|(ordinal, element)| shown(ordinal, element));
+            let view =
+                |(ordinal, _): (&u32, _)| self.element_view(now, ElementId { job: id, index: *ordinal });
+            return replicas.filter_map(view).collect();
+        }
         if record.spec.array.is_none() {
             return self.element_view(now, ElementId { job: id, index: 0 }).into_iter().collect();
         }
@@ -110,6 +121,7 @@ impl State {
             ends_by: live.and_then(|run| ends_by(run, now)),
             ended,
             outcome,
+            last_end: element.last_end.as_deref().cloned(),
             checkpoint: element.saved.as_deref().map(|saved| CheckpointView {
                 at: saved.at,
                 label: saved.label.to_string(),
@@ -129,6 +141,7 @@ impl State {
                 devices: device_indices(place.devices),
                 share: place.share,
                 stage: task.stage,
+                ready: task.ready,
                 exit: task.exit.clone(),
             };
         run.placement.iter().zip(&run.tasks).enumerate().map(view).collect()
@@ -259,7 +272,7 @@ fn element_word(element: &Element) -> Word {
 
 fn outcome_word(outcome: &Outcome) -> Word {
     match outcome {
-        Outcome::Succeeded => Word::Done,
+        Outcome::Succeeded | Outcome::Idle { .. } => Word::Done,
         Outcome::Cancelled { .. } => Word::Cancelled,
         _ => Word::Failed,
     }
@@ -304,6 +317,7 @@ fn fresh_view(id: ElementId, record: &JobRecord, ordinal: u32) -> ElementView {
         ends_by: None,
         ended: rest.map(|rest| rest.at),
         outcome: rest.map(|rest| rest.outcome.clone()),
+        last_end: None,
         checkpoint: None,
         checkpoint_asked: None,
         tasks: Vec::new(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AttemptId, JobId, NodeName, Rank, UserName};
-use crate::job::JobSpec;
+use crate::job::{JobSpec, Replicas};
 use crate::node::{DeviceSet, Drain, Foreign, NodeSpec};
 use crate::outcome::TaskExit;
 use crate::queue::QueueTree;
@@ -93,6 +93,15 @@ pub enum Event {
         /// Which attempt.
         id: AttemptId,
     },
+    /// A service has another number of replicas from now on.
+    Scaled {
+        /// Which job.
+        job: JobId,
+        /// How many.
+        replicas: Replicas,
+        /// Who asked.
+        by: UserName,
+    },
 }
 
 /// A job, or one element of its array.
@@ -136,6 +145,8 @@ pub enum Observation {
     },
     /// Its process says that its progress is saved. Says nothing of its stage.
     Checkpointed(TaskCheckpoint),
+    /// It answers on its port. Says nothing of its stage.
+    Ready,
 }
 
 /// A checkpoint that a process of a task acknowledged, as its supervisor noted it.

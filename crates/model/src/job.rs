@@ -49,6 +49,12 @@ pub struct JobSpec {
     pub protect: Protection,
     /// Where command and environment are kept.
     pub payload: PayloadId,
+    /// What kind of workload it is.
+    #[serde(default)]
+    pub kind: Kind,
+    /// Before or after all others it waits.
+    #[serde(default)]
+    pub tier: Tier,
 }
 
 impl JobSpec {
@@ -64,10 +70,141 @@ impl JobSpec {
         self.groups.iter().map(|group| u64::from(group.min_tasks) * u64::from(group.task.gpu.milli().0)).sum()
     }
 
-    /// How many elements the job has: 1 unless it is an array.
+    /// How many elements the job has: 1 unless it is an array or a service.
     #[must_use]
     pub fn element_count(&self) -> u32 {
-        self.array.as_ref().map_or(1, |array| array.indices().count() as u32)
+        match (&self.kind, &self.array) {
+            (Kind::Service(service), _) => service.replicas.ceiling,
+            (_, Some(array)) => array.indices().count() as u32,
+            (_, None) => 1,
+        }
+    }
+
+    /// What it is as a service.
+    #[must_use]
+    pub fn service(&self) -> Option<&Service> {
+        match &self.kind {
+            Kind::Service(service) => Some(service),
+            Kind::Task | Kind::Notebook(_) => None,
+        }
+    }
+
+    /// It is stopped when its tasks have done nothing for so long.
+    #[must_use]
+    pub fn idle(&self) -> Option<Span> {
+        match &self.kind {
+            Kind::Notebook(notebook) => notebook.idle,
+            Kind::Task | Kind::Service(_) => None,
+        }
+    }
+
+    /// In which tier an element waits: of a service, what is above the floor comes last.
+    #[must_use]
+    pub fn tier_of(&self, ordinal: u32) -> Tier {
+        match self.service() {
+            Some(service) if ordinal >= service.replicas.floor => Tier::Last,
+            _ => self.tier,
+        }
+    }
+
+    /// How safe an element is from preemption by the job's own terms: the floor of a service is always.
+    #[must_use]
+    pub fn protect_of(&self, ordinal: u32) -> Protection {
+        match self.service() {
+            Some(service) if ordinal < service.replicas.floor => Protection::Always,
+            Some(_) => Protection::None,
+            None => self.protect,
+        }
+    }
+
+    /// What orders an element within its queue, higher first: its tier, then its priority.
+    #[must_use]
+    pub fn order_of(&self, ordinal: u32) -> i32 {
+        self.tier_of(ordinal).order(self.priority)
+    }
+}
+
+/// What kind of workload a job is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Runs to its end.
+    #[default]
+    Task,
+    /// Runs until it is cancelled, in replicas.
+    Service(Service),
+    /// One task that a person works in.
+    Notebook(Notebook),
+}
+
+/// A service: each replica is an element of its job, which starts, fails and restarts alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// How many.
+    pub replicas: Replicas,
+    /// Replica `n` is told to listen on this port plus `n`.
+    pub port: Option<u16>,
+}
+
+impl Service {
+    /// The port of a replica; `None` without ports, or beyond the last one there is.
+    #[must_use]
+    pub fn port_of(&self, index: u32) -> Option<u16> {
+        u16::try_from(u32::from(self.port?).checked_add(index)?).ok()
+    }
+}
+
+/// How many replicas: the first `floor` of them are the job's own, those up to `ceiling` are its burst, which waits in
+/// [`Tier::Last`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Replicas {
+    /// Always.
+    pub floor: u32,
+    /// At most; at least 1, never below `floor`.
+    pub ceiling: u32,
+}
+
+impl Replicas {
+    /// Most replicas of a service: each has a record from the start.
+    pub const MOST: u32 = 1_000;
+}
+
+/// A notebook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notebook {
+    /// It is stopped when it has done nothing for so long. `None`: never for that.
+    pub idle: Option<Span>,
+}
+
+/// Whether something waits among all others or behind them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// Behind everything else of all queues: it starts in what is idle.
+    Last,
+    /// In its turn.
+    #[default]
+    Usual,
+}
+
+impl Tier {
+    /// What orders within a queue is at most this in [`Tier::Last`], and above it otherwise.
+    pub const LAST_ORDER: i32 = -(1 << 30) - 1;
+
+    /// Tier and priority as one number that orders by both. Priorities that people may give stay apart.
+    #[must_use]
+    pub fn order(self, priority: i32) -> i32 {
+        const WIDTH: i32 = 1 << 29;
+        match self {
+            Tier::Usual => priority.max(Self::LAST_ORDER + 1),
+            Tier::Last => Self::LAST_ORDER - WIDTH + priority.clamp(1 - WIDTH, WIDTH),
+        }
+    }
+
+    /// The tier of such a number.
+    #[must_use]
+    pub fn of_order(order: i32) -> Self {
+        if order <= Self::LAST_ORDER { Tier::Last } else { Tier::Usual }
     }
 }
 
@@ -236,6 +373,9 @@ pub struct Restart {
     pub max_restarts: u32,
     /// Wait before the first restart; doubles each time, at most [`Restart::BACKOFF_CAP`].
     pub backoff: Span,
+    /// Restart whatever the end, success and time limit included, as often as it takes.
+    #[serde(default)]
+    pub always: bool,
 }
 
 impl Restart {
@@ -243,7 +383,15 @@ impl Restart {
     pub const BACKOFF_CAP: Span = Span::from_secs(600);
 
     /// The gang fails when a task does.
-    pub const NEVER: Restart = Restart { on_failure: false, max_restarts: 0, backoff: Span::from_secs(1) };
+    pub const NEVER: Restart =
+        Restart { on_failure: false, max_restarts: 0, backoff: Span::from_secs(1), always: false };
+
+    /// As services do: again after every end. Who crashes at once waits longer each time.
+    pub const ALWAYS: Restart =
+        Restart { on_failure: true, max_restarts: u32::MAX, backoff: Span::from_secs(1), always: true };
+
+    /// What ran for so long is taken for healthy where it always restarts: its wait begins anew.
+    pub const HEALTHY_AFTER: Span = Restart::BACKOFF_CAP;
 }
 
 /// How long what runs is safe from being preempted.
@@ -308,4 +456,37 @@ pub enum AfterCheckpoint {
     Stop,
     /// It is stopped and waits for its next turn, which resumes.
     Requeue,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_tier_comes_after_every_priority() {
+        let orders: Vec<i32> = [
+            (Tier::Last, i32::MIN),
+            (Tier::Last, -1_000_000),
+            (Tier::Last, 0),
+            (Tier::Last, 1_000_000),
+            (Tier::Last, i32::MAX),
+            (Tier::Usual, i32::MIN),
+            (Tier::Usual, -1_000_000),
+            (Tier::Usual, 0),
+            (Tier::Usual, i32::MAX),
+        ]
+        .into_iter()
+        .map(|(tier, priority)| {
+            assert_eq!(Tier::of_order(tier.order(priority)), tier);
+            tier.order(priority)
+        })
+        .collect();
+        assert!(orders.is_sorted() && orders.windows(2).all(|two| two[0] < two[1]), "{orders:?}");
+    }
+
+    #[test]
+    fn ports_end_where_there_are_no_more() {
+        let service = Service { replicas: Replicas { floor: 1, ceiling: 9 }, port: Some(65_534) };
+        assert_eq!([0, 1, 2].map(|index| service.port_of(index)), [Some(65_534), Some(65_535), None]);
+    }
 }

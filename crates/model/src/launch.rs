@@ -39,8 +39,21 @@ pub struct GangOrder {
     pub checkpoint: Option<Checkpoint>,
     /// What the last acknowledged checkpoint of an earlier attempt was called, when there was one.
     pub last_checkpoint: Option<Arc<str>>,
+    /// Which replica of a service it is.
+    pub replica: Option<ReplicaOrder>,
+    /// Stop a task that has done nothing for so long.
+    pub idle: Option<Span>,
     /// Tasks by rank, dense from 0.
     pub tasks: Vec<TaskOrder>,
+}
+
+/// A replica of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaOrder {
+    /// Which, from 0.
+    pub index: u32,
+    /// Where rank 0 is to listen; held for it until its process runs.
+    pub port: Option<u16>,
 }
 
 /// One task of a [`GangOrder`].

@@ -23,8 +23,9 @@ pub use effect::{Effect, StopCause};
 pub use event::{Event, Observation, Target, TaskCheckpoint, TaskReport};
 pub use id::{Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName};
 pub use job::{
-    AfterCheckpoint, Array, Checkpoint, CheckpointBy, Dependency, DependencyKind, JobSpec, NodeConstraint,
-    Protection, Restart, Segment, TaskGroup, Topology, TopologyRule,
+    AfterCheckpoint, Array, Checkpoint, CheckpointBy, Dependency, DependencyKind, JobSpec, Kind,
+    NodeConstraint, Notebook, Protection, Replicas, Restart, Segment, Service, TaskGroup, Tier, Topology,
+    TopologyRule,
 };
 pub use node::{Device, DeviceSet, Drain, Foreign, GpuModel, NodeSpec};
 pub use outcome::{Outcome, TaskExit};

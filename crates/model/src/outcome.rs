@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{Rank, UserName};
+use crate::unit::Span;
 
 /// How one task's process ended, as its supervisor saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +30,11 @@ pub enum TaskExit {
     TimedOut,
     /// It was stopped because the scheduler asked (cancel, gang failure).
     Stopped,
+    /// It was stopped because it had done nothing for so long.
+    Idle {
+        /// How long.
+        after: Span,
+    },
 }
 
 impl TaskExit {
@@ -90,13 +96,18 @@ pub enum Outcome {
         /// The job waited for.
         on: crate::id::JobId,
     },
+    /// It was stopped because it had done nothing for so long, as its job asks. Nothing failed.
+    Idle {
+        /// How long.
+        after: Span,
+    },
 }
 
 impl Outcome {
-    /// True for success.
+    /// True for success. What was stopped for being idle ended as it was meant to.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        matches!(self, Outcome::Succeeded)
+        matches!(self, Outcome::Succeeded | Outcome::Idle { .. })
     }
 
     /// The exit code that `wait` and `run --wait` pass on: the job's own; 128 + signal; 124 for a time-out (as
@@ -104,7 +115,7 @@ impl Outcome {
     #[must_use]
     pub fn exit_code(&self) -> i32 {
         match self {
-            Outcome::Succeeded => 0,
+            Outcome::Succeeded | Outcome::Idle { .. } => 0,
             Outcome::Failed { code, .. } => *code,
             Outcome::Signaled { signal, .. } => 128 + signal,
             Outcome::OutOfMemory { .. } => 137,
@@ -126,6 +137,7 @@ impl fmt::Display for Outcome {
             Outcome::Cancelled { by } => write!(f, "cancelled by {by}"),
             Outcome::Lost { rank, reason } => write!(f, "rank {rank} lost: {reason}"),
             Outcome::StartFailed { rank, reason } => write!(f, "rank {rank} did not start: {reason}"),
+            Outcome::Idle { after } => write!(f, "stopped after {after} without activity"),
             Outcome::DependencyFailed { on } => write!(f, "job {on} did not end as its dependency requires"),
         }
     }

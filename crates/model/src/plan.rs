@@ -79,6 +79,8 @@ pub struct Eviction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EvictionCause {
+    /// It runs in what was idle, and somebody waits in his turn.
+    Yielded,
     /// It runs on quota that another queue lent, and takes back.
     Reclaimed,
     /// A job of its own queue has a higher priority.

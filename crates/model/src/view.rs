@@ -84,8 +84,14 @@ pub struct JobView {
     pub ended: Option<Time>,
     /// Set for arrays.
     pub array: Option<ArrayView>,
+    /// Set for services.
+    #[serde(default)]
+    pub service: Option<ServiceView>,
+    /// Set for what is stopped when it has done nothing for so long.
+    #[serde(default)]
+    pub idle: Option<Span>,
     /// Elements that hold resources now (all of them, bounded by what the cluster holds), plus the element itself
-    /// when the job is not an array, plus the one that was asked for by its index.
+    /// when the job is not an array, plus the one that was asked for by its index. Of a service all replicas.
     pub elements: Vec<ElementView>,
     /// Why it waits, when it waits: the first reason of its first waiting element.
     pub waiting_for: Option<Reason>,
@@ -110,6 +116,23 @@ pub struct ArrayView {
     pub max_running: Option<u32>,
 }
 
+/// Counts of a service's replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ServiceView {
+    /// So many are the service's own.
+    pub floor: u32,
+    /// At most so many; those above the floor run in what is idle.
+    pub ceiling: u32,
+    /// Running, and answering on their port where they have one.
+    pub ready: u32,
+    /// Holding resources.
+    pub active: u32,
+    /// Waiting or held.
+    pub waiting: u32,
+    /// Replica `n` is to listen on this port plus `n`.
+    pub port: Option<u16>,
+}
+
 /// One element of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ElementView {
@@ -129,6 +152,9 @@ pub struct ElementView {
     pub ended: Option<Time>,
     /// How it ended.
     pub outcome: Option<Outcome>,
+    /// How its last attempt ended after which it waits or runs again.
+    #[serde(default)]
+    pub last_end: Option<Outcome>,
     /// The last checkpoint that it acknowledged, in whichever attempt.
     #[serde(default)]
     pub checkpoint: Option<CheckpointView>,
@@ -175,6 +201,9 @@ pub struct TaskView {
     pub share: GpuMilli,
     /// `prepared`, `running`, `ended`.
     pub stage: TaskStage,
+    /// It has answered on its port; of a replica of a service with a port.
+    #[serde(default)]
+    pub ready: bool,
     /// How it ended.
     pub exit: Option<TaskExit>,
 }

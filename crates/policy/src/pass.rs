@@ -1,5 +1,6 @@
 //! One pass over everything that waits, in order: level by level the queue with the lowest share, in a leaf the highest
-//! priority, then the user with the lowest share, then age.
+//! priority, then the user with the lowest share, then age. What waits in [`Tier::Last`] comes after everything else of
+//! all queues, in an order of the same kind.
 //!
 //! The order is merged lazily and follows what starts: after [`Pass::started`] only the ranks on that path are taken
 //! anew. A pass holds no borrow of the [`Policy`], so that the caller can hold and undo between two entries; entries must
@@ -13,7 +14,7 @@ use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound::{Excluded, Unbounded};
 
-use muster_model::Time;
+use muster_model::{Tier, Time};
 
 use crate::Policy;
 use crate::intern::{LeafId, Slot, UserId};
@@ -27,6 +28,8 @@ const CHUNK: usize = 32;
 #[derive(Clone, Debug)]
 pub struct Pass {
     now: Time,
+    /// What is given at present.
+    tier: Tier,
     /// Inner queues visited so far.
     rankings: BTreeMap<usize, Ranking>,
     /// The leaf that the next entry comes from, unless its rank changes.
@@ -34,7 +37,12 @@ pub struct Pass {
     /// Leaves begun and left.
     parked: BTreeMap<usize, LeafCursor>,
     skipped: BTreeSet<LeafId>,
+    /// Users of whom nothing more is given, by leaf.
+    gone: BTreeMap<usize, BTreeSet<UserId>>,
 }
+
+/// The highest priority of the last tier; those after it are of it, too.
+const LAST: Reverse<i32> = Reverse(Tier::LAST_ORDER);
 
 /// Children of an inner queue that may have entries left.
 #[derive(Clone, Debug)]
@@ -44,15 +52,22 @@ struct Ranking {
 }
 
 impl Policy {
+    /// Does anything wait in the last tier?
+    fn has_last(&self) -> bool {
+        self.leaves.iter().any(|leaf| leaf.levels.last_key_value().is_some_and(|(lowest, _)| *lowest >= LAST))
+    }
+
     /// Begins a pass; shares are read at `now`, with the running counters as they are at each step.
     #[must_use]
     pub fn begin_pass(&self, now: Time) -> Pass {
         Pass {
             now,
+            tier: Tier::Usual,
             rankings: BTreeMap::new(),
             current: None,
             parked: BTreeMap::new(),
             skipped: BTreeSet::new(),
+            gone: BTreeMap::new(),
         }
     }
 }
@@ -62,8 +77,15 @@ impl Pass {
     pub fn next(&mut self, policy: &Policy) -> Option<Slot> {
         loop {
             if self.current.is_none() {
-                let node = self.descend(policy)?;
-                let cursor = self.parked.remove(&node).unwrap_or_else(|| LeafCursor::new(policy, node));
+                let Some(node) = self.descend(policy) else {
+                    if self.tier == Tier::Usual && policy.has_last() {
+                        self.begin_last();
+                        continue;
+                    }
+                    return None;
+                };
+                let begun = self.parked.remove(&node);
+                let cursor = begun.unwrap_or_else(|| self.open(policy, node));
                 self.current = Some((node, cursor));
             }
             let Some((node, cursor)) = &mut self.current else { return None };
@@ -109,12 +131,26 @@ impl Pass {
     /// No more entries of this user in this leaf in this pass, whatever their priority.
     pub fn skip_user(&mut self, policy: &Policy, leaf: LeafId, user: UserId) {
         let node = policy.node_of(leaf);
-        let cursor = match &mut self.current {
-            Some((current, cursor)) if *current == node => cursor,
-            _ => self.parked.entry(node).or_insert_with(|| LeafCursor::new(policy, node)),
+        self.gone.entry(node).or_default().insert(user);
+        let begun = match &mut self.current {
+            Some((current, cursor)) if *current == node => Some(cursor),
+            _ => self.parked.get_mut(&node),
         };
-        cursor.skipped.insert(user);
-        cursor.users.remove(&user);
+        if let Some(cursor) = begun {
+            cursor.skipped.insert(user);
+            cursor.users.remove(&user);
+        }
+    }
+
+    fn open(&self, policy: &Policy, node: usize) -> LeafCursor {
+        LeafCursor::new(policy, node, self.tier, self.gone.get(&node).cloned().unwrap_or_default())
+    }
+
+    /// Everything else was given: from the top again, through what comes last.
+    fn begin_last(&mut self) {
+        self.tier = Tier::Last;
+        self.rankings.clear();
+        self.parked.clear();
     }
 
     /// The leaf that is first now.
@@ -158,6 +194,8 @@ impl Ranking {
 #[derive(Clone, Debug)]
 struct LeafCursor {
     leaf: LeafId,
+    /// Only priorities of this tier are read.
+    tier: Tier,
     /// The priority being read.
     priority: Option<Reverse<i32>>,
     /// Lowest share first, then the lowest `seq` of the next entry. May hold keys that its user has left behind.
@@ -182,15 +220,9 @@ struct UserCursor {
 }
 
 impl LeafCursor {
-    fn new(policy: &Policy, node: usize) -> Self {
+    fn new(policy: &Policy, node: usize, tier: Tier, skipped: BTreeSet<UserId>) -> Self {
         let leaf = policy.nodes[node].leaf.expect("a node without children is a leaf with an id");
-        Self {
-            leaf,
-            priority: None,
-            order: BinaryHeap::new(),
-            users: BTreeMap::new(),
-            skipped: BTreeSet::new(),
-        }
+        Self { leaf, tier, priority: None, order: BinaryHeap::new(), users: BTreeMap::new(), skipped }
     }
 
     fn next(&mut self, policy: &Policy, now: Time) -> Option<Slot> {
@@ -223,10 +255,14 @@ impl LeafCursor {
 
     fn open_next_priority(&mut self, policy: &Policy, now: Time) -> Option<()> {
         let levels = &policy.leaf_state(self.leaf).levels;
-        let (priority, level) = match self.priority {
-            None => levels.first_key_value()?,
-            Some(read) => levels.range((Excluded(read), Unbounded)).next()?,
+        let (priority, level) = match (self.priority, self.tier) {
+            (None, Tier::Usual) => levels.first_key_value()?,
+            (None, Tier::Last) => levels.range(LAST..).next()?,
+            (Some(read), _) => levels.range((Excluded(read), Unbounded)).next()?,
         };
+        if Tier::of_order(priority.0) != self.tier {
+            return None;
+        }
         self.priority = Some(*priority);
         self.users = level
             .users

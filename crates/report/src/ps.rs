@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use muster_model::view::{ElementView, JobView, State, TaskStage, TaskView};
-use muster_model::{NodeName, Time};
+use muster_model::view::{ElementView, JobView, ServiceView, State, TaskStage, TaskView};
+use muster_model::{NodeName, Outcome, Time};
 
 use crate::amount::{count, gpus, ranges};
 use crate::clock;
@@ -101,6 +101,7 @@ fn holds(state: State) -> bool {
 fn note(job: &JobView, rows: &[JobView], planned: &[Planned], now: Time, style: &Style) -> String {
     let mut parts = Vec::new();
     match &job.array {
+        _ if job.service.is_some() => parts.extend(job.service.as_ref().map(ready)),
         Some(array) => {
             parts.push(format!("{} of {} done", array.succeeded, array.total));
             if array.failed > 0 {
@@ -113,7 +114,7 @@ fn note(job: &JobView, rows: &[JobView], planned: &[Planned], now: Time, style: 
         None => parts.extend(job.elements.first().and_then(ranks)),
     }
     let attempt = job.elements.iter().map(|element| element.attempt).max().unwrap_or(0);
-    if attempt > 1 && job.array.is_none() {
+    if attempt > 1 && job.array.is_none() && job.service.is_none() {
         parts.push(format!("attempt {attempt}"));
     }
     let mut groups = vec![parts.join(", ")];
@@ -125,12 +126,26 @@ fn note(job: &JobView, rows: &[JobView], planned: &[Planned], now: Time, style: 
     }
     if let Some(outcome) = job.elements.iter().filter_map(|element| element.outcome.as_ref()).next()
         && job.array.is_none()
-        && !outcome.is_success()
+        && (job.service.is_none() || job.state.is_final())
+        && *outcome != Outcome::Succeeded
     {
         groups.push(outcome.to_string());
     }
     groups.retain(|group| !group.is_empty());
     groups.join("; ")
+}
+
+/// `3 of 2..6 ready`.
+pub(crate) fn ready(service: &ServiceView) -> String {
+    format!("{} of {} ready", service.ready, replicas(service))
+}
+
+/// `3`, `2..6`.
+pub(crate) fn replicas(service: &ServiceView) -> String {
+    match service.floor == service.ceiling {
+        true => service.ceiling.to_string(),
+        false => format!("{}..{}", service.floor, service.ceiling),
+    }
 }
 
 /// `5 of 5 ranks` of a gang of several; nothing for a single task that runs.
@@ -194,7 +209,7 @@ pub fn line(job: &JobView, rows: &[JobView], now: Time, style: &Style) -> String
 
 #[cfg(test)]
 mod tests {
-    use muster_model::{GpuMilli, Outcome, Rank, Reason};
+    use muster_model::{GpuMilli, Rank, Reason};
 
     use super::*;
     use crate::sample::{self, after};

@@ -217,6 +217,7 @@ pub fn task(rank: u32, device: u16, stage: TaskStage) -> TaskView {
         devices: vec![device],
         share: GpuMilli(1000),
         stage,
+        ready: false,
         exit: (stage == TaskStage::Ended).then_some(TaskExit::Code { code: 0 }),
     }
 }
@@ -231,6 +232,7 @@ pub fn running(job: u64, index: u32, devices: std::ops::Range<u16>, limit_secs: 
         ends_by: Some(after(limit_secs)),
         ended: None,
         outcome: None,
+        last_end: None,
         checkpoint: None,
         checkpoint_asked: None,
         tasks: devices
@@ -255,6 +257,8 @@ pub fn job(number: u64, name: &str, state: State, gpus: u32) -> JobView {
         started: None,
         ended: None,
         array: None,
+        service: None,
+        idle: None,
         elements: Vec::new(),
         waiting_for: None,
         eta: None,

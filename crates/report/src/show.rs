@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::view::{ElementView, JobView};
-use muster_model::{TaskExit, Time};
+use muster_model::view::{ElementView, JobView, ServiceView};
+use muster_model::{Outcome, TaskExit, Time};
 
 use crate::amount::{count, gpus};
 use crate::clock;
-use crate::ps::devices_of;
+use crate::ps::{devices_of, replicas};
 use crate::reason;
 use crate::style::{Ink, Style, clean};
 use crate::table::{Align, Cell, Table};
@@ -71,6 +71,7 @@ fn facts(detail: &Detail<'_>, style: &Style) -> Vec<(&'static str, String)> {
             ),
         ));
     }
+    facts.extend(job.service.as_ref().map(service));
     facts.push(("user", job.user.to_string()));
     facts.push(("queue", format!("{}, priority {}", job.queue, job.priority)));
     facts.push((
@@ -82,6 +83,7 @@ fn facts(detail: &Detail<'_>, style: &Style) -> Vec<(&'static str, String)> {
             job.time_limit.map_or("no time limit".to_owned(), |limit| format!("at most {limit}"))
         ),
     ));
+    facts.extend(job.idle.map(|idle| ("idle", format!("stopped after {idle} without activity"))));
     facts.push(("submitted", at(job.submitted)));
     if let Some(started) = job.started {
         let waited = clock::elapsed(started.since(job.submitted));
@@ -98,6 +100,7 @@ fn facts(detail: &Detail<'_>, style: &Style) -> Vec<(&'static str, String)> {
     for element in &job.elements {
         facts.extend(checkpoint(job, element, detail.now));
     }
+    facts.extend(last_ends(job));
     let attempts = job.elements.iter().map(|element| element.attempt).max().unwrap_or(0);
     if attempts > 1 {
         facts.push(("attempts", attempts.to_string()));
@@ -106,11 +109,52 @@ fn facts(detail: &Detail<'_>, style: &Style) -> Vec<(&'static str, String)> {
     facts
 }
 
+/// How many replicas of what kind, and where they listen.
+fn service(service: &ServiceView) -> (&'static str, String) {
+    let mut text = format!(
+        "{} replicas: {} ready, {} active, {} waiting",
+        replicas(service),
+        service.ready,
+        service.active,
+        service.waiting
+    );
+    if service.ceiling > service.floor {
+        let own = match service.floor {
+            0 => "all run in what is idle".to_owned(),
+            floor => format!("those from {floor} on run in what is idle"),
+        };
+        text.push_str(&format!("\n{own}"));
+    }
+    if let Some(port) = service.port {
+        text.push_str(&format!("\nreplica 0 listens on port {port}, each further one on the next"));
+    }
+    ("service", text)
+}
+
+/// How the last attempts ended of what waits or runs again.
+fn last_ends(job: &JobView) -> Option<(&'static str, String)> {
+    let alive = job.elements.iter().filter(|element| !element.state.is_final());
+    let line = |element: &ElementView| {
+        let end = clean(&element.last_end.as_ref()?.to_string()).into_owned();
+        Some(match job.elements.len() {
+            1 => end,
+            _ => format!("{}: {end}", element.element),
+        })
+    };
+    let mut lines: Vec<String> = alive.filter_map(line).collect();
+    let more = lines.len().saturating_sub(LOGS_LISTED);
+    lines.truncate(LOGS_LISTED);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    (!lines.is_empty()).then(|| ("last end", lines.join("\n")))
+}
+
 /// How old the saved progress of an element is, and what it is called.
 fn checkpoint(job: &JobView, element: &ElementView, now: Time) -> Option<(&'static str, String)> {
     let saved = element.checkpoint.as_ref()?;
     let mut text = String::new();
-    if job.array.is_some() {
+    if is_many(job) {
         text = format!("{}: ", element.element);
     }
     text.push_str(&format!("{} ago", clock::elapsed(now.since(saved.at))));
@@ -156,11 +200,11 @@ fn private(detail: &Detail<'_>) -> Vec<(&'static str, String)> {
 
 fn state(job: &JobView, now: Time, style: &Style) -> String {
     let word = style.paint(Ink::of(job.state), job.state.word());
-    let outcome =
-        job.elements.iter().filter_map(|element| element.outcome.as_ref()).find(|o| !o.is_success());
+    let mut outcomes = job.elements.iter().filter_map(|element| element.outcome.as_ref());
+    let outcome = outcomes.find(|outcome| **outcome != Outcome::Succeeded);
     let why = match (outcome, &job.waiting_for, job.started) {
         (Some(outcome), _, _) if job.state.is_final() => format!(": {}", clean(&outcome.to_string())),
-        (_, Some(why), _) if !job.state.is_final() && job.array.is_none() => {
+        (_, Some(why), _) if !job.state.is_final() && !is_many(job) => {
             format!(": {}", reason::short(why, now, style))
         }
         _ => String::new(),
@@ -189,7 +233,7 @@ fn tasks(job: &JobView, now: Time, style: &Style) -> String {
     for (element, task) in &rows {
         let stage = format!("{:?}", task.stage).to_lowercase();
         table.row(vec![
-            Cell::from(if job.array.is_some() { element.element.to_string() } else { String::new() }),
+            Cell::from(if is_many(job) { element.element.to_string() } else { String::new() }),
             Cell::from(task.rank.to_string()),
             Cell::from(if one_group { "" } else { task.group.as_str() }),
             Cell::from(task.node.as_str()),
@@ -197,12 +241,17 @@ fn tasks(job: &JobView, now: Time, style: &Style) -> String {
             Cell::from(stage),
             Cell::from(task.exit.as_ref().map_or(String::new(), exit)),
             Cell::from(match element.ends_by {
-                Some(end) if job.array.is_some() && !element.state.is_final() => clock::time(end, now, style),
+                Some(end) if is_many(job) && !element.state.is_final() => clock::time(end, now, style),
                 _ => String::new(),
             }),
         ]);
     }
     if rows.is_empty() { String::new() } else { table.indented(2).render(style) }
+}
+
+/// An array or a service: its elements are told apart.
+fn is_many(job: &JobView) -> bool {
+    job.array.is_some() || job.service.is_some()
 }
 
 /// How a task ended.
@@ -214,13 +263,14 @@ pub fn exit(exit: &TaskExit) -> String {
         TaskExit::OutOfMemory => "out of memory".to_owned(),
         TaskExit::TimedOut => "time limit".to_owned(),
         TaskExit::Stopped => "stopped".to_owned(),
+        TaskExit::Idle { after } => format!("idle for {after}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use muster_model::view::{State, TaskStage};
-    use muster_model::{Outcome, Rank};
+    use muster_model::{Rank, Span};
 
     use super::*;
     use crate::sample::{self, after};
@@ -345,8 +395,9 @@ mod tests {
             TaskExit::OutOfMemory,
             TaskExit::TimedOut,
             TaskExit::Stopped,
+            TaskExit::Idle { after: Span::from_secs(7200) },
         ];
         let words: Vec<String> = exits.iter().map(exit).collect();
-        assert_eq!(words, ["exit 0", "signal 11", "out of memory", "time limit", "stopped"]);
+        assert_eq!(words, ["exit 0", "signal 11", "out of memory", "time limit", "stopped", "idle for 2h"]);
     }
 }

@@ -105,6 +105,7 @@ pub(crate) fn is_observation(event: &Event) -> bool {
         | Event::Cancel { .. }
         | Event::Requeue(_)
         | Event::Checkpoint(_)
+        | Event::Scaled { .. }
         // Found anew at the next step.
         | Event::StartOverdue { .. }
         | Event::EvictionDue { .. } => false,

@@ -45,6 +45,7 @@ impl Record {
                 Event::Task(_) => "task",
                 Event::StartOverdue { .. } => "start_overdue",
                 Event::EvictionDue { .. } => "eviction_due",
+                Event::Scaled { .. } => "scaled",
             },
         }
     }

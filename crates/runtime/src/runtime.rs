@@ -444,6 +444,8 @@ mod tests {
             begin: None,
             protect: muster_model::Protection::None,
             payload: PayloadId(1),
+            kind: muster_model::Kind::Task,
+            tier: muster_model::Tier::Usual,
         };
         let mut engine = Engine::new(QueueTree::single()).unwrap();
         engine.apply(Time(1), &Event::NodeJoined(Box::new(node)));

@@ -49,6 +49,13 @@ impl Library {
         Nvml::init().ok().map(|nvml| Self { nvml })
     }
 
+    /// The share of the last moments in which a GPU worked, in percent; `None` for slices, of which the library does not
+    /// know it, and for GPUs that are gone.
+    #[must_use]
+    pub fn utilisation(&self, uuid: &str) -> Option<u32> {
+        Some(self.nvml.device_by_uuid(uuid).ok()?.utilization_rates().ok()?.gpu)
+    }
+
     fn describe_one(device: &nvml_wrapper::Device<'_>) -> Option<Described> {
         let is_split = device.mig_mode().is_ok_and(|mode| mode.current != 0);
         let slices = match is_split {

@@ -11,7 +11,7 @@ use muster_model::launch::{GangOrder, TaskOrder};
 use super::state::Shared;
 use crate::env::{self, CHECKPOINT_VARIABLE, Rendezvous};
 use crate::process;
-use crate::record::{OrderRecord, RecordError, TaskDir, VERSION};
+use crate::record::{IdleOrder, OrderRecord, RecordError, TaskDir, VERSION};
 use crate::socket;
 use crate::supervise::LISTEN_AGAIN;
 use crate::wire::{self, Hello};
@@ -106,6 +106,8 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
         open_files: shared.open_files,
         socket: shared.socket(order.id, task.rank),
         checkpoint_file: Some(checkpoint_file),
+        service_port: order.replica.filter(|_| task.rank == Rank(0)).and_then(|replica| replica.port),
+        idle: order.idle.map(|after| IdleOrder { after, gpus: env::nvidia_uuids(task) }),
     }
 }
 

@@ -332,6 +332,7 @@ impl Actor {
                 match serde_json::from_slice(&text) {
                     Ok(FromSupervisor::Prepared) => self.report(Observation::Prepared),
                     Ok(FromSupervisor::Started) => self.report(Observation::Started),
+                    Ok(FromSupervisor::Ready) => self.report(Observation::Ready),
                     Ok(FromSupervisor::Checkpointed { noted }) => {
                         self.report(Observation::Checkpointed(noted));
                     }

@@ -112,6 +112,7 @@ pub(super) fn exit_of(died: Died, ending: Option<Why>, oom_kills: u64) -> TaskEx
     match (ending, died) {
         (Some(Why::Stop), _) => TaskExit::Stopped,
         (Some(Why::Limit), _) => TaskExit::TimedOut,
+        (Some(Why::Idle(after)), _) => TaskExit::Idle { after },
         (_, Died::Code(0)) => TaskExit::Code { code: 0 },
         _ if oom_kills > 0 => TaskExit::OutOfMemory,
         (_, Died::Code(code)) => TaskExit::Code { code },
@@ -124,6 +125,7 @@ pub(super) fn exit_of(died: Died, ending: Option<Why>, oom_kills: u64) -> TaskEx
 pub(super) fn session_code(exit: &TaskExit) -> i32 {
     match exit {
         TaskExit::Code { code } => *code,
+        TaskExit::Idle { .. } => 0,
         TaskExit::Signal { signal } => 128 + signal,
         TaskExit::OutOfMemory => 137,
         TaskExit::TimedOut => 124,
@@ -133,6 +135,8 @@ pub(super) fn session_code(exit: &TaskExit) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use muster_model::Span;
+
     use super::*;
 
     #[test]
@@ -148,6 +152,7 @@ mod tests {
             (signal(15), Some(Why::Stop), 0, TaskExit::Stopped),
             (code(0), Some(Why::Stop), 0, TaskExit::Stopped),
             (signal(9), Some(Why::Limit), 0, TaskExit::TimedOut),
+            (signal(15), Some(Why::Idle(Span(5))), 0, TaskExit::Idle { after: Span(5) }),
         ] {
             assert_eq!(exit_of(status, ending, oom), expected);
         }

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 
 use super::clock;
 use super::finish::{self, Died};
+use super::idle::{self, Activity};
 use super::prepare;
 use super::progress::Ask;
 use super::stage::Said;
@@ -118,7 +119,7 @@ impl Supervisor {
             self.child.signal(Signal::KILL);
             return;
         }
-        self.held_port = None;
+        self.held_ports.clear();
         self.stage = Stage::Released;
         self.child.go();
     }
@@ -132,6 +133,10 @@ impl Supervisor {
             self.deadlines.checkpoint_at =
                 Some(limit.saturating_sub(Duration::from_millis(checkpoint.lead.0)).max(start));
         }
+        self.activity = self.order.idle.as_ref().map(|idle| Activity::new(idle, start));
+        if let Some(readiness) = self.readiness.as_mut() {
+            readiness.begin(start);
+        }
         self.links.tell(&FromSupervisor::Started);
     }
 
@@ -142,11 +147,12 @@ impl Supervisor {
         }
         self.ending = Some(why);
         (self.deadlines.limit_at, self.deadlines.checkpoint_at) = (None, None);
+        (self.activity, self.readiness) = (None, None);
         let grace = Duration::from_millis(self.order.grace.0);
         let grace = match why {
             // No user process runs yet: nothing to be gentle with.
             _ if self.stage < Stage::Released => Duration::ZERO,
-            Why::Stop | Why::Limit => grace,
+            Why::Stop | Why::Limit | Why::Idle(_) => grace,
             Why::Leftovers => grace.min(LEFTOVER_GRACE),
         };
         if grace > Duration::ZERO {
@@ -164,6 +170,17 @@ impl Supervisor {
         }
         if passed(self.deadlines.limit_at) {
             self.stop(Why::Limit);
+        }
+        if let Some(activity) = self.activity.as_mut().filter(|activity| activity.next_look() <= now) {
+            let used = idle::cpu_ms(finish::usage().map_or(0, |usage| usage.cpu_ms));
+            if let Some(after) = activity.look(now, used) {
+                self.stop(Why::Idle(after));
+            }
+        }
+        if let Some(readiness) = self.readiness.as_mut().filter(|one| one.due.is_some_and(|due| due <= now))
+            && readiness.probe(now)
+        {
+            self.links.tell(&FromSupervisor::Ready);
         }
         if self.deadlines.is_reaping_due(now) && self.ending.is_none() {
             self.keep_listening();

@@ -13,6 +13,7 @@ use super::finish;
 use super::life::Deadlines;
 use super::output::{Log, Output};
 use super::progress::Progress;
+use super::ready::Readiness;
 use super::sessions::Sessions;
 use super::stage::Child;
 use super::supervisor::{Stage, Supervisor};
@@ -86,11 +87,10 @@ fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervi
         // A sandboxed root may not; the task then is as likely to be taken as its supervisor.
         let _ = std::fs::write(OOM_FILE, OOM_SCORE_ADJ);
     }
-    let held_port = order
-        .hold_port
-        .map(port::hold)
-        .transpose()
-        .map_err(|error| failed("hold the rendezvous port", error))?;
+    let rendezvous = order.hold_port.map(port::hold).transpose();
+    let rendezvous = rendezvous.map_err(|error| failed("hold the rendezvous port", error))?;
+    let own = order.service_port.map(|port| port::hold_again(port).map_err(|error| (port, error)));
+    let own = own.transpose().map_err(|(port, error)| failed(&format!("hold port {port}"), error))?;
     let log = dir.create_log().map_err(|error| format!("cannot make the log: {error}"))?;
     let log = Log::new(log);
     order.cgroup.create().map_err(|error| format!("cannot make the control group: {error}"))?;
@@ -121,7 +121,9 @@ fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervi
         stage: Stage::Preparing,
         ending: None,
         end: None,
-        held_port,
+        held_ports: [rendezvous, own].into_iter().flatten().collect(),
+        activity: None,
+        readiness: order.service_port.map(Readiness::new),
         alarm,
         deadlines: Deadlines::new(),
         go_asked: false,

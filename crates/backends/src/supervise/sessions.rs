@@ -111,12 +111,13 @@ impl Sessions {
         wanted
     }
 
-    /// Moves what can be moved in session number `index`.
-    pub(super) fn pump(&mut self, index: usize, terminal: Option<&mut Terminal>) {
-        let Some(session) = self.list.get_mut(index) else { return };
-        session.read(terminal);
+    /// Moves what can be moved in session number `index`. Answers whether somebody typed.
+    pub(super) fn pump(&mut self, index: usize, terminal: Option<&mut Terminal>) -> bool {
+        let Some(session) = self.list.get_mut(index) else { return false };
+        let typed = session.read(terminal);
         session.pump_shell();
         session.flush();
+        typed
     }
 
     /// Shows what the task wrote to everybody on its own terminal.
@@ -171,8 +172,9 @@ impl Sessions {
 }
 
 impl Session {
-    /// Takes keys and window sizes from the client.
-    fn read(&mut self, mut terminal: Option<&mut Terminal>) {
+    /// Takes keys and window sizes from the client. Answers whether there were keys.
+    fn read(&mut self, mut terminal: Option<&mut Terminal>) -> bool {
+        let mut typed = false;
         let mut buffer = [0; 16 * 1024];
         if !self.is_ending {
             match self.stream.read(&mut buffer) {
@@ -184,7 +186,9 @@ impl Session {
             }
         }
         while !self.is_ending {
-            match (self.decoder.next_frame(), self.shell.as_mut(), terminal.as_mut()) {
+            let frame = self.decoder.next_frame();
+            typed |= matches!(frame, Ok(Some(Frame::Data(_))));
+            match (frame, self.shell.as_mut(), terminal.as_mut()) {
                 (Ok(None), ..) => break,
                 (Ok(Some(Frame::Data(keys))), Some(shell), _) => shell.pty.type_in(&keys),
                 (Ok(Some(Frame::Data(keys))), None, Some(terminal)) => terminal.type_in(&keys),
@@ -197,6 +201,7 @@ impl Session {
         if !self.is_open {
             self.hang_up();
         }
+        typed
     }
 
     /// Takes what the shell wrote, and lets it start once it is ready.

@@ -5,17 +5,21 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
+use muster_model::Span;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use super::clock::{self, Alarm};
 use super::control::{Incoming, Links};
 use super::finish;
+use super::idle::Activity;
 use super::life::Deadlines;
 use super::output::{Log, Output};
 use super::prepare::exec_plan;
 use super::progress::{Ask, Progress};
+use super::ready::Readiness;
 use super::sessions::Sessions;
 use super::stage::Child;
 use super::terminal::Terminal;
@@ -45,6 +49,8 @@ pub(super) enum Why {
     Stop,
     /// Its time is up.
     Limit,
+    /// It has done nothing for so long.
+    Idle(Span),
     /// Its main process ended by itself and left others.
     Leftovers,
 }
@@ -66,8 +72,12 @@ pub(super) struct Supervisor {
     pub(super) ending: Option<Why>,
     /// Decided when the main process ends; what happens later does not change it.
     pub(super) end: Option<End>,
-    /// The rendezvous port, until the user's process runs.
-    pub(super) held_port: Option<OwnedFd>,
+    /// Rendezvous port and own port, until the user's process runs.
+    pub(super) held_ports: Vec<OwnedFd>,
+    /// Set while it runs, if it is to be stopped for doing nothing.
+    pub(super) activity: Option<Activity>,
+    /// Of a task with a port of its own.
+    pub(super) readiness: Option<Readiness>,
     pub(super) alarm: Alarm,
     pub(super) deadlines: Deadlines,
     /// Go came before stage two was ready.
@@ -112,7 +122,11 @@ impl Supervisor {
     /// Waits until something is ready. Empty after an interruption.
     fn wait(&mut self) -> Vec<Ready> {
         let now = clock::now();
-        let next = self.deadlines.next();
+        let looks = [
+            self.activity.as_ref().map(Activity::next_look),
+            self.readiness.as_ref().and_then(|readiness| readiness.due),
+        ];
+        let next = looks.into_iter().flatten().fold(self.deadlines.next(), Duration::min);
         let next = self.progress.due(now).map_or(next, |due| due.min(next));
         // The timer is the only source of deadlines; without it the loop would never end a task, so a
         // failure to set it (kernel memory) is retried by not waiting.
@@ -173,7 +187,12 @@ impl Supervisor {
                 }
             }
             Ready::Progress => self.note_progress(),
-            Ready::Session(index) => self.sessions.pump(index, self.terminal.as_mut()),
+            Ready::Session(index) => {
+                let typed = self.sessions.pump(index, self.terminal.as_mut());
+                if let Some(activity) = self.activity.as_mut().filter(|_| typed) {
+                    activity.typed(clock::now());
+                }
+            }
             Ready::Link(index) => {
                 for incoming in self.links.read(index) {
                     match incoming {
@@ -216,6 +235,9 @@ impl Supervisor {
             Stage::Preparing => {}
             Stage::Prepared | Stage::Released => self.links.tell(&FromSupervisor::Prepared),
             Stage::Running => self.links.tell(&FromSupervisor::Started),
+        }
+        if self.readiness.as_ref().is_some_and(|readiness| readiness.is_ready) {
+            self.links.tell(&FromSupervisor::Ready);
         }
         if let Some(noted) = self.progress.noted().cloned() {
             self.links.tell(&FromSupervisor::Checkpointed { noted });

@@ -233,6 +233,8 @@ pub fn gang(id: AttemptId, scripts: &[&str]) -> GangOrder {
         grace: Span(300),
         checkpoint: None,
         last_checkpoint: None,
+        replica: None,
+        idle: None,
         tasks: tasks.collect(),
     }
 }

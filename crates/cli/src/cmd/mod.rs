@@ -21,6 +21,7 @@ pub mod queues;
 pub mod release;
 pub mod requeue;
 pub mod run;
+pub mod scale;
 pub mod schema;
 pub mod serve;
 pub mod show;

@@ -46,6 +46,7 @@ fn every_verb_has_help_in_both_lengths() {
         "hold",
         "release",
         "requeue",
+        "scale",
         "wait",
         "explain",
         "queues",

@@ -82,7 +82,7 @@ impl<S: StateStore> Dispatcher<S> {
         let spec = engine.job_spec(job).ok_or_else(|| Failure::no_job(job))?;
         let index = match (index, &spec.array) {
             (Some(index), _) => index,
-            (None, None) => 0,
+            (None, None) => first_waiting(engine, now, job, 0..spec.element_count()).unwrap_or(0),
             (None, Some(array)) => first_waiting(engine, now, job, array.indices()).unwrap_or(array.first),
         };
         let element = ElementId { job, index };

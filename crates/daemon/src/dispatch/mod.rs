@@ -18,7 +18,7 @@ use muster_api::Action;
 use muster_api::types::ActionResponse;
 use muster_backends::driver::{Backend, Report};
 use muster_model::unit::{Span, Time};
-use muster_model::{Event, Foreign, JobId, NodeName, NodeSpec, QueueTree, Target};
+use muster_model::{Event, Foreign, JobId, NodeName, NodeSpec, QueueTree, Replicas, Target};
 use muster_runtime::{Clock, Input as Cause, Receipt, Refused, Runtime, Step, StepFailure, StoreError};
 use tokio::sync::{mpsc, watch};
 
@@ -172,7 +172,7 @@ impl<S: StateStore> Dispatcher<S> {
             Input::Act { caller, job, index, action, reply } => match self.admit(&caller, job, action) {
                 Ok(()) => {
                     let (event, word) = act(&caller, Target { job, index }, action);
-                    (event, Waiter::Word(reply, word.into()))
+                    (event, Waiter::Word(reply, word))
                 }
                 Err(failure) => return answer::send(reply, failure.into_answer()),
             },
@@ -277,7 +277,7 @@ impl<S: StateStore> Dispatcher<S> {
                 "only what runs can save its progress",
             )
             .into()),
-            Action::Hold | Action::Release | Action::Requeue => Err(Failure::conflict(
+            Action::Hold | Action::Release | Action::Requeue | Action::Scale(_) => Err(Failure::conflict(
                 format!("job {job} has ended: {state}"),
                 "submit it again to run it again",
             )
@@ -331,13 +331,19 @@ impl From<Failure> for Refusal {
     }
 }
 
-fn act(caller: &Caller, target: Target, action: Action) -> (Event, &'static str) {
+fn act(caller: &Caller, target: Target, action: Action) -> (Event, Cow<'static, str>) {
     match action {
-        Action::Cancel => (Event::Cancel { target, by: caller.identity.user.clone() }, "cancelled"),
-        Action::Hold => (Event::Hold(target), "held"),
-        Action::Release => (Event::Release(target), "released"),
-        Action::Requeue => (Event::Requeue(target), "requeued"),
-        Action::Checkpoint => (Event::Checkpoint(target), "asked for a checkpoint"),
+        Action::Cancel => (Event::Cancel { target, by: caller.identity.user.clone() }, "cancelled".into()),
+        Action::Hold => (Event::Hold(target), "held".into()),
+        Action::Release => (Event::Release(target), "released".into()),
+        Action::Requeue => (Event::Requeue(target), "requeued".into()),
+        Action::Checkpoint => (Event::Checkpoint(target), "asked for a checkpoint".into()),
+        Action::Scale(replicas) => {
+            let Replicas { floor, ceiling } = replicas;
+            let word = if floor == ceiling { format!("{ceiling}") } else { format!("{floor}..{ceiling}") };
+            let by = caller.identity.user.clone();
+            (Event::Scaled { job: target.job, replicas, by }, format!("scaled to {word}").into())
+        }
     }
 }
 

@@ -26,6 +26,9 @@ fn engine(refusal: &Refusal) -> Failure {
             refusal.to_string(),
             "write `checkpoint: {signal: USR1, grace: 60s}` into its spec; docs/jobs.md says what the signal asks for",
         ),
+        Refusal::NoService(_) => {
+            Failure::conflict(refusal.to_string(), "write `kind: service` into its spec and submit it again")
+        }
         Refusal::NotRunning(_) => Failure::conflict(
             refusal.to_string(),
             "only what runs can save its progress; `muster ps` shows what does",

@@ -81,7 +81,7 @@ fn set_aside<T: Default + PartialEq + Display>(
 #[cfg(test)]
 mod tests {
     use muster_model::unit::{Bytes, CpuMilli};
-    use muster_model::{NodeConstraint, Restart, Span, TaskGroup};
+    use muster_model::{Kind, NodeConstraint, Restart, Span, TaskGroup, Tier};
 
     use super::*;
 
@@ -103,6 +103,8 @@ mod tests {
             begin: None,
             protect: muster_model::Protection::None,
             payload: muster_model::PayloadId(1),
+            kind: Kind::Task,
+            tier: Tier::Usual,
         }
     }
 

@@ -6,12 +6,12 @@ use axum::Json;
 use axum::extract::State;
 use muster_api::Action;
 use muster_api::query::{ElementQuery, JobFilter};
-use muster_api::types::{ActionRequest, ActionResponse, Explained, JobDetail, JobList};
+use muster_api::types::{ActionRequest, ActionResponse, Explained, JobDetail, JobList, ScaleRequest};
 use muster_model::payload::Command;
 use muster_model::view::{ElementView, JobView, State as JobState};
-use muster_model::{Attempt, AttemptId, ElementId, JobId, Outcome, Rank, UserName};
+use muster_model::{Attempt, AttemptId, ElementId, JobId, Outcome, Rank, Replicas, UserName};
 
-use super::{App, JobPath, OptionalBody, Params, daemon};
+use super::{App, Body, JobPath, OptionalBody, Params, daemon};
 use crate::auth::Caller;
 use crate::failure::Failure;
 use crate::store::{HistoryFilter, Reader, What};
@@ -149,6 +149,16 @@ action!(hold, Action::Hold);
 action!(release, Action::Release);
 action!(requeue, Action::Requeue);
 action!(checkpoint, Action::Checkpoint);
+
+pub(super) async fn scale(
+    State(app): State<App>,
+    JobPath(job): JobPath,
+    caller: Caller,
+    Body(request): Body<ScaleRequest>,
+) -> Result<Json<ActionResponse>, Failure> {
+    let ScaleRequest { floor, ceiling } = request;
+    app.handle.act(caller, job, None, Action::Scale(Replicas { floor, ceiling })).await.map(Json)
+}
 
 async fn act(
     app: App,

@@ -81,6 +81,7 @@ fn handler(route: &Route) -> MethodRouter<App> {
         RouteId::Release => on(filter, jobs::release),
         RouteId::Requeue => on(filter, jobs::requeue),
         RouteId::Checkpoint => on(filter, jobs::checkpoint),
+        RouteId::Scale => on(filter, jobs::scale),
         RouteId::Logs => on(filter, logs::read),
         RouteId::Attach => on(filter, attach::attach),
         RouteId::Queues => on(filter, queues::list),

@@ -75,7 +75,7 @@ fn view(element: ElementId, row: &Row<'_>) -> rusqlite::Result<ElementView> {
     Ok(ElementView {
         element,
         state: match &outcome {
-            Outcome::Succeeded => State::Done,
+            Outcome::Succeeded | Outcome::Idle { .. } => State::Done,
             Outcome::Cancelled { .. } => State::Cancelled,
             _ => State::Failed,
         },
@@ -85,6 +85,7 @@ fn view(element: ElementId, row: &Row<'_>) -> rusqlite::Result<ElementView> {
         ends_by: None,
         ended: Some(instant(row.get(2)?)),
         outcome: Some(outcome),
+        last_end: None,
         checkpoint: None,
         checkpoint_asked: None,
         tasks: Vec::new(),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use muster_engine::Engine;
 use muster_model::node::Device;
 use muster_model::{
-    Bytes, CpuMilli, Event, GpuModel, JobId, JobSpec, NodeSpec, Observation, Plan, QueueName,
-    QueueSpec, QueueTree, Rank, Span, TaskExit, TaskReport, Time,
+    Bytes, CpuMilli, Event, GpuModel, JobId, JobSpec, NodeSpec, Observation, Plan, QueueName, QueueSpec,
+    QueueTree, Rank, Span, TaskExit, TaskReport, Time,
 };
 
 use super::{Numbers, Scale, filling};

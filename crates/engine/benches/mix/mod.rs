@@ -11,8 +11,8 @@ use std::sync::Arc;
 pub use cluster::{Bench, node};
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::{
-    Bytes, CpuMilli, GpuMilli, JobSpec, NodeConstraint, PayloadId, Restart, Span, TaskGroup, Topology,
-    TopologyRule,
+    Bytes, CpuMilli, GpuMilli, JobSpec, Kind, NodeConstraint, PayloadId, Restart, Span, TaskGroup, Tier,
+    Topology, TopologyRule,
 };
 
 /// How many distinct mixes there are; each has a shape that no other has.
@@ -76,6 +76,8 @@ pub fn single(name: &str) -> JobSpec {
         begin: None,
         protect: muster_model::Protection::None,
         payload: PayloadId(0),
+        kind: Kind::Task,
+        tier: Tier::Usual,
     }
 }
 

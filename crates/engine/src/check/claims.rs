@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use muster_model::{
     Decision, ElementId, Eviction, EvictionCause, GpuModel, NodeId, Plan, Protection, QueueName, QueueSpec,
-    TaskPlacement, Time,
+    TaskPlacement, Tier, Time,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -101,7 +101,15 @@ fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation
                         found.push(Violation::NotEvictable(eviction.id, "it does not run"));
                         continue;
                     };
-                    let wrong = wrong_eviction(state, now, *eviction, &victim, claimant, placement, &uses);
+                    let wrong = wrong_eviction(
+                        state,
+                        now,
+                        *eviction,
+                        &victim,
+                        (claimant, *element),
+                        placement,
+                        &uses,
+                    );
                     found.extend(wrong.map(|why| Violation::NotEvictable(eviction.id, why)));
                     uses.change(leaf_of(state, victim.job), victim.placement, false);
                 }
@@ -109,6 +117,19 @@ fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation
             }
         }
     }
+}
+
+/// Where an element stands in the order of its queue, and how safe it is by its job's own terms.
+fn terms_of(job: &Job, element: ElementId) -> (i32, Protection) {
+    let spec = &job.record.spec;
+    let own = spec.service().map(|service| element.index < service.replicas.floor);
+    let protect = match own {
+        Some(true) => Protection::Always,
+        Some(false) => Protection::None,
+        None => spec.protect,
+    };
+    let tier = if own == Some(false) { Tier::Last } else { spec.tier };
+    (tier.order(spec.priority), protect)
 }
 
 fn is_stopping(state: &State, id: ElementId) -> bool {
@@ -122,7 +143,7 @@ fn wrong_eviction(
     now: Time,
     eviction: Eviction,
     victim: &Counted<'_>,
-    claimant: &Job,
+    (claimant, element): (&Job, ElementId),
     placement: &[TaskPlacement],
     uses: &Uses<'_>,
 ) -> Option<&'static str> {
@@ -130,15 +151,21 @@ fn wrong_eviction(
     let (to, from) = (leaf_of(state, claimant), leaf_of(state, victim.job));
     // 1. Protection: its own, or its queue's.
     let of_queue = path(from).rev().find_map(|queue| find(&tree.queues, &queue)?.protect);
-    let safe = [victim.job.record.spec.protect, of_queue.unwrap_or_default()];
+    let terms = (terms_of(victim.job, victim.element), terms_of(claimant, element));
+    let ((order, protect), (claims, _)) = terms;
+    let safe = [protect, of_queue.unwrap_or_default()];
     if safe.into_iter().any(|one: Protection| one.until(victim.from) > now) {
         return Some("it is protected");
     }
     // 2. The right.
     match eviction.cause {
+        EvictionCause::Yielded => {
+            let is_right = Tier::of_order(order) == Tier::Last && Tier::of_order(claims) == Tier::Usual;
+            let is_on = tree.preemption.priority || tree.preemption.reclaim;
+            (!is_right || !is_on).then_some("it runs in its turn, as the claimant does")
+        }
         EvictionCause::Outranked => {
-            let outranks = victim.job.record.spec.priority < claimant.record.spec.priority;
-            let is_right = tree.preemption.priority && to == from && outranks;
+            let is_right = tree.preemption.priority && to == from && order < claims;
             (!is_right).then_some("it is not of lower priority in the same queue")
         }
         EvictionCause::Reclaimed if !tree.preemption.reclaim => Some("nothing is taken back"),

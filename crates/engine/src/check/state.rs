@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_model::view::TaskStage;
-use muster_model::{ElementId, JobId, NodeId};
+use muster_model::{ElementId, JobId, NodeId, Tier};
 use rustc_hash::FxHashMap;
 
 use super::Violation;
@@ -21,7 +21,16 @@ pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
     for (id, job) in &state.jobs {
         check_job(*id, &job.record, &mut found);
         check_entries(state, *id, job, &mut found);
-        if job.waits_in != (job.record.waiting() > 0).then_some(job.record.leaf) {
+        let record = &job.record;
+        let waits = match record.spec.service() {
+            None => record.waiting() > 0,
+            // A burst takes what is left over; its user does not wait for it.
+            Some(service) => {
+                let own = record.elements.iter().filter(|(at, _)| **at < service.replicas.floor);
+                own.filter(|(_, element)| matches!(element.phase, Phase::Waiting { .. })).count() > 0
+            }
+        };
+        if job.waits_in != waits.then_some(record.leaf) {
             found.push(Violation::State(format!(
                 "job {id} is not counted as what it is among those that wait"
             )));
@@ -66,7 +75,9 @@ fn check_job(id: JobId, record: &JobRecord, found: &mut Vec<Violation>) {
     if waiting + record.fresh() + record.active + ended + rest != record.total {
         wrong("its elements do not add up");
     }
-    if record.total != record.spec.element_count() {
+    // Replicas that were scaled away stay, as ended.
+    let count = record.spec.element_count();
+    if record.total != count && (record.spec.service().is_none() || record.total < count) {
         wrong("it has not the elements that its spec says");
     }
     if record.is_over() {
@@ -105,6 +116,16 @@ fn check_entries(state: &State, id: JobId, job: &Job, found: &mut Vec<Violation>
             matches!(element.phase, Phase::Waiting { held: false, .. }) && record.waits_for.is_empty();
         if is_out == waits {
             wrong("an element with a record does not stand as it should");
+        }
+        let Some(service) = record.spec.service() else { continue };
+        if waits && *ordinal >= service.replicas.ceiling {
+            wrong("a replica waits that was scaled away");
+        }
+        let slot = state.entries.slot(Owner { job: id, ordinal: Some(*ordinal) });
+        let is_last = slot.map(|slot| Tier::of_order(state.entries.rank(slot).priority) == Tier::Last);
+        let is_own = *ordinal < service.replicas.floor && record.spec.tier == Tier::Usual;
+        if is_last == Some(is_own) {
+            wrong("a replica stands in the wrong tier");
         }
     }
 }

@@ -128,13 +128,13 @@ fn broken_nodes_are_found() {
 fn a_forgotten_entry_is_found() {
     trips("nobody considers the rest of the array", |state| {
         let job = &state.jobs[&JobId(2)];
-        let rank = rank_of(job);
+        let rank = rank_of(job, None);
         let owner = Owner { job: JobId(2), ordinal: None };
         state.entries.set(&mut state.policy, owner, rank, Standing::Out);
     });
     trips("too many tickets", |state| {
         let job = &state.jobs[&JobId(2)];
-        let rank = rank_of(job);
+        let rank = rank_of(job, None);
         let owner = Owner { job: JobId(2), ordinal: None };
         state.entries.set(&mut state.policy, owner, rank, Standing::Queued(40));
     });

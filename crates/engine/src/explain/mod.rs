@@ -16,8 +16,8 @@ use muster_model::view::{Eta, Explanation, State as Word};
 use muster_model::{ElementId, Event, JobId, JobSpec, Reason, Time};
 
 use crate::refusal::Refusal;
-use crate::state::State;
 use crate::state::entries::{Owner, Standing, seq};
+use crate::state::{State, rank_of};
 use trial::Trial;
 
 /// Explains one element.
@@ -33,7 +33,7 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     }
     // 1. Its own terms, and its place in the order.
     let owner = Owner { job: id.job, ordinal: job.record.elements.contains_key(&ordinal).then_some(ordinal) };
-    let priority = job.record.spec.priority;
+    let priority = rank_of(job, owner.ordinal).priority;
     let position = state.policy.position(now, job.record.leaf, job.user, priority, seq(owner, 0));
     explanation.position = Some(position);
     explanation.reasons = state.own_reasons(now, job, ordinal);

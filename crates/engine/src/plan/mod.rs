@@ -33,7 +33,7 @@ pub(crate) use consider::Candidate;
 use std::sync::Arc;
 
 use muster_model::queue::Backfill;
-use muster_model::{Decision, ElementId, JobId, Plan, Reservation, Time};
+use muster_model::{Decision, ElementId, JobId, Plan, Reservation, Tier, Time};
 use muster_policy::{LeafId, ModelId, Promise, Slot, UserId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -229,11 +229,19 @@ impl<'s> Planner<'s> {
         let mut pass = self.state.policy.begin_pass(self.now);
         let mut started: FxHashMap<Slot, u32> = FxHashMap::default();
         let mut blocked: FxHashMap<LeafId, u32> = FxHashMap::default();
+        let mut tier = Tier::Usual;
         while let Some(slot) = pass.next(&self.state.policy) {
+            let Rank { leaf, user, class, duration, priority, .. } = *self.state.entries.rank(slot);
+            // What comes last takes what is idle: everything else has had all its rounds before.
+            if tier != Tier::of_order(priority) {
+                tier = Tier::of_order(priority);
+                if self.goes_on(&started) {
+                    return Round::Again;
+                }
+            }
             if stop(slot) {
                 return Round::Stopped;
             }
-            let Rank { leaf, user, class, duration, priority } = *self.state.entries.rank(slot);
             if self.is_claimed(slot) {
                 continue;
             }
@@ -264,10 +272,13 @@ impl<'s> Planner<'s> {
                 Verdict::Blocked | Verdict::Limited | Verdict::Nothing => {}
             }
         }
-        // An array whose tickets were all used up may have more to start, too.
-        let again = !started.is_empty() && self.contested
-            || started.iter().any(|(slot, count)| self.may_have_more(*slot, *count));
-        if again { Round::Again } else { Round::Last }
+        if self.goes_on(&started) { Round::Again } else { Round::Last }
+    }
+
+    /// Did a round start so much that another one may find more? An array whose tickets were all used up may, too.
+    fn goes_on(&self, started: &FxHashMap<Slot, u32>) -> bool {
+        !started.is_empty() && self.contested
+            || started.iter().any(|(slot, count)| self.may_have_more(*slot, *count))
     }
 
     /// True when an entry waits for places that it was promised.

@@ -1,10 +1,11 @@
 //! Room by making others go. A queue within its nominal quota takes back what others borrow; within a leaf queue, higher
-//! priority takes from lower. **Nobody goes unless the claimant then starts**: everything is tried on scratch, with the
+//! priority takes from lower; and what runs in what was idle ([`Tier::Last`]) yields to whoever waits in his turn, in any
+//! queue. **Nobody goes unless the claimant then starts**: everything is tried on scratch, with the
 //! placement and the verdicts of every other start.
 //!
 //! # Who goes
 //!
-//! Those who may be made to go stand in one order: borrowed before owned, lower priority, least GPU time lost since the
+//! Those who may be made to go stand in one order: what was idle before borrowed before owned, lower priority, least GPU time lost since the
 //! last checkpoint, the youngest first. The set is the first in that order, read from its far end: the shortest beginning of
 //! the order with which the claimant starts, without everybody who can stay after all, the most precious first. Since
 //! more room never makes a start impossible, that is the feasible set whose most precious member is the least precious
@@ -14,12 +15,14 @@
 //!
 //! Taking back needs the claimant's side to be within its nominal quota with the start, and the other side beyond its own;
 //! afterwards the former still is, so nobody can take back from it in turn. Taking by priority strictly raises what the
-//! leaf runs. Who went starts again only in what is free, or by a right that it has against others.
+//! leaf runs, and so does yielding for what all leaves run in their turn. Who went starts again only in what is free, or by a right that it has against others.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use muster_model::{AttemptId, Decision, Eviction, EvictionCause, Reason, Span, TaskPlacement, Time};
+use muster_model::{
+    AttemptId, Decision, Eviction, EvictionCause, Preemption, Reason, Span, TaskPlacement, Tier, Time,
+};
 use muster_policy::{LeafId, ModelId, Slot, UserId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -53,6 +56,8 @@ struct Victim {
 pub(super) struct Rights {
     /// Leaves that somebody owes something.
     lenders: FxHashMap<LeafId, bool>,
+    /// Something runs in what was idle, in any leaf.
+    idlers: Option<bool>,
     /// For whom no room could be made, for this long or longer.
     in_vain: FxHashMap<(LeafId, ClassId, i32), Span>,
     /// When the first protection ends that was in the way.
@@ -92,7 +97,14 @@ impl Planner<'_> {
         let lowest =
             self.state.runners.range((leaf, i32::MIN)..).next().map(|((at, lowest), _)| (*at, *lowest));
         let outranks = lowest.is_some_and(|(at, lowest)| at == leaf && lowest < priority);
-        terms.priority && outranks || terms.reclaim && self.is_lender(leaf)
+        let yields = terms != Preemption::OFF && Tier::of_order(priority) == Tier::Usual && self.has_idlers();
+        yields || terms.priority && outranks || terms.reclaim && self.is_lender(leaf)
+    }
+
+    /// True when something runs that yields to everybody. A pass changes nothing of what runs.
+    fn has_idlers(&mut self) -> bool {
+        let is_last = |(_, order): &(LeafId, i32)| Tier::of_order(*order) == Tier::Last;
+        *self.rights.idlers.get_or_insert_with(|| self.state.runners.keys().any(is_last))
     }
 
     /// True when a leaf is owed something by anybody.
@@ -168,7 +180,9 @@ impl Planner<'_> {
             let owes = |(model, milli): &(ModelId, u64)| {
                 state.policy.owed(candidate.leaf, *leaf, *model, *milli) > 0
             };
+            let yields = Tier::of_order(*priority) < Tier::of_order(candidate.priority);
             let cause = match *leaf == candidate.leaf {
+                _ if yields && terms != Preemption::OFF => EvictionCause::Yielded,
                 true if terms.priority && *priority < candidate.priority => EvictionCause::Outranked,
                 false if terms.reclaim && asked.iter().any(owes) => EvictionCause::Reclaimed,
                 _ => continue,
@@ -176,7 +190,7 @@ impl Planner<'_> {
             let of_queue = state.policy.protection(*leaf);
             for (element, runner) in runners {
                 let safe_until = runner.protect.max(of_queue).until(runner.held_from);
-                let helps = cause == EvictionCause::Outranked
+                let helps = cause != EvictionCause::Reclaimed
                     || runner.gpus.iter().any(|(held, _)| asked.iter().any(|(model, _)| model == held));
                 if !helps || self.evicted.contains(&runner.key) {
                     continue;
@@ -267,7 +281,7 @@ impl Room<'_, '_> {
                     let own = |(model, milli): &(ModelId, u64)| {
                         policy.owed(self.candidate.leaf, victim.leaf, *model, *milli) > 0
                     };
-                    victim.cause == EvictionCause::Outranked || asked.iter().any(own)
+                    victim.cause != EvictionCause::Reclaimed || asked.iter().any(own)
                 };
                 let Some(victim) = order.find(owes) else {
                     // The last look at everybody gone, unless that was the one before.

@@ -93,13 +93,7 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
 }
 
 /// Parks a holding. Answers whether a node came into play that the gang may use.
-fn give_back(
-    pool: &mut Pool,
-    key: HoldKey,
-    back: &mut Back,
-    gauge: &mut Gauge<'_>,
-    wish: &Wish<'_>,
-) -> bool {
+fn give_back(pool: &mut Pool, key: HoldKey, back: &mut Back, gauge: &mut Gauge<'_>, wish: &Wish<'_>) -> bool {
     let placement = Arc::clone(&pool.holding(key).placement);
     // Tasks of one node follow each other within a group.
     let mut nodes: SmallVec<[NodeId; 8]> = placement.iter().map(|task| task.node).collect();

@@ -220,7 +220,7 @@ impl State {
     }
 
     /// An ended element waits again.
-    fn revive(&mut self, id: JobId, ordinal: u32) {
+    pub(super) fn revive(&mut self, id: JobId, ordinal: u32) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let record = &mut job.record;
         let Some(element) = record.elements.get_mut(&ordinal) else { return };
@@ -246,7 +246,7 @@ impl State {
         }
     }
 
-    fn active_ordinals(&self, id: JobId) -> Vec<u32> {
+    pub(super) fn active_ordinals(&self, id: JobId) -> Vec<u32> {
         let Some(job) = self.jobs.get(&id) else { return Vec::new() };
         let active = job.record.elements.iter().filter(|(_, element)| element.phase == Phase::Active);
         active.map(|(ordinal, _)| *ordinal).collect()

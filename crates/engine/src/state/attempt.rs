@@ -85,7 +85,7 @@ impl State {
             backfilled,
             stage: RunStage::Preparing,
             tasks: vec![
-                TaskState { stage: TaskStage::Ordered, exit: None, checkpoint: None };
+                TaskState { stage: TaskStage::Ordered, exit: None, ready: false, checkpoint: None };
                 placement.len()
             ],
             prepared: 0,
@@ -154,35 +154,42 @@ impl State {
         if let Some(leaving) = leaving {
             self.saves_no_more(id, ordinal, leaving.due);
         }
-        match fate {
-            None => self.end_element(now, id, ordinal, Outcome::Succeeded),
-            Some(fate) => self.fall(now, id, ordinal, fate),
-        }
+        self.fall(now, id, ordinal, fate.unwrap_or(Fate::Failed(Outcome::Succeeded)));
         self.track(id, ordinal);
         self.sync(now, Owner { job: id, ordinal: None });
         self.sync(now, Owner { job: id, ordinal: Some(ordinal) });
         self.leave_if_over(now, id);
     }
 
-    /// An attempt did not succeed.
+    /// An attempt is over: what becomes of its element.
     fn fall(&mut self, now: Time, id: JobId, ordinal: u32, fate: Fate) {
         let Some(job) = self.jobs.get(&id) else { return };
-        let Restart { on_failure, max_restarts, .. } = job.record.spec.restart;
-        let Some(used) = job.record.elements.get(&ordinal).map(|element| element.restarts) else { return };
+        let restart = job.record.spec.restart;
+        let Some(element) = job.record.elements.get(&ordinal) else { return };
+        let used = element.restarts_after(now, restart);
         match fate {
             Fate::Cancelled(outcome) => self.end_element(now, id, ordinal, outcome),
             Fate::Requeued | Fate::Preempted => self.wait_again(now, id, ordinal, None),
-            Fate::Refused { node, .. } if used < max_restarts.max(START_RETRIES) => {
+            Fate::Refused { node, rank, reason } if used < restart.max_restarts.max(START_RETRIES) => {
                 self.avoid(id, ordinal, node);
-                self.wait_again(now, id, ordinal, Some(used + 1));
+                self.remember_end(id, ordinal, Outcome::StartFailed { rank, reason });
+                self.wait_again(now, id, ordinal, Some(used.saturating_add(1)));
             }
             Fate::Refused { rank, reason, .. } => {
                 self.end_element(now, id, ordinal, Outcome::StartFailed { rank, reason });
             }
-            Fate::Failed(outcome) if outcome != Outcome::TimedOut && on_failure && used < max_restarts => {
-                self.wait_again(now, id, ordinal, Some(used + 1));
+            Fate::Failed(outcome) if is_restarted(restart, used, &outcome) => {
+                self.remember_end(id, ordinal, outcome);
+                self.wait_again(now, id, ordinal, Some(used.saturating_add(1)));
             }
             Fate::Failed(outcome) => self.end_element(now, id, ordinal, outcome),
+        }
+    }
+
+    /// Keeps how an attempt ended that is followed by another.
+    fn remember_end(&mut self, id: JobId, ordinal: u32, outcome: Outcome) {
+        if let Some(element) = self.element_mut(id, ordinal) {
+            element.last_end = Some(Box::new(outcome));
         }
     }
 
@@ -244,6 +251,19 @@ impl State {
             }
         }
         effects
+    }
+}
+
+/// Does an attempt that ended so make room for another?
+fn is_restarted(restart: Restart, used: u32, outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Idle { .. } | Outcome::Cancelled { .. } | Outcome::DependencyFailed { .. } => false,
+        Outcome::Succeeded | Outcome::TimedOut => restart.always,
+        Outcome::Failed { .. }
+        | Outcome::Signaled { .. }
+        | Outcome::OutOfMemory { .. }
+        | Outcome::Lost { .. }
+        | Outcome::StartFailed { .. } => restart.on_failure && used < restart.max_restarts,
     }
 }
 

@@ -68,9 +68,8 @@ pub(crate) enum Satisfaction {
 impl State {
     pub(crate) fn satisfaction(&self, dependency: &Dependency) -> Satisfaction {
         if let Some(job) = self.jobs.get(&dependency.job) {
-            let begun = job.record.begun == job.record.total;
             return match dependency.kind {
-                DependencyKind::After if begun => Satisfaction::Met,
+                DependencyKind::After if job.record.has_begun() => Satisfaction::Met,
                 _ => Satisfaction::Open,
             };
         }

@@ -85,6 +85,9 @@ pub(crate) struct Element {
     pub(crate) avoid_epoch: u64,
     /// Current or last attempt.
     pub(crate) run: Option<Run>,
+    /// How its last attempt ended after which it was to run again. Boxed: most elements run once.
+    #[serde(default)]
+    pub(crate) last_end: Option<Box<Outcome>>,
     /// Its last checkpoint, in whichever attempt.
     #[serde(default)]
     pub(crate) saved: Option<Box<Saved>>,
@@ -189,6 +192,9 @@ pub(crate) enum Fate {
 pub(crate) struct TaskState {
     pub(crate) stage: TaskStage,
     pub(crate) exit: Option<TaskExit>,
+    /// It has answered on its port.
+    #[serde(default)]
+    pub(crate) ready: bool,
     /// The newest checkpoint that it acknowledged. Boxed: most tasks have none.
     #[serde(default)]
     pub(crate) checkpoint: Option<Box<TaskCheckpoint>>,
@@ -214,6 +220,9 @@ pub(crate) struct Saved {
 
 impl JobRecord {
     pub(crate) fn new(spec: Arc<JobSpec>, leaf: LeafId, submitted: Time) -> Self {
+        // Replicas have a record from the start: they do not stand at one place of the order.
+        let replicas = spec.service().map_or(0, |service| service.replicas.ceiling);
+        let element = |ordinal| (ordinal, Box::new(Element::waiting(spec.held, Time(0))));
         Self {
             leaf,
             submitted,
@@ -221,8 +230,8 @@ impl JobRecord {
             started: None,
             waits_for: spec.after.clone(),
             total: spec.element_count(),
-            next: 0,
-            elements: BTreeMap::new(),
+            next: replicas,
+            elements: (0..replicas).map(element).collect(),
             rest: None,
             begun: 0,
             active: 0,
@@ -320,6 +329,7 @@ impl Element {
             avoid: SmallVec::new(),
             avoid_epoch: 0,
             run: None,
+            last_end: None,
             saved: None,
             claim: None,
         }

@@ -2,7 +2,7 @@
 
 use muster_model::job::JobSpec;
 use muster_model::reason::Reason;
-use muster_model::{DeviceSet, ElementId, Event, JobId, NodeName, Target};
+use muster_model::{DeviceSet, ElementId, Event, JobId, NodeName, Replicas, Service, Target};
 use muster_policy::Policy;
 
 use super::State;
@@ -35,6 +35,7 @@ impl State {
             Event::Cancel { target, .. } => self.judge_target(*target, Verb::Cancel),
             Event::Requeue(target) => self.judge_target(*target, Verb::Requeue),
             Event::Checkpoint(target) => self.judge_checkpoint(*target),
+            Event::Scaled { job, replicas, .. } => self.judge_scale(*job, *replicas),
         }
     }
 
@@ -116,6 +117,12 @@ impl State {
             true => Err(Refusal::NotRunning(target)),
             false => Ok(()),
         }
+    }
+
+    fn judge_scale(&self, id: JobId, replicas: Replicas) -> Result<(), Refusal> {
+        let job = self.jobs.get(&id).ok_or(Refusal::UnknownJob(id))?;
+        let service = job.record.spec.service().ok_or(Refusal::NoService(id))?;
+        Ok(bounds::judge_service(&Service { replicas, ..service.clone() })?)
     }
 
     fn judge_target(&self, target: Target, verb: Verb) -> Result<(), Refusal> {

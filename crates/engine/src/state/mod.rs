@@ -20,6 +20,7 @@ pub(crate) mod rank_set;
 pub(crate) mod report;
 pub(crate) mod runners;
 pub(crate) mod scalars;
+pub(crate) mod service;
 pub(crate) mod shape;
 pub(crate) mod snapshot;
 pub(crate) mod topology;
@@ -122,6 +123,7 @@ impl State {
             Event::Task(report) => self.report(now, report),
             Event::StartOverdue { id, after } => self.start_overdue(now, *id, *after),
             Event::EvictionDue { id } => self.eviction_due(now, *id),
+            Event::Scaled { job, replicas, by } => self.scaled(now, *job, *replicas, by),
         }
         self.spread_news(now);
     }
@@ -226,7 +228,7 @@ impl State {
     pub(crate) fn sync(&mut self, now: Time, owner: Owner) {
         self.count_waiting(owner.job);
         let Some(job) = self.jobs.get(&owner.job) else { return };
-        let rank = rank_of(job);
+        let rank = rank_of(job, owner.ordinal);
         let standing = standing(&job.record, owner.ordinal, now);
         self.entries.set(&mut self.policy, owner, rank, standing);
         // What waits no more, or may not start, gives up what it was promised.
@@ -241,7 +243,7 @@ impl State {
     /// Brings the count of jobs that wait in line with one of them.
     fn count_waiting(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let waits_in = (job.record.waiting() > 0).then_some(job.record.leaf);
+        let waits_in = job.record.has_waiting().then_some(job.record.leaf);
         if waits_in == job.waits_in {
             return;
         }
@@ -258,20 +260,20 @@ impl State {
         if let Some(leaf) = job.waits_in {
             self.policy.job_waits_no_more(leaf, job.user);
         }
-        let rank = rank_of(job);
         let owners = std::iter::once(None).chain(job.record.elements.keys().map(|ordinal| Some(*ordinal)));
         for ordinal in owners {
+            let rank = rank_of(job, ordinal);
             self.entries.set(&mut self.policy, Owner { job: id, ordinal }, rank, Standing::Out);
         }
     }
 }
 
-/// Where the entries of a job stand in the order.
-pub(crate) fn rank_of(job: &Job) -> Rank {
+/// Where an entry of a job stands in the order: replicas of a service stand at two places.
+pub(crate) fn rank_of(job: &Job, ordinal: Option<u32>) -> Rank {
     Rank {
         leaf: job.record.leaf,
         user: job.user,
-        priority: job.record.spec.priority,
+        priority: job.record.spec.order_of(ordinal.unwrap_or(0)),
         class: job.class,
         duration: job.record.duration().unwrap_or(entries::ENDLESS),
     }

@@ -25,6 +25,9 @@ impl State {
         if let Observation::Checkpointed(told) = &report.what {
             return self.checkpointed(now, id.job, ordinal, report.rank, told);
         }
+        if report.what == Observation::Ready {
+            return self.answers(id.job, ordinal, report.rank);
+        }
         let Some(run) = element.run.as_mut() else { return };
         if observe(run, report.rank, &report.what) {
             self.advance_run(now, id.job, ordinal);
@@ -114,8 +117,8 @@ pub(super) fn observe(run: &mut Run, rank: Rank, what: &Observation) -> bool {
         Observation::Lost { reason } => {
             (TaskStage::Ended, Some(Fate::Failed(Outcome::Lost { rank, reason: reason.clone() })))
         }
-        // Says nothing of its stage.
-        Observation::Checkpointed(_) => return false,
+        // Say nothing of its stage.
+        Observation::Checkpointed(_) | Observation::Ready => return false,
     };
     if stage <= old {
         return false;
@@ -144,6 +147,7 @@ fn fate_of(rank: Rank, exit: &TaskExit) -> Option<Fate> {
         TaskExit::Signal { signal } => Outcome::Signaled { rank, signal },
         TaskExit::OutOfMemory => Outcome::OutOfMemory { rank },
         TaskExit::TimedOut => Outcome::TimedOut,
+        TaskExit::Idle { after } => Outcome::Idle { after },
         TaskExit::Stopped => Outcome::Signaled { rank, signal: TERMINATED },
     };
     Some(Fate::Failed(outcome))

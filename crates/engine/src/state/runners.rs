@@ -42,7 +42,7 @@ impl State {
     pub(super) fn track(&mut self, id: JobId, ordinal: u32) {
         let Some(job) = self.jobs.get(&id) else { return };
         let spec = &job.record.spec;
-        let place = (job.record.leaf, spec.priority);
+        let place = (job.record.leaf, spec.order_of(ordinal));
         let key = ElementId { job: id, index: job.record.index_of(ordinal) };
         let runner = job.record.elements.get(&ordinal).and_then(|element| {
             let run = element.run.as_ref().filter(|_| element.phase == Phase::Active)?;
@@ -54,7 +54,7 @@ impl State {
                 gpus: run.gpus.clone(),
                 unsaved_since: element.unsaved_since(),
                 held_from: run.held_from,
-                protect: spec.protect,
+                protect: spec.protect_of(ordinal),
                 delay: spec.grace + spec.checkpoint.map_or(Span(0), |terms| terms.lead),
             })
         });
@@ -62,13 +62,19 @@ impl State {
             Some(runner) => {
                 self.runners.entry(place).or_default().insert(key, runner);
             }
-            None => {
-                if let Some(there) = self.runners.get_mut(&place) {
-                    there.remove(&key);
-                    if there.is_empty() {
-                        self.runners.remove(&place);
-                    }
-                }
+            None => self.untrack(id, ordinal),
+        }
+    }
+
+    /// Takes an element out before its place changes.
+    pub(super) fn untrack(&mut self, id: JobId, ordinal: u32) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let place = (job.record.leaf, job.record.spec.order_of(ordinal));
+        let key = ElementId { job: id, index: job.record.index_of(ordinal) };
+        if let Some(there) = self.runners.get_mut(&place) {
+            there.remove(&key);
+            if there.is_empty() {
+                self.runners.remove(&place);
             }
         }
     }

@@ -9,8 +9,8 @@ use muster_model::job::{AfterCheckpoint, Array, CheckpointBy, DependencyKind, Gp
 use muster_model::queue::{Backfill, Budget, Limits};
 use muster_model::{
     Bytes, Checkpoint, CpuMilli, Dependency, DeviceSet, Drain, Effect, Event, Foreign, GpuMilli, GpuModel,
-    JobId, JobSpec, NodeSpec, Observation, Preemption, QueueSpec, QueueTree, Restart, Segment, Span, Target,
-    TaskCheckpoint, TaskExit, TaskGroup, Time, Topology, TopologyRule,
+    JobId, JobSpec, Kind, NodeSpec, Observation, Preemption, QueueSpec, QueueTree, Replicas, Restart,
+    Segment, Service, Span, Target, TaskCheckpoint, TaskExit, TaskGroup, Tier, Time, Topology, TopologyRule,
 };
 use proptest::prelude::*;
 
@@ -141,6 +141,11 @@ fn random_group(dice: &mut Dice, name: &str) -> TaskGroup {
     TaskGroup { name: name.into(), min_tasks: tasks, max_tasks: tasks, tasks_per_node: per_node, task }
 }
 
+fn random_replicas(dice: &mut Dice) -> Replicas {
+    let floor = dice.roll(4) as u32;
+    Replicas { floor, ceiling: floor.max(1) + dice.roll(4) as u32 }
+}
+
 pub fn random_job(dice: &mut Dice, tree: &QueueTree, now: Time, next: JobId) -> JobSpec {
     let mut spec = job("any").spec;
     spec.groups = vec![random_group(dice, "one")];
@@ -156,6 +161,11 @@ pub fn random_job(dice: &mut Dice, tree: &QueueTree, now: Time, next: JobId) -> 
         let last = dice.roll(100) as u32;
         let max_running = dice.chance(50).then(|| 1 + dice.roll(4) as u32);
         spec.array = Some(Array { first: 0, last, step: 1 + dice.roll(2) as u32, max_running });
+    } else if dice.chance(20) {
+        spec.kind = Kind::Service(Service { replicas: random_replicas(dice), port: Some(8000) });
+    }
+    if dice.chance(10) {
+        spec.tier = Tier::Last;
     }
     if dice.chance(60) {
         spec.checkpoint = Some(Checkpoint {
@@ -170,6 +180,7 @@ pub fn random_job(dice: &mut Dice, tree: &QueueTree, now: Time, next: JobId) -> 
             on_failure: dice.chance(70),
             max_restarts: dice.roll(4) as u32,
             backoff: Span::from_secs(1),
+            always: spec.service().is_some() && dice.chance(50),
         };
     }
     if dice.chance(10) {
@@ -218,7 +229,7 @@ fn random_report(dice: &mut Dice, world: &World) -> Option<Event> {
     if dice.chance(5) {
         id.attempt.0 = id.attempt.0.saturating_sub(1);
     }
-    let what = match dice.roll(17) {
+    let what = match dice.roll(19) {
         0..=3 => Observation::Prepared,
         4..=6 => Observation::Started,
         7..=10 => Observation::Exited(TaskExit::Code { code: 0 }),
@@ -230,6 +241,8 @@ fn random_report(dice: &mut Dice, world: &World) -> Option<Event> {
             at: Time(world.now.0 - 2_000 + dice.roll(4_000)),
             label: (*dice.pick(&["", "step 1", "step 2"])).into(),
         }),
+        17 => Observation::Ready,
+        18 => Observation::Exited(TaskExit::Idle { after: Span(5) }),
         12 => Observation::Refused { reason: "busy".into() },
         _ => Observation::Lost { reason: "gone".into() },
     };
@@ -254,9 +267,14 @@ fn random_event(dice: &mut Dice, world: &World, tree: &QueueTree, nodes: &[NodeS
         28..=29 => Event::Cancel { target: random_target(dice, world), by: "ann".into() },
         30 => Event::Hold(random_target(dice, world)),
         31 => Event::Release(random_target(dice, world)),
-        32 => match dice.chance(50) {
-            true => Event::Requeue(random_target(dice, world)),
-            false => Event::Checkpoint(random_target(dice, world)),
+        32 => match dice.roll(4) {
+            0 | 1 => Event::Requeue(random_target(dice, world)),
+            2 => Event::Checkpoint(random_target(dice, world)),
+            _ => Event::Scaled {
+                job: random_target(dice, world).job,
+                replicas: random_replicas(dice),
+                by: "ann".into(),
+            },
         },
         33 => Event::NodeLost { node, reason: "gone".into() },
         34..=35 => Event::NodeJoined(Box::new(dice.pick(nodes).clone())),

@@ -10,8 +10,8 @@ use muster_model::node::Device;
 use muster_model::view::State;
 use muster_model::{
     AttemptId, Bytes, CpuMilli, Dependency, Effect, ElementId, Event, GpuMilli, GpuModel, JobId, JobSpec,
-    NodeConstraint, NodeName, NodeSpec, Observation, Outcome, PayloadId, Plan, QueueTree, Rank, Restart,
-    Segment, Span, Target, TaskExit, TaskGroup, TaskReport, Time, Topology, TopologyRule,
+    Kind, NodeConstraint, NodeName, NodeSpec, Observation, Outcome, PayloadId, Plan, QueueTree, Rank,
+    Restart, Segment, Span, Target, TaskExit, TaskGroup, TaskReport, Tier, Time, Topology, TopologyRule,
 };
 
 /// Engine, clock, and the tasks that run.
@@ -102,6 +102,8 @@ pub fn job(name: &str) -> Ask {
             begin: None,
             protect: muster_model::Protection::None,
             payload: PayloadId(0),
+            kind: Kind::Task,
+            tier: Tier::Usual,
         },
     }
 }
@@ -174,7 +176,8 @@ impl Ask {
     }
     pub fn restarts(self, max: u32, backoff: &str) -> Self {
         self.with(|spec| {
-            spec.restart = Restart { on_failure: true, max_restarts: max, backoff: span(backoff) };
+            spec.restart =
+                Restart { on_failure: true, max_restarts: max, backoff: span(backoff), always: false };
         })
     }
     pub fn held(self) -> Self {

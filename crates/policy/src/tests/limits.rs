@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_model::job::{GpuRequest, Resources};
-use muster_model::{JobSpec, NodeConstraint, PayloadId, Reason, Restart, Span, TaskGroup, Time};
+use muster_model::{JobSpec, Kind, NodeConstraint, PayloadId, Reason, Restart, Span, TaskGroup, Tier, Time};
 
 use super::trees::{h100, leaf, policy, tree};
 
@@ -87,6 +87,8 @@ fn job(time_secs: Option<u64>, priority: i32, groups: Vec<TaskGroup>) -> JobSpec
         begin: None,
         protect: muster_model::Protection::None,
         payload: PayloadId(0),
+        kind: Kind::Task,
+        tier: Tier::Usual,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_model::Time;
+use muster_model::{Tier, Time};
 use proptest::prelude::*;
 
 use super::trees::{Held, any_steps, any_tree, drain, element, h100, leaf, leaves, policy, tree};
@@ -47,6 +47,37 @@ fn in_a_leaf_priority_then_share_then_age() {
         &[1, 3, 0, 2],
     );
     check(queue, &[("p", "a", 1), ("p", "b", 2)], &[("p", "b", 0), ("p", "a", 0), ("p", "b", 1)], &[2, 1, 0]);
+}
+
+/// Whatever the shares of their queues and users: first all that waits in its turn, then what comes last.
+#[test]
+fn the_last_tier_comes_after_all_queues() {
+    let last = |priority| Tier::Last.order(priority);
+    let two = "p\nq\n";
+    check(two, &[], &[("p", "a", last(5)), ("q", "a", 0), ("p", "a", -9)], &[2, 1, 0]);
+    check(
+        two,
+        &[("q", "a", 8)],
+        &[("p", "a", last(0)), ("q", "a", 0), ("q", "a", last(0)), ("p", "b", last(1)), ("q", "b", -3)],
+        &[1, 4, 3, 0, 2],
+    );
+    check(two, &[("p", "a", 8)], &[("p", "a", last(0)), ("q", "a", last(0))], &[1, 0]);
+}
+
+#[test]
+fn who_is_skipped_stays_so_in_the_last_tier() {
+    let mut policy = policy(tree("p\n"), 64, 0);
+    let p = leaf(&policy, "p");
+    let (ann, bob) = (policy.intern_user(&"ann".into()), policy.intern_user(&"bob".into()));
+    for (at, (user, priority)) in
+        [(ann, 0), (bob, 0), (ann, Tier::Last.order(0)), (bob, Tier::Last.order(0))].into_iter().enumerate()
+    {
+        policy.enqueue(p, user, priority, at as u64, Slot(at as u32));
+    }
+    let mut pass = policy.begin_pass(Time(0));
+    pass.skip_user(&policy, p, ann);
+    let given: Vec<u32> = std::iter::from_fn(|| pass.next(&policy)).map(|slot| slot.0).collect();
+    assert_eq!(given, [1, 3]);
 }
 
 /// A user is skipped from the first entry on, or in the middle, and comes back at no priority.

@@ -6,8 +6,8 @@ use muster_model::job::{GpuRequest, Resources, Restart, TaskGroup};
 use muster_model::payload::{Command, Identity};
 use muster_model::unit::{Bytes, CpuMilli, Span, Time};
 use muster_model::{
-    Array, AttemptId, Device, Effect, Event, JobSpec, NodeConstraint, NodeSpec, Observation, Payload,
-    PayloadId, Rank, TaskExit, TaskReport, UserName,
+    Array, AttemptId, Device, Effect, Event, JobSpec, Kind, NodeConstraint, NodeSpec, Observation, Payload,
+    PayloadId, Rank, TaskExit, TaskReport, Tier, UserName,
 };
 use muster_runtime::{Batch, Draft, Loaded, MemStore, Receipt, SavedState, Store, StoreError, Submission};
 
@@ -51,12 +51,19 @@ pub fn draft(name: &str, tasks: u32, elements: u32, restarts: u32) -> Draft {
         constraint: NodeConstraint::default(),
         array: (elements > 1).then(|| Array { first: 0, last: elements - 1, step: 1, max_running: None }),
         after: Vec::new(),
-        restart: Restart { on_failure: restarts > 0, max_restarts: restarts, backoff: Span::from_secs(1) },
+        restart: Restart {
+            on_failure: restarts > 0,
+            max_restarts: restarts,
+            backoff: Span::from_secs(1),
+            always: false,
+        },
         checkpoint: None,
         held: false,
         begin: None,
         protect: muster_model::Protection::None,
         payload: PayloadId(0),
+        kind: Kind::Task,
+        tier: Tier::Usual,
     };
     let payload = Payload {
         commands: BTreeMap::from([("main".into(), Command::Script("true".to_owned()))]),

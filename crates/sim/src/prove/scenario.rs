@@ -6,8 +6,8 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::Device;
 use muster_model::proof::GangNeed;
 use muster_model::{
-    Bytes, CpuMilli, DeviceSet, GpuModel, JobSpec, NodeConstraint, NodeSpec, PayloadId, Restart, Span,
-    TaskGroup,
+    Bytes, CpuMilli, DeviceSet, GpuModel, JobSpec, Kind, NodeConstraint, NodeSpec, PayloadId, Restart, Span,
+    TaskGroup, Tier,
 };
 
 /// Gangs are named by one letter.
@@ -255,6 +255,8 @@ impl Scenario {
             begin: None,
             protect: muster_model::Protection::None,
             payload: PayloadId(0),
+            kind: Kind::Task,
+            tier: Tier::Usual,
         }
     }
 }

@@ -141,9 +141,19 @@ impl World {
                     Request::Hold => Event::Hold(target),
                     Request::Release => Event::Release(target),
                     Request::Requeue => Event::Requeue(target),
+                    Request::Scale { replicas, by } => {
+                        let owner = self.jobs.get(&target.job).map(|known| known.spec.user.clone());
+                        let by = by.as_deref().map(Into::into).or(owner).unwrap_or_else(|| "admin".into());
+                        Event::Scaled { job: target.job, replicas: *replicas, by }
+                    }
                 };
-                if !matches!(verb, Request::Cancel { .. }) {
-                    batch.asked.push(element);
+                match verb {
+                    Request::Cancel { .. } => {}
+                    Request::Scale { replicas, .. } => {
+                        let replica = |index| ElementId { job: target.job, index };
+                        batch.asked.extend((0..replicas.ceiling).map(replica));
+                    }
+                    Request::Hold | Request::Release | Request::Requeue => batch.asked.push(element),
                 }
                 batch.inputs.push(Input::Event(event));
             }
@@ -288,6 +298,13 @@ impl World {
         let target = self.target(line, who)?;
         let (what, rank) = match deed {
             Deed::End => (Observation::Exited(TaskExit::Code { code: 0 }), None),
+            Deed::Idle => {
+                let known = self.jobs.get(&target.job);
+                let after = known
+                    .and_then(|known| known.spec.idle())
+                    .ok_or_else(|| Mistake::at(line, format!("nobody stops `{}` for being idle", who.job)))?;
+                (Observation::Exited(TaskExit::Idle { after }), None)
+            }
             Deed::Fail(exit) => (Observation::Exited(exit.clone()), who.rank.or(Some(0))),
             Deed::Lose => {
                 (Observation::Lost { reason: "its supervisor is gone".into() }, who.rank.or(Some(0)))

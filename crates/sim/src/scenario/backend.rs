@@ -25,12 +25,15 @@ pub(crate) struct Terms {
     pub(crate) conduct: Conduct,
     pub(crate) limit: Option<Span>,
     pub(crate) grace: Span,
+    /// Its tasks answer on a port as soon as they run.
+    pub(crate) answers: bool,
 }
 
 impl Terms {
     /// Of a job.
     pub(crate) fn of(spec: &JobSpec, conduct: Conduct) -> Self {
-        Self { conduct, limit: spec.time_limit, grace: spec.grace }
+        let answers = spec.service().is_some_and(|service| service.port.is_some());
+        Self { conduct, limit: spec.time_limit, grace: spec.grace, answers }
     }
 }
 
@@ -139,7 +142,9 @@ impl Backend {
                 if what == Observation::Started {
                     task.next = attempt.terms.end(now);
                 }
+                let answers = attempt.terms.answers && what == Observation::Started;
                 reports.push(TaskReport { id: *id, rank, what });
+                reports.extend(answers.then_some(TaskReport { id: *id, rank, what: Observation::Ready }));
             }
         }
         reports
@@ -151,7 +156,9 @@ impl Backend {
         for (id, attempt) in &self.attempts {
             for (rank, task) in (0..).map(Rank).zip(&attempt.tasks) {
                 let what = task.seen.clone();
+                let answers = attempt.terms.answers && task.is_running();
                 reports.extend(what.map(|what| TaskReport { id: *id, rank, what }));
+                reports.extend(answers.then_some(TaskReport { id: *id, rank, what: Observation::Ready }));
             }
         }
         reports

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use muster_model::{DeviceSet, QueueTree, Span, TaskExit};
+use muster_model::{DeviceSet, QueueTree, Replicas, Span, TaskExit};
 use muster_spec::{Cluster, Document};
 
 /// Every verb and how it is used.
-pub const VERBS: [(&str, &str); 32] = [
+pub const VERBS: [(&str, &str); 34] = [
     ("cluster", "cluster: {nodes: …}"),
     ("queues", "queues: {queues: …}, or `queues` alone to see them"),
     ("submit", "submit USER [lasts SPAN] [exits CODE | signal N | out-of-memory] [stubborn]: {name: …}"),
@@ -16,7 +16,9 @@ pub const VERBS: [(&str, &str); 32] = [
     ("hold", "hold JOB"),
     ("release", "release JOB"),
     ("requeue", "requeue JOB"),
+    ("scale", "scale JOB REPLICAS [by USER]"),
     ("ends", "ends JOB"),
+    ("idles", "idles JOB"),
     ("fails", "fails JOB[/RANK] [exits CODE | signal N | out-of-memory]"),
     ("loses", "loses JOB[/RANK]"),
     ("node-down", "node-down NODES"),
@@ -85,6 +87,7 @@ pub(crate) enum Request {
     Hold,
     Release,
     Requeue,
+    Scale { replicas: Replicas, by: Option<String> },
 }
 
 /// What tasks do.
@@ -92,6 +95,8 @@ pub(crate) enum Request {
 pub(crate) enum Deed {
     /// All of them exit with success.
     End,
+    /// They have done nothing for so long that they are stopped.
+    Idle,
     /// One of them ends so.
     Fail(TaskExit),
     /// Nobody knows what became of one of them.

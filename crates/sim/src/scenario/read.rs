@@ -3,8 +3,8 @@
 
 use std::str::SplitWhitespace;
 
-use muster_model::{Bytes, CpuMilli, DeviceSet, Span, TaskExit};
-use muster_spec::quantity::{parse_bytes, parse_cpus, parse_span};
+use muster_model::{Bytes, CpuMilli, DeviceSet, Replicas, Span, TaskExit};
+use muster_spec::quantity::{parse_bytes, parse_cpus, parse_range, parse_span};
 use muster_spec::{Colour, Diagnostics, expand_names};
 
 use super::command::{
@@ -71,6 +71,13 @@ fn plain(verb: &str, words: &mut Words<'_>) -> Result<Command, Mistake> {
             let by = words.after("by")?.map(str::to_owned);
             Ok(Command::Happens(Happening::Request { verb: Request::Cancel { by }, who }))
         }
+        "scale" => {
+            let who = words.element()?;
+            let replicas = words.replicas()?;
+            let by = words.after("by")?.map(str::to_owned);
+            Ok(Command::Happens(Happening::Request { verb: Request::Scale { replicas, by }, who }))
+        }
+        "idles" => Ok(Command::Happens(Happening::Tasks { who: words.element()?, deed: Deed::Idle })),
         "hold" => request(Request::Hold, words),
         "release" => request(Request::Release, words),
         "requeue" => request(Request::Requeue, words),
@@ -245,6 +252,17 @@ impl<'a> Words<'a> {
         match who.rank {
             None => Ok(who),
             Some(_) => Err(self.wrong(format!("`{}` is about all tasks; leave the rank out", self.verb))),
+        }
+    }
+
+    /// `3`, `2..6`.
+    fn replicas(&mut self) -> Result<Replicas, Mistake> {
+        let text = self.take("a number of replicas")?;
+        let (floor, ceiling) = parse_range(text)
+            .map_err(|error| self.wrong(format!("`{text}` is no number of replicas: {}", error.label)))?;
+        match (u32::try_from(floor), u32::try_from(ceiling)) {
+            (Ok(floor), Ok(ceiling)) => Ok(Replicas { floor, ceiling }),
+            _ => Err(self.wrong(format!("`{text}` is no number of replicas"))),
         }
     }
 

@@ -28,7 +28,9 @@ impl World {
     /// An element as the script calls it.
     pub(crate) fn called(&self, element: ElementId) -> String {
         match self.jobs.get(&element.job) {
-            Some(known) if known.spec.array.is_some() => format!("{}[{}]", known.spec.name, element.index),
+            Some(known) if known.spec.array.is_some() || known.spec.service().is_some() => {
+                format!("{}[{}]", known.spec.name, element.index)
+            }
             Some(known) => known.spec.name.to_string(),
             None => element.to_string(),
         }
@@ -62,6 +64,7 @@ impl World {
                 let why = match cause {
                     EvictionCause::Reclaimed => ", which takes its quota back",
                     EvictionCause::Outranked => "",
+                    EvictionCause::Yielded => ", as it ran in what was idle",
                 };
                 Some(format!("{} makes room for {}{why}", self.called(id.element), self.called(*by)))
             }
@@ -198,6 +201,7 @@ fn devices(tasks: &[&TaskPlacement]) -> String {
 fn how_it_ends(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Succeeded => "ends".to_owned(),
+        Outcome::Idle { .. } => format!("ends: {outcome}"),
         Outcome::Cancelled { by } => format!("is cancelled by {by}"),
         other => format!("fails: {other}"),
     }

@@ -65,7 +65,7 @@ impl Attempt {
     /// A report. Old news change nothing. True when every user process runs from here on.
     pub(crate) fn hear(&mut self, rank: Rank, what: &Observation) -> bool {
         let (stage, fate) = match what {
-            Observation::Checkpointed(_) => return false,
+            Observation::Checkpointed(_) | Observation::Ready => return false,
             Observation::Prepared => (Stage::Prepared, None),
             Observation::Started => (Stage::Running, None),
             Observation::Exited(exit) => (Stage::Over, failure(rank, exit)),
@@ -147,6 +147,7 @@ fn failure(rank: Rank, exit: &TaskExit) -> Option<Fate> {
         TaskExit::Signal { signal } => Outcome::Signaled { rank, signal },
         TaskExit::OutOfMemory => Outcome::OutOfMemory { rank },
         TaskExit::TimedOut => Outcome::TimedOut,
+        TaskExit::Idle { after } => Outcome::Idle { after },
         TaskExit::Stopped => Outcome::Signaled { rank, signal: 15 },
     }))
 }

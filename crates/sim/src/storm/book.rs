@@ -130,8 +130,8 @@ impl Book {
             Event::Cancel { target, by } => self.cancel(*target, by),
             Event::Requeue(target) => self.requeue(*target),
             Event::QueuesSet(tree) => self.queues_set(tree),
-            // Stories have no topology and ask for no checkpoint yet.
-            Event::LevelsSet(_) | Event::Checkpoint(_) => {}
+            // Stories have no topology and no services, and ask for no checkpoint yet.
+            Event::LevelsSet(_) | Event::Checkpoint(_) | Event::Scaled { .. } => {}
             Event::Task(report) => {
                 let id = report.id;
                 if let Some(attempt) = self.attempt_mut(id.element).filter(|attempt| attempt.id == id) {
@@ -490,7 +490,7 @@ fn count_start(
 
 fn count_end(outcome: &Outcome, cover: &mut Cover) {
     let count = match outcome {
-        Outcome::Succeeded => &mut cover.succeeded,
+        Outcome::Succeeded | Outcome::Idle { .. } => &mut cover.succeeded,
         Outcome::Failed { .. } | Outcome::Signaled { .. } | Outcome::OutOfMemory { .. } => &mut cover.failed,
         Outcome::TimedOut => &mut cover.timed_out,
         Outcome::Cancelled { .. } => &mut cover.cancelled,

@@ -109,6 +109,7 @@ fn terms(dice: &mut Dice, spec: &mut JobSpec, now: Time) {
             on_failure: dice.chance(70),
             max_restarts: dice.roll(4) as u32,
             backoff: Span::from_secs(*dice.pick(&[1, 10])),
+            always: false,
         },
         false => Restart::NEVER,
     };

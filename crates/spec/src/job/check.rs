@@ -11,7 +11,7 @@ use crate::job::document::{GroupDocument, JobDocument, MAX_TASKS};
 use crate::job::fields::{WaitTarget, duplicates, used_twice};
 use crate::job::fit::Ground;
 use crate::job::shape::{Shape, contradiction};
-use crate::job::{Checked, Document, ending, payload, topology};
+use crate::job::{Checked, Document, ending, kind, payload, topology};
 use crate::quantity::Begin;
 use crate::site::Site;
 use crate::source::Place;
@@ -30,6 +30,7 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
     let mut warnings = Vec::new();
     // 1. What this version cannot do is said, never skipped.
     refuse_unsupported(job, problems);
+    let word = kind::word(job, problems);
     // 2. Roles, their sizes and programs.
     let commands = payload::commands(document, problems);
     let mut constraint = constraint(job, problems);
@@ -38,12 +39,14 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
         job.topology.as_ref().and_then(|written| topology::topology(written, site, &groups, problems));
     // 3. Everything that holds for the whole job.
     let queue = queue(job, site, problems);
+    let kind = kind::kind(word, job, &groups, problems);
     let time_limit = ending::time_limit(job, problems);
+    let time_limit = kind::time_limit(word, job, time_limit, problems);
     let checkpoint = ending::checkpoint(job, time_limit, problems);
     let env =
         job.env.as_ref().map(|env| payload::environment(env, &mut warnings, problems)).unwrap_or_default();
     let workdir = job.workdir.as_ref().and_then(|workdir| payload::directory(workdir, problems));
-    let restart = ending::restart(job, problems);
+    let restart = kind::restart(word, job, ending::restart(job, problems), problems);
     let grace = ending::grace(job, problems);
     if problems.len() > before {
         return None;
@@ -70,22 +73,13 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
         },
         protect: job.protect.as_ref().map_or(Protection::None, |protect| protect.value.0),
         payload: PayloadId(0),
+        kind,
+        tier: kind::tier(word, job),
     };
     Some(Checked { spec, commands, env, workdir, begin, after_documents: Vec::new(), warnings })
 }
 
 fn refuse_unsupported(job: &JobDocument, problems: &mut Problems) {
-    if let Some(kind) = &job.kind
-        && kind.value.0 != "task"
-    {
-        let coming = ["service", "notebook", "sweep", "ray"].contains(&kind.value.0.as_str());
-        let message = match coming {
-            true => format!("jobs of kind {} are not supported yet", show(&kind.value.0)),
-            false => format!("there is no kind {}", show(&kind.value.0)),
-        };
-        let hint = "leave `kind` out for a job that runs to its end".to_owned();
-        problems.add(Problem::new(message).at(kind.place, "only `task` is, so far").hint(hint));
-    }
     if let Some(least) = &job.min_nodes {
         match &job.nodes {
             Some(nodes) if nodes.value == least.value => {}

@@ -3,8 +3,8 @@
 
 use crate::field::{Flag, Many, Named, OneOrMany, Text, Whole, document};
 use crate::job::fields::{
-    After, ArrayRange, BeginTime, CheckpointSequel, CheckpointVoice, Cpus, Gpus, JobName, Length,
-    LengthOrNone, Model, NodeNames, Program, Protect, RestartRule, SignalName, Size, TaskRange,
+    After, ArrayRange, BeginTime, CheckpointSequel, CheckpointVoice, Cpus, Gpus, JobName, KindWord, Length,
+    LengthOrNone, Model, NodeNames, Program, Protect, ReplicaRange, RestartRule, SignalName, Size, TaskRange,
 };
 
 /// Tasks of one job at most, over all groups.
@@ -15,8 +15,14 @@ document! {
     JobDocument ("job") requires [] foreign FOREIGN, later LATER => {
         /// Name for people: at most 64 letters, digits, `.`, `_` or `-`. By default the name of the file, or of the program.
         "name" name: JobName,
-        /// What kind of workload it is. Only `task` (runs to its end) is supported so far.
-        "kind" kind: Text,
+        /// What kind of workload it is: `task` (the default) runs to its end, `service` until it is cancelled, `notebook` until its time is over or it is idle.
+        "kind" kind: KindWord,
+        /// Of a service: how many times it runs, as a number or as a range. Of `2..6`, 2 are its own, and up to 4 more run in what is idle.
+        "replicas" replicas: ReplicaRange,
+        /// Of a service: the first replica listens here, each further one on the next port. It finds its own in `$PORT`.
+        "port" port: Whole<1, 65_535>,
+        /// Of a notebook: it is stopped after so long without activity. 2h by default; `none` lets it idle.
+        "idle" idle: LengthOrNone,
         /// Number of nodes; each hosts `tasks-per-node` tasks. All start together or none does.
         "nodes" nodes: Whole<1, MAX_TASKS>,
         /// Must equal `nodes`: gangs that start with fewer come later.
@@ -59,7 +65,7 @@ document! {
         "begin" begin: BeginTime,
         /// Signal that asks the job to save its progress, before its time limit and for `muster checkpoint`.
         "checkpoint" checkpoint: CheckpointDocument,
-        /// What happens when a task fails or is lost: `never`, `on-failure`, or a mapping. `never` by default.
+        /// What happens when a task fails or is lost: `never`, `on-failure`, `always` (services only), or a mapping. `never` by default; of a service `always`.
         "restart" restart: RestartRule,
         /// Time between SIGTERM and SIGKILL when it is stopped. 30s by default.
         "grace" grace: Length,
@@ -155,12 +161,8 @@ document! {
 }
 
 /// Fields that are planned. Saying so is better than `did you mean`, and ignoring them would be worst.
-const LATER: &[(&str, &str)] = &[
-    ("image", "containers come in a later version"),
-    ("container", "containers come in a later version"),
-    ("replicas", "it belongs to services, which come in a later version"),
-    ("port", "it belongs to services, which come in a later version"),
-];
+const LATER: &[(&str, &str)] =
+    &[("image", "containers come in a later version"), ("container", "containers come in a later version")];
 
 /// What Slurm, Kubernetes and others call our fields.
 const FOREIGN: &[(&str, &str)] = &[
@@ -199,4 +201,10 @@ const FOREIGN: &[(&str, &str)] = &[
     ("retries", "restart"),
     ("constraint", "labels"),
     ("node-selector", "labels"),
+    ("instances", "replicas"),
+    ("scale", "replicas"),
+    ("type", "kind"),
+    ("ports", "port"),
+    ("idle-timeout", "idle"),
+    ("idle-time", "idle"),
 ];

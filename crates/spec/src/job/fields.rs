@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use muster_model::job::{AfterCheckpoint, CheckpointBy, DependencyKind, Restart};
 use muster_model::payload::Command;
-use muster_model::{Array, Bytes, CpuMilli, GpuModel, JobId, Protection, Span};
+use muster_model::{Array, Bytes, CpuMilli, GpuModel, JobId, Protection, Replicas, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::diagnostic::{Problem, Problems, show};
@@ -89,6 +89,14 @@ quantity_field! {
     TaskRange((u32, u32)), tasks, "a number of tasks", { "type": ["integer", "string"], "minimum": 1, "maximum": 10_000, "examples": [5, "2..16"] }
 }
 quantity_field! {
+    /// A count of replicas, or a floor and a ceiling.
+    ReplicaRange((u32, u32)), replicas, "a number of replicas", { "type": ["integer", "string"], "minimum": 1, "maximum": 1_000, "examples": [2, "2..6"] }
+}
+quantity_field! {
+    /// What kind of workload it is. Any word is read, so that what comes later can be refused by name.
+    KindWord(String), kind_word, "a kind", { "enum": ["task", "service", "notebook"] }
+}
+quantity_field! {
     /// Node names.
     NodeNames(NodePattern), NodePattern::parse, "a node name", { "type": "string", "examples": ["node07", "node[01-04]"] }
 }
@@ -137,6 +145,21 @@ fn tasks(text: &str) -> Result<(u32, u32), Malformed> {
         true => Ok((low as u32, high as u32)),
         false => Err(Malformed { label: format!("expected 1 to {MAX_TASKS}"), hint: None }),
     }
+}
+
+fn replicas(text: &str) -> Result<(u32, u32), Malformed> {
+    let (low, high) = parse_range(text)?;
+    match 0 <= low && 1 <= high && high <= i64::from(Replicas::MOST) {
+        true => Ok((low as u32, high as u32)),
+        false => Err(Malformed {
+            label: format!("expected 1 to {}, or a range such as `2..6`", Replicas::MOST),
+            hint: None,
+        }),
+    }
+}
+
+fn kind_word(text: &str) -> Result<String, Malformed> {
+    Ok(text.to_owned())
 }
 
 const KINDS: [(&str, DependencyKind); 4] = [
@@ -273,6 +296,7 @@ fn parse_sequel(text: &str) -> Result<AfterCheckpoint, Malformed> {
 pub(crate) enum RestartRule {
     Never,
     OnFailure,
+    Always,
     Detailed(Box<RestartDocument>),
 }
 
@@ -287,7 +311,7 @@ impl JsonSchema for RestartRule {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let detailed = generator.subschema_for::<RestartDocument>();
-        schemars::json_schema!({ "anyOf": [{ "enum": ["never", "on-failure"] }, detailed] })
+        schemars::json_schema!({ "anyOf": [{ "enum": ["never", "on-failure", "always"] }, detailed] })
     }
 }
 
@@ -298,9 +322,10 @@ impl Field for RestartRule {
             _ => parsed(node, name, "a restart rule", problems, |text| match text {
                 "never" => Ok(Self::Never),
                 "on-failure" => Ok(Self::OnFailure),
+                "always" => Ok(Self::Always),
                 _ => Err(Malformed {
                     label: "expected `never`, `on-failure` or `{max: 3, backoff: 10s}`".to_owned(),
-                    hint: nearest(text, ["never", "on-failure"])
+                    hint: nearest(text, ["never", "on-failure", "always"])
                         .map(|near| format!("did you mean `{near}`?")),
                 }),
             }),
@@ -316,10 +341,15 @@ impl RestartRule {
 
     /// The rule as the engine takes it.
     pub(crate) fn resolve(&self) -> Restart {
-        let on_failure =
-            Restart { on_failure: true, max_restarts: Self::DEFAULT_MAX, backoff: Self::DEFAULT_BACKOFF };
+        let on_failure = Restart {
+            on_failure: true,
+            max_restarts: Self::DEFAULT_MAX,
+            backoff: Self::DEFAULT_BACKOFF,
+            always: false,
+        };
         match self {
             Self::Never => Restart::NEVER,
+            Self::Always => Restart::ALWAYS,
             Self::OnFailure => on_failure,
             Self::Detailed(detail) if detail.on_failure.as_ref().is_some_and(|flag| !flag.value.0) => {
                 Restart::NEVER
@@ -328,8 +358,14 @@ impl RestartRule {
                 on_failure: true,
                 max_restarts: detail.max.as_ref().map_or(Self::DEFAULT_MAX, |max| max.value.0 as u32),
                 backoff: detail.backoff.as_ref().map_or(Self::DEFAULT_BACKOFF, |backoff| backoff.value.0),
+                always: false,
             },
         }
+    }
+
+    /// A mapping that says nothing of when, and nothing of how often.
+    pub(crate) fn says_only_how_fast(&self) -> bool {
+        matches!(self, Self::Detailed(detail) if detail.on_failure.is_none() && detail.max.is_none())
     }
 }
 

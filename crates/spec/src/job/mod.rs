@@ -8,6 +8,7 @@ mod document;
 mod ending;
 pub(crate) mod fields;
 mod fit;
+mod kind;
 mod overrides;
 mod payload;
 mod shape;

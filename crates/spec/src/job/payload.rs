@@ -14,7 +14,8 @@ use crate::job::fields::{MAX_ARGUMENT_BYTES, Program};
 use crate::names::name_from;
 
 /// Variables that Muster sets for every task, after the document's.
-const OWN_VARIABLES: [&str; 9] = [
+const OWN_VARIABLES: [&str; 10] = [
+    "MUSTER_REPLICA",
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES",

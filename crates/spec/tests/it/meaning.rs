@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use muster_model::unit::{Span, Time};
-use muster_model::{GpuModel, QueueTree};
+use muster_model::{GpuModel, Kind, Notebook, QueueTree, Replicas, Restart, Service, Tier};
 use muster_spec::{Begin, Checked, Cluster, parse_cluster, parse_queues};
 use serde_json::json;
 
@@ -110,6 +110,56 @@ fn documents_mean_what_they_say() {
             Ok(jobs) => assert_eq!(short(&jobs[0]), expected, "{source}"),
             Err(error) => panic!("{source}\n{error}"),
         }
+    }
+}
+
+/// Kind, tier, time limit and restarts of a document.
+#[test]
+fn kinds_and_what_goes_without_saying() {
+    let service =
+        |floor, ceiling, port| Kind::Service(Service { replicas: Replicas { floor, ceiling }, port });
+    let notebook = |idle: Option<u64>| Kind::Notebook(Notebook { idle: idle.map(Span::from_secs) });
+    let hours = |hours: u64| Some(Span::from_secs(hours * 3600));
+    let backoff = |secs| Restart { backoff: Span::from_secs(secs), ..Restart::ALWAYS };
+    for (source, kind, tier, time, restart) in [
+        ("run: a", Kind::Task, Tier::Usual, None, Restart::NEVER),
+        ("kind: service\nrun: a", service(1, 1, None), Tier::Usual, None, Restart::ALWAYS),
+        (
+            "kind: service\nreplicas: 2..6\nport: 8000\ntime: 12h\nrun: a",
+            service(2, 6, Some(8000)),
+            Tier::Usual,
+            hours(12),
+            Restart::ALWAYS,
+        ),
+        ("kind: service\nreplicas: 0..4\nrun: a", service(0, 4, None), Tier::Usual, None, Restart::ALWAYS),
+        (
+            "kind: service\nrestart: {backoff: 1m}\nrun: a",
+            service(1, 1, None),
+            Tier::Usual,
+            None,
+            backoff(60),
+        ),
+        ("kind: service\nrestart: never\nrun: a", service(1, 1, None), Tier::Usual, None, Restart::NEVER),
+        ("kind: service\nrestart: always\nrun: a", service(1, 1, None), Tier::Usual, None, Restart::ALWAYS),
+        ("kind: notebook\nrun: a", notebook(Some(7200)), Tier::Last, hours(12), Restart::NEVER),
+        (
+            "kind: notebook\nidle: none\ntime: 3h\nrun: a",
+            notebook(None),
+            Tier::Last,
+            hours(3),
+            Restart::NEVER,
+        ),
+        (
+            "kind: notebook\nidle: 30m\npriority: 0\nrun: a",
+            notebook(Some(1800)),
+            Tier::Usual,
+            hours(12),
+            Restart::NEVER,
+        ),
+    ] {
+        let spec = check(source).unwrap().remove(0).spec;
+        let found = (spec.kind, spec.tier, spec.time_limit, spec.restart);
+        assert_eq!(found, (kind, tier, time, restart), "{source}");
     }
 }
 

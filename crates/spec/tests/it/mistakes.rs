@@ -72,7 +72,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | gpsu: 2
       | ^^^^ did you mean `gpus`?
       |
-    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
     ");
     assert_snapshot!(complaint("gpus_per_task: 2\nrun: a"), @r"
     error: there is no field `gpus_per_task`
@@ -81,7 +81,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | gpus_per_task: 2
       | ^^^^^^^^^^^^^ did you mean `gpus-per-task`?
       |
-    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
     ");
     assert_snapshot!(complaint("walltime: 2h\nrun: a"), @r"
     error: there is no field `walltime`
@@ -90,7 +90,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | walltime: 2h
       | ^^^^^^^^ did you mean `time`?
       |
-    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
     ");
     assert_snapshot!(complaint("colour: red\nrun: a"), @r"
     error: there is no field `colour`
@@ -99,7 +99,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | colour: red
       | ^^^^^^ not a field of this mapping
       |
-    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
     ");
     assert_snapshot!(complaint("gpus: 2\nrun: a\ngpus: 4"), @r"
     error: `gpus` is written twice
@@ -726,6 +726,94 @@ fn names_and_queues() {
 }
 
 #[test]
+fn services_and_notebooks() {
+    assert_snapshot!(complaint("replicas: 2..6\nport: 8000\nidle: 1h\nrun: a"), @r"
+    error: `replicas` needs `kind: service`
+     --> train.yaml:1:1
+      |
+    1 | replicas: 2..6
+      | ^^^^^^^^ only a service takes it
+      |
+    hint: add `kind: service`, or remove it
+
+    error: `port` needs `kind: service`
+     --> train.yaml:2:1
+      |
+    2 | port: 8000
+      | ^^^^ only a service takes it
+      |
+    hint: add `kind: service`, or remove it
+
+    error: `idle` needs `kind: notebook`
+     --> train.yaml:3:1
+      |
+    3 | idle: 1h
+      | ^^^^ only a notebook takes it
+      |
+    hint: add `kind: notebook`, or remove it
+    ");
+    assert_snapshot!(complaint("kind: service\nreplicas: 6..2\nrun: a"), @r"
+    error: `replicas` is not a number of replicas
+     --> train.yaml:2:11
+      |
+    2 | replicas: 6..2
+      |           ^^^^ this range runs backwards; write `2..6`
+    ");
+    assert_snapshot!(complaint("kind: service\nreplicas: 0\nrun: a"), @r"
+    error: `replicas` is not a number of replicas
+     --> train.yaml:2:11
+      |
+    2 | replicas: 0
+      |           ^ expected 1 to 1000, or a range such as `2..6`
+    ");
+    assert_snapshot!(complaint("kind: service\nreplicas: 2..6\nport: 65531\nrun: a"), @r"
+    error: there are not enough ports
+     --> train.yaml:3:7
+      |
+    3 | port: 65531
+      |       ^^^^^ each replica has the next one; 6 begin at 65530 at most
+      |
+    hint: write `port: 8000`
+    ");
+    assert_snapshot!(complaint("kind: service\narray: 0-3\nrun: a"), @r"
+    error: `kind` and `array` contradict each other
+     --> train.yaml:1:7
+      |
+    1 | kind: service
+      |       ^^^^^^^ this
+    2 | array: 0-3
+      | ----- and this
+      |
+    hint: `replicas: 4` runs it four times
+    ");
+    assert_snapshot!(complaint("kind: notebook\ntasks: 2\ntime: none\nidle: 10ms\nrun: a"), @r"
+    error: a notebook is one task
+     --> train.yaml:2:8
+      |
+    2 | tasks: 2
+      |        ^ this makes 2
+      |
+    hint: write `gpus: 2` for a notebook with two GPUs
+
+    error: a notebook needs a time limit
+     --> train.yaml:3:7
+      |
+    3 | time: none
+      |       ^^^^ it is forgotten sooner or later
+      |
+    hint: write `time: 3d`, or remove it for 12h
+
+    error: `idle` is too short
+     --> train.yaml:4:7
+      |
+    4 | idle: 10ms
+      |       ^^^^ the smallest is 1s
+      |
+    hint: to let it idle, write `idle: none`
+    ");
+}
+
+#[test]
 fn what_this_version_cannot_do() {
     assert_snapshot!(complaint("image: ubuntu:24.04\nrun: a"), @r"
     error: `image` is not supported yet
@@ -734,30 +822,41 @@ fn what_this_version_cannot_do() {
     1 | image: ubuntu:24.04
       | ^^^^^ containers come in a later version
     ");
-    assert_snapshot!(complaint("kind: service\nrun: a"), @r"
-    error: jobs of kind `service` are not supported yet
+    assert_snapshot!(complaint("kind: sweep\nrun: a"), @r"
+    error: jobs of kind `sweep` are not supported yet
      --> train.yaml:1:7
       |
-    1 | kind: service
-      |       ^^^^^^^ only `task` is, so far
+    1 | kind: sweep
+      |       ^^^^^ expected `task`, `service` or `notebook`
       |
     hint: leave `kind` out for a job that runs to its end
     ");
-    assert_snapshot!(complaint("kind: cron\nrun: a"), @r"
-    error: there is no kind `cron`
+    assert_snapshot!(complaint("kind: ray\nrun: a"), @r"
+    error: jobs of kind `ray` are not supported yet
      --> train.yaml:1:7
       |
-    1 | kind: cron
-      |       ^^^^ only `task` is, so far
+    1 | kind: ray
+      |       ^^^ expected `task`, `service` or `notebook`
       |
     hint: leave `kind` out for a job that runs to its end
+    ");
+    assert_snapshot!(complaint("kind: servce\nrun: a"), @r"
+    error: there is no kind `servce`
+     --> train.yaml:1:7
+      |
+    1 | kind: servce
+      |       ^^^^^^ expected `task`, `service` or `notebook`
+      |
+    hint: did you mean `service`?
     ");
     assert_snapshot!(complaint("restart: always\nrun: a"), @r"
-    error: `restart` is not a restart rule
+    error: `restart: always` needs `kind: service`
      --> train.yaml:1:10
       |
     1 | restart: always
-      |          ^^^^^^ expected `never`, `on-failure` or `{max: 3, backoff: 10s}`
+      |          ^^^^^^ it would never end
+      |
+    hint: write `restart: on-failure`
     ");
 }
 
@@ -805,7 +904,7 @@ fn a_mistake_in_an_option_shows_the_option() {
      | --qeue x
      | ^^^^^^ did you mean `queue`?
      |
-    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
     ");
 }
 
@@ -818,7 +917,7 @@ fn many_mistakes_are_told_at_once() {
     1 | gpsu: 2
       | ^^^^ did you mean `gpus`?
       |
-    hint: the fields are name, kind, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, labels, exclude, topology, groups
 
     error: `time` is not a length of time
      --> train.yaml:2:7

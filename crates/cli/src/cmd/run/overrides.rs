@@ -13,6 +13,18 @@ pub struct Overrides {
     /// Name for people
     #[arg(short = 'J', long, alias = "job-name", value_name = "NAME")]
     name: Option<String>,
+    /// Kind of workload: task, service or notebook
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
+    /// Of a service: how many times it runs, 2, or 2..6 for two of its own and four more in what is idle
+    #[arg(long, value_name = "RANGE", allow_negative_numbers = true)]
+    replicas: Option<String>,
+    /// Of a service: port of its first replica; each further one has the next
+    #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
+    port: Option<String>,
+    /// Of a notebook: stop it after so long without activity, or none
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    idle: Option<String>,
     /// GPUs per node, or of the one task without --nodes: 8, or 0.5 for a share
     #[arg(short = 'G', long, value_name = "N", allow_negative_numbers = true)]
     gpus: Option<String>,
@@ -87,6 +99,10 @@ impl Overrides {
         let mut fields = Map::new();
         let plain = [
             ("name", &self.name),
+            ("kind", &self.kind),
+            ("replicas", &self.replicas),
+            ("port", &self.port),
+            ("idle", &self.idle),
             ("gpus", &self.gpus),
             ("nodes", &self.nodes),
             ("tasks", &self.tasks),
@@ -180,6 +196,11 @@ mod tests {
             &["--hold", "--after", "3", "-d", "afterany:4"],
             json!({ "hold": true, "after": ["3", "afterany:4"] }),
         );
+        check(
+            &["--kind", "service", "--replicas", "2..6", "--port", "8000"],
+            json!({ "kind": "service", "replicas": "2..6", "port": "8000" }),
+        );
+        check(&["--kind", "notebook", "--idle", "30m"], json!({ "kind": "notebook", "idle": "30m" }));
         check(&["--restart", "3"], json!({ "restart": { "max": "3" } }));
         check(&["--restart", "on-failure"], json!({ "restart": "on-failure" }));
         check(&["--checkpoint", "USR1@60s"], json!({ "checkpoint": { "signal": "USR1", "grace": "60s" } }));

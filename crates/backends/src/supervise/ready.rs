@@ -1,0 +1,65 @@
+//! Does a replica of a service answer? A connection to its port on this machine is enough, and once is enough. It must not
+//! end anything: whether what answers is healthy is the service's own business.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Between two tries at first; it doubles each time.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// And at most.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// This machine answers at once, or its queue of connections is full and it is not ready.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Tries until the port answers.
+#[derive(Debug)]
+pub(super) struct Readiness {
+    port: u16,
+    pause: Duration,
+    /// When to try; `None` before the task runs, and once it has answered.
+    pub(super) due: Option<Duration>,
+    pub(super) is_ready: bool,
+}
+
+impl Readiness {
+    pub(super) fn new(port: u16) -> Self {
+        Self { port, pause: PAUSE_MIN, due: None, is_ready: false }
+    }
+
+    /// The user's program runs.
+    pub(super) fn begin(&mut self, now: Duration) {
+        self.due = Some(now + self.pause);
+    }
+
+    /// Tries. True when it answers for the first time.
+    pub(super) fn probe(&mut self, now: Duration) -> bool {
+        let addresses: [SocketAddr; 2] =
+            [(Ipv4Addr::LOCALHOST, self.port).into(), (Ipv6Addr::LOCALHOST, self.port).into()];
+        self.is_ready = addresses.iter().any(|at| TcpStream::connect_timeout(at, PATIENCE).is_ok());
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.due = (!self.is_ready).then_some(now + self.pause);
+        self.is_ready
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn it_is_ready_once_somebody_listens() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let mut readiness = Readiness::new(port);
+        readiness.begin(Duration::ZERO);
+        assert_eq!(readiness.due, Some(PAUSE_MIN));
+        assert!(!readiness.probe(Duration::from_secs(1)));
+        assert_eq!(readiness.due, Some(Duration::from_secs(1) + PAUSE_MIN * 2));
+        let _listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        assert!(readiness.probe(Duration::from_secs(2)));
+        assert_eq!(readiness.due, None);
+    }
+}

@@ -1,0 +1,128 @@
+//! Services and notebooks with real processes: replicas that listen, die and come back, that are scaled and cancelled;
+//! notebooks that are stopped when nothing happens in them.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+use muster_model::Outcome;
+use muster_model::view::{ServiceView, State};
+
+use crate::home::{Home, kill};
+
+/// A server that says who it is, and listens where it is told.
+const SERVER: &str = r#"echo $$ > pid.$MUSTER_REPLICA
+exec perl -MIO::Socket::INET -e '
+    my $server = IO::Socket::INET->new(
+        Listen => 5, LocalAddr => "127.0.0.1", LocalPort => $ENV{PORT}, ReuseAddr => 1) or die $@;
+    while (my $client = $server->accept) { close $client }'"#;
+
+/// The first of three ports that nobody listens on, out of those that the kernel gives to others by itself.
+fn free_ports() -> u16 {
+    let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    let start = 10_000 + (std::process::id() % 9_000) as u16;
+    (start..19_990).step_by(7).find(|port| (*port..port + 3).all(is_free)).unwrap()
+}
+
+fn service(home: &Home, job: u64) -> ServiceView {
+    home.job(job).service.unwrap()
+}
+
+#[test]
+fn replicas_listen_die_alone_come_back_and_are_scaled() {
+    let home = Home::with_gpus(4);
+    let port = free_ports();
+    let options = format!("--name api --kind service --replicas 2 --port {port} --gpus 1");
+    let job = home.sh(&options, SERVER);
+    home.until("both are ready", || service(&home, job).ready == 2);
+    for port in [port, port + 1] {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    }
+    let listed = home.words("ps").ok().stdout;
+    assert!(listed.contains("2 of 2 ready"), "{listed}");
+    // One is killed: it comes back on its port, and the other does not notice.
+    kill(home.read("pid.1").trim().parse().unwrap());
+    home.until("it is back", || home.job(job).elements[1].attempt == 2 && service(&home, job).ready == 2);
+    let view = home.job(job);
+    assert_eq!((view.state, view.elements[0].attempt), (State::Running, 1));
+    let shown = home.words(&format!("show {job}")).ok().stdout;
+    assert!(shown.contains(&format!("{job}[1]: rank 0 ended by signal 9")), "{shown}");
+    assert!(shown.contains(&format!("replica 0 listens on port {port}")), "{shown}");
+    // More of it, then less.
+    let said = home.words("scale api 1..3").ok().stdout;
+    assert_eq!(said, format!("{job}: scaled to 1..3\n"));
+    home.until("the third is ready", || service(&home, job).ready == 3);
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port + 2)).unwrap();
+    home.words("scale api 1").ok();
+    home.until("one is left", || service(&home, job).active == 1);
+    assert_eq!(home.job(job).elements.len(), 1);
+    let refused = home.words("scale api 0").code(2).stderr;
+    assert!(refused.contains("at least one replica"), "{refused}");
+    // It ends only so.
+    home.words("cancel api").ok();
+    home.until_state(job, State::Cancelled);
+}
+
+#[test]
+fn a_replica_whose_port_is_taken_says_so_and_starts_when_it_is_free() {
+    let home = Home::with_gpus(1);
+    let port = free_ports();
+    let stranger = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let job = home.sh(&format!("--kind service --port {port}"), SERVER);
+    let last_end = || home.job(job).elements[0].last_end.clone();
+    home.until("it is refused", || last_end().is_some());
+    let why = last_end().unwrap().to_string();
+    assert!(why.contains(&format!("cannot hold port {port}")), "{why}");
+    drop(stranger);
+    home.until("it is ready", || service(&home, job).ready == 1);
+}
+
+#[test]
+fn readiness_and_replicas_outlive_a_daemon_that_is_killed() {
+    let home = Home::with_gpus(2);
+    let port = free_ports();
+    let job = home.sh(&format!("--kind service --replicas 2 --port {port}"), SERVER);
+    home.until("both are ready", || service(&home, job).ready == 2);
+    home.kill_daemon();
+    home.start_daemon(Some(2));
+    home.until("both are ready again", || service(&home, job).ready == 2);
+    assert!(home.job(job).elements.iter().all(|replica| replica.attempt == 1));
+}
+
+#[test]
+fn only_services_are_scaled() {
+    let home = Home::with_gpus(1);
+    let gate = home.gate("go");
+    let job = home.sh("--gpus 1", &gate);
+    let refused = home.words(&format!("scale {job} 2")).code(1).stderr;
+    assert!(refused.contains("is no service") && refused.contains("hint: "), "{refused}");
+    home.open("go");
+    home.words(&format!("wait {job}")).ok();
+}
+
+#[test]
+fn a_notebook_in_which_nothing_happens_is_stopped_and_one_that_works_is_not() {
+    let home = Home::with_gpus(3);
+    let notebook = "--kind notebook --idle 1s --gpus 1";
+    // Works until it is told, by nothing but CPU time.
+    let busy = home.sh(
+        notebook,
+        &format!("while [ ! -e {} ]; do :; done; exec sleep 1000", home.path("rest").display()),
+    );
+    home.until_state(busy, State::Running);
+    // Two that do nothing, one after the other: each takes longer than the busy one may idle.
+    for _ in 0..2 {
+        let idle = home.sh(notebook, "sleep 1000");
+        home.words(&format!("wait {idle}")).ok();
+        let view = home.job(idle);
+        assert_eq!(view.state, State::Done);
+        assert!(
+            matches!(view.elements[0].outcome, Some(Outcome::Idle { .. })),
+            "{:?}",
+            view.elements[0].outcome
+        );
+    }
+    assert_eq!(home.job(busy).state, State::Running);
+    home.open("rest");
+    home.words(&format!("wait {busy}")).ok();
+    let listed = home.words("ps -a").ok().stdout;
+    assert_eq!(listed.matches("stopped after 1s without activity").count(), 3, "{listed}");
+}

@@ -1,0 +1,177 @@
+//! What kind of workload a job is: what only services and only notebooks take, and what goes without saying for them. It
+//! must not know sizes; those stand in `shape`.
+
+use muster_model::Span;
+use muster_model::job::{Kind, Notebook, Replicas, Restart, Service, TaskGroup, Tier};
+
+use crate::diagnostic::{Problem, Problems, show};
+use crate::field::Located;
+use crate::job::document::JobDocument;
+use crate::job::shape::contradiction;
+use crate::source::Place;
+use crate::suggest::nearest;
+
+/// Hard limit of a notebook that names none: a working day.
+const NOTEBOOK_TIME: Span = Span::from_secs(12 * 3600);
+/// A notebook that says nothing of it is stopped after so long without activity: longer than a meal or a meeting.
+const NOTEBOOK_IDLE: Span = Span::from_secs(2 * 3600);
+/// Shorter pauses are part of work, and of waiting for a file.
+const SHORTEST_IDLE: Span = Span::from_secs(1);
+
+/// The words of `kind` that mean something.
+const KINDS: [&str; 3] = ["task", "service", "notebook"];
+/// The words that will.
+const LATER: [&str; 2] = ["sweep", "ray"];
+
+/// What a document says with `kind`, before anything else of it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    Task,
+    Service,
+    Notebook,
+}
+
+/// Reads `kind`, and complains about fields that belong to another one.
+pub(super) fn word(job: &JobDocument, problems: &mut Problems) -> Word {
+    let word = match job.kind.as_ref().map(|kind| kind.value.0.as_str()) {
+        None | Some("task") => Word::Task,
+        Some("service") => Word::Service,
+        Some("notebook") => Word::Notebook,
+        Some(other) => {
+            problems.add(unknown(other, job.kind.as_ref().map_or(Place::default(), |kind| kind.place)));
+            return Word::Task;
+        }
+    };
+    let key = |place: Option<Place>, name: &'static str| place.map(|place| (name, place));
+    let of_services = [
+        key(job.replicas.as_ref().map(|field| field.key), "replicas"),
+        key(job.port.as_ref().map(|field| field.key), "port"),
+    ];
+    let of_notebooks = [key(job.idle.as_ref().map(|field| field.key), "idle")];
+    let mut belongs = |fields: &[Option<(&str, Place)>], to: &str| {
+        for (name, place) in fields.iter().flatten() {
+            let hint = format!("add `kind: {to}`, or remove it");
+            let problem = Problem::new(format!("`{name}` needs `kind: {to}`"));
+            problems.add(problem.at(*place, format!("only a {to} takes it")).hint(hint));
+        }
+    };
+    if word != Word::Service {
+        belongs(&of_services, "service");
+    }
+    if word != Word::Notebook {
+        belongs(&of_notebooks, "notebook");
+    }
+    if let (true, Some(array), Some(kind)) = (word != Word::Task, &job.array, &job.kind) {
+        let hint = match word {
+            Word::Service => "`replicas: 4` runs it four times",
+            Word::Task | Word::Notebook => "submit it once for each",
+        };
+        problems.add(contradiction("kind", kind.place, "array", array.key).hint(hint.to_owned()));
+    }
+    word
+}
+
+fn unknown(text: &str, place: Place) -> Problem {
+    let message = match LATER.contains(&text) {
+        true => format!("jobs of kind {} are not supported yet", show(text)),
+        false => format!("there is no kind {}", show(text)),
+    };
+    let hint = match nearest(text, KINDS) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "leave `kind` out for a job that runs to its end".to_owned(),
+    };
+    Problem::new(message).at(place, "expected `task`, `service` or `notebook`").hint(hint)
+}
+
+/// The kind with everything that belongs to it.
+pub(super) fn kind(word: Word, job: &JobDocument, groups: &[TaskGroup], problems: &mut Problems) -> Kind {
+    match word {
+        Word::Task => Kind::Task,
+        Word::Service => Kind::Service(service(job, problems)),
+        Word::Notebook => Kind::Notebook(notebook(job, groups, problems)),
+    }
+}
+
+fn service(job: &JobDocument, problems: &mut Problems) -> Service {
+    let (floor, ceiling) = job.replicas.as_ref().map_or((1, 1), |replicas| replicas.value.0);
+    let port = job.port.as_ref().map(|port| port.value.0 as u16);
+    let service = Service { replicas: Replicas { floor, ceiling }, port };
+    if let Some(written) = job.port.as_ref().filter(|_| service.port_of(ceiling - 1).is_none()) {
+        let last = u32::from(u16::MAX) + 1 - ceiling;
+        problems.add(
+            Problem::new("there are not enough ports")
+                .at(
+                    written.place,
+                    format!("each replica has the next one; {ceiling} begin at {last} at most"),
+                )
+                .hint(format!("write `port: {}`", last.min(8000))),
+        );
+    }
+    service
+}
+
+fn notebook(job: &JobDocument, groups: &[TaskGroup], problems: &mut Problems) -> Notebook {
+    let tasks: u32 = groups.iter().map(|group| group.min_tasks).sum();
+    let place = job.tasks.as_ref().map(|field| field.place);
+    let place = place.or(job.nodes.as_ref().map(|field| field.place));
+    let place = place.or(job.groups.as_ref().map(|field| field.key));
+    let place = place.or(job.tasks_per_node.as_ref().map(|field| field.place));
+    if let Some(place) = place.filter(|_| tasks > 1) {
+        problems.add(
+            Problem::new("a notebook is one task")
+                .at(place, format!("this makes {tasks}"))
+                .hint("write `gpus: 2` for a notebook with two GPUs".to_owned()),
+        );
+    }
+    let Some(written) = &job.idle else { return Notebook { idle: Some(NOTEBOOK_IDLE) } };
+    if written.value.0.is_some_and(|idle| idle < SHORTEST_IDLE) {
+        let label = format!("the smallest is {SHORTEST_IDLE}");
+        let hint = "to let it idle, write `idle: none`".to_owned();
+        problems.add(Problem::new("`idle` is too short").at(written.place, label).hint(hint));
+    }
+    Notebook { idle: written.value.0 }
+}
+
+/// The time limit; a notebook always has one.
+pub(super) fn time_limit(
+    word: Word,
+    job: &JobDocument,
+    limit: Option<Span>,
+    problems: &mut Problems,
+) -> Option<Span> {
+    match (word, &job.time) {
+        (Word::Notebook, None) => Some(NOTEBOOK_TIME),
+        (Word::Notebook, Some(Located { place, .. })) if limit.is_none() => {
+            problems.add(
+                Problem::new("a notebook needs a time limit")
+                    .at(*place, "it is forgotten sooner or later")
+                    .hint(format!("write `time: 3d`, or remove it for {NOTEBOOK_TIME}")),
+            );
+            None
+        }
+        _ => limit,
+    }
+}
+
+/// Restarts: a service is always up again, unless it says how else.
+pub(super) fn restart(word: Word, job: &JobDocument, rule: Restart, problems: &mut Problems) -> Restart {
+    let Some(written) = &job.restart else {
+        return if word == Word::Service { Restart::ALWAYS } else { rule };
+    };
+    if word == Word::Service && written.value.says_only_how_fast() {
+        return Restart { backoff: rule.backoff, ..Restart::ALWAYS };
+    }
+    if word != Word::Service && rule.always {
+        problems.add(
+            Problem::new("`restart: always` needs `kind: service`")
+                .at(written.place, "it would never end")
+                .hint("write `restart: on-failure`".to_owned()),
+        );
+    }
+    rule
+}
+
+/// Behind everybody: a notebook, unless it names a priority of its own.
+pub(super) fn tier(word: Word, job: &JobDocument) -> Tier {
+    if word == Word::Notebook && job.priority.is_none() { Tier::Last } else { Tier::Usual }
+}
