@@ -1,11 +1,14 @@
-//! Is borrowed quota given back in time? Each start of a plan, in the order of its decisions, against what is held at that
+//! Is borrowed quota given back in time, and does nobody borrow who may not be made to go? Each start of a plan, in the order of its decisions, against what is held at that
 //! moment, by the definition in `policy`. What is held is counted holding by holding; no number is taken from there.
 
 use std::collections::BTreeMap;
 
 use muster_model::reason::Reason;
-use muster_model::{Decision, GpuMilli, GpuModel, Plan, QueueName, QueueSpec, Span, TaskPlacement};
+use muster_model::{
+    Decision, ElementId, GpuMilli, GpuModel, Plan, Protection, QueueName, QueueSpec, Span, TaskPlacement,
+};
 
+use super::claims::terms_of;
 use super::quota::{is_within, join};
 use super::{Violation, counted};
 use crate::state::State;
@@ -16,7 +19,16 @@ type Use = BTreeMap<(QueueName, GpuModel), u64>;
 
 pub(super) fn check(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
     let queues = &state.policy.tree().queues;
-    if plan.decisions.is_empty() || !queues.iter().any(has_limit) {
+    let is_protected = |element: ElementId| {
+        let job = state.jobs.get(&element.job);
+        job.is_some_and(|job| terms_of(job, element).1 != Protection::None)
+    };
+    let comes = |decision: &Decision| match decision {
+        Decision::Start { id, .. } => is_protected(id.element),
+        Decision::Claim { element, .. } => is_protected(*element),
+        Decision::Unclaim { .. } => false,
+    };
+    if plan.decisions.is_empty() || !queues.iter().any(has_limit) && !plan.decisions.iter().any(comes) {
         return;
     }
     let leaf_of = |job: &Job| state.policy.leaf_name(job.record.leaf).clone();
@@ -47,7 +59,44 @@ pub(super) fn check(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
         change(state, &leaf, placement, &mut used, true);
         let length = spec.time_limit.map(|limit| limit + spec.grace);
         for queue in queues {
-            judge(queue, &QueueName::from(&*queue.name), &leaf, length, (&before, &used), found);
+            let path = QueueName::from(&*queue.name);
+            judge(queue, &path, &leaf, length, (&before, &used), found);
+            if is_protected(element) {
+                judge_owned(queue, &path, &leaf, (&before, &used), found);
+            }
+        }
+    }
+}
+
+/// Who may not be made to go starts within what is each queue's own, all the way up.
+fn judge_owned(
+    queue: &QueueSpec,
+    path: &QueueName,
+    leaf: &QueueName,
+    (before, after): (&Use, &Use),
+    found: &mut Vec<Violation>,
+) {
+    if !is_within(leaf, path) {
+        return;
+    }
+    for child in &queue.queues {
+        judge_owned(child, &join(path, child), leaf, (before, after), found);
+    }
+    let milli = |value: u64| GpuMilli(u32::try_from(value).unwrap_or(u32::MAX));
+    for (model, gpus) in &queue.quota {
+        let below = |used: &Use| -> u64 {
+            let own = used.iter().filter(|((leaf, other), _)| other == model && is_within(leaf, path));
+            own.map(|(_, sum)| *sum).sum()
+        };
+        let (had, has, nominal) = (below(before), below(after), gpus.saturating_mul(1000));
+        if has > had && has > nominal {
+            found.push(Violation::Limit(Box::new(Reason::MayNotBorrow {
+                queue: path.clone(),
+                model: model.clone(),
+                asked: milli(has - had),
+                used: milli(had),
+                nominal: milli(nominal),
+            })));
         }
     }
 }

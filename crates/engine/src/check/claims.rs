@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::counted::{self, Counted, model_of, promised};
 use super::ledger::Sum;
 use super::plan::needs_of;
-use super::{Violation, quota};
+use super::{Violation, borrowed, quota};
 use crate::state::State;
 use crate::state::job::{Job, RunStage};
 
@@ -120,7 +120,7 @@ fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation
 }
 
 /// Where an element stands in the order of its queue, and how safe it is by its job's own terms.
-fn terms_of(job: &Job, element: ElementId) -> (i32, Protection) {
+pub(super) fn terms_of(job: &Job, element: ElementId) -> (i32, Protection) {
     let spec = &job.record.spec;
     let own = spec.service().map(|service| element.index < service.replicas.floor);
     let protect = match own {
@@ -273,6 +273,7 @@ fn breaks_quota(state: &State, plan: &Plan, at: usize, spared: Eviction) -> bool
     }
     let mut found = Vec::new();
     quota::check(state, &plan, &mut found);
+    borrowed::check(state, &plan, &mut found);
     !found.is_empty()
 }
 

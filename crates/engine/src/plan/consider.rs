@@ -97,7 +97,11 @@ impl Planner<'_> {
                 // Others may go, so that it is admitted; whether that is enough depends on more than the terms.
                 let depends_on_others = matches!(
                     reason,
-                    Reason::Quota { .. } | Reason::RunningJobs { .. } | Reason::GpusPerUser { .. }
+                    Reason::Quota { .. }
+                        | Reason::BorrowedTime { .. }
+                        | Reason::MayNotBorrow { .. }
+                        | Reason::RunningJobs { .. }
+                        | Reason::GpusPerUser { .. }
                 );
                 let may_preempt = depends_on_others && self.has_rights(candidate.leaf, candidate.priority);
                 if may_preempt && self.preempt(slot, candidate, &memo) {

@@ -6,8 +6,9 @@ use muster_engine::{Engine, Violation};
 use muster_model::job::DependencyKind;
 use muster_model::queue::Budget;
 use muster_model::{
-    Attempt, AttemptId, Decision, DeviceSet, ElementId, Event, Foreign, GpuMilli, JobId, NodeId, Plan,
-    QueueSpec, QueueTree, Reason, Reservation, TaskPlacement, Time,
+    Attempt, AttemptId, Decision, DeviceSet, ElementId, Event, Eviction, EvictionCause, Foreign, GpuMilli,
+    JobId, Kind, NodeId, Plan, QueueSpec, QueueTree, Reason, Replicas, Reservation, Service, TaskPlacement,
+    Time,
 };
 
 use crate::world::{World, job, node, node_of, span};
@@ -316,4 +317,72 @@ fn an_endless_start_beyond_a_window_to_come_is_refused() {
     );
     world.engine.apply(world.now, &Event::QueuesSet(Box::new(tree(12))));
     assert_eq!(world.engine.check(world.now, &plan), Ok(()));
+}
+
+/// Bursts, floors and tasks in one queue: who may be made to go for whom, and who may borrow.
+#[test]
+fn a_floor_stays_a_burst_yields_and_neither_is_told_otherwise() {
+    let mut tree = QueueTree::single();
+    let (mut serve, mut batch) = (QueueSpec::named("serve"), QueueSpec::named("batch"));
+    serve.quota.insert("h100".into(), 2);
+    batch.quota.insert("h100".into(), 2);
+    tree.queues.extend([serve, batch]);
+    let mut world = World::with_queues(&[node("a", 4)], tree);
+    let mut api = job("api").gpus(1).queue("serve");
+    let replicas = Replicas { floor: 2, ceiling: 4 };
+    api.spec.kind = Kind::Service(Service { replicas, port: None });
+    world.submit(api);
+    // 1. A job that waits in its turn makes the burst go, and nobody else.
+    let spec = Arc::new(job("train").gpus(2).limit("1h").queue("batch").spec);
+    world.engine.apply(world.now, &Event::Submitted { job: JobId(2), spec });
+    let plan = world.engine.plan(world.now);
+    assert_eq!(world.engine.check(world.now, &plan), Ok(()));
+    let [Decision::Claim { element, placement, evict }] = &plan.decisions[..] else {
+        panic!("{plan:?}");
+    };
+    let gone: Vec<u32> = evict.iter().map(|one| one.id.element.index).collect();
+    assert_eq!(gone, [3, 2]);
+    assert!(evict.iter().all(|one| one.cause == EvictionCause::Yielded));
+    let with = |indices: [u32; 2], cause| {
+        let id = |index| AttemptId { element: ElementId { job: JobId(1), index }, attempt: Attempt(1) };
+        let evict = indices.map(|index| Eviction { id: id(index), cause }).to_vec();
+        let (element, placement) = (*element, Arc::clone(placement));
+        Plan { decisions: vec![Decision::Claim { element, placement, evict }], ..plan.clone() }
+    };
+    for wrong in [
+        // The floor, by any right; a burst by the right of priority in a queue, which it is not in.
+        with([1, 2], EvictionCause::Yielded),
+        with([1, 2], EvictionCause::Reclaimed),
+        with([3, 2], EvictionCause::Outranked),
+    ] {
+        refused(&world.engine, world.now, &wrong, |found| matches!(found, Violation::NotEvictable(..)));
+    }
+    // 2. Once it is a floor it stays; and with that it would have borrowed.
+    let scaled =
+        Event::Scaled { job: JobId(1), replicas: Replicas { floor: 4, ceiling: 4 }, by: "ann".into() };
+    world.engine.apply(world.now, &scaled);
+    refused(&world.engine, world.now, &plan, |found| matches!(found, Violation::NotEvictable(..)));
+}
+
+#[test]
+fn a_floor_that_would_borrow_is_refused() {
+    let mut tree = QueueTree::single();
+    tree.queues.push(QueueSpec::named("serve"));
+    let mut world = World::with_queues(&[node("a", 4)], tree.clone());
+    let mut api = job("api").gpus(1).queue("serve");
+    api.spec.kind = Kind::Service(Service { replicas: Replicas { floor: 2, ceiling: 2 }, port: None });
+    world.engine.apply(world.now, &Event::Submitted { job: JobId(1), spec: Arc::new(api.spec) });
+    let plan = world.engine.plan(world.now);
+    assert_eq!(plan.decisions.len(), 2);
+    // Planned without a quota, judged with one of a single GPU beside a lender.
+    tree.queues[1].quota.insert("h100".into(), 1);
+    tree.queues[0].quota.insert("h100".into(), 3);
+    world.engine.apply(world.now, &Event::QueuesSet(Box::new(tree)));
+    refused(
+        &world.engine,
+        world.now,
+        &plan,
+        |found| matches!(found, Violation::Limit(reason) if matches!(**reason, Reason::MayNotBorrow { .. })),
+    );
+    assert_eq!(world.engine.plan(world.now).decisions.len(), 1);
 }
