@@ -135,7 +135,7 @@ pub enum Reason {
         limit: u32,
     },
     /// Not enough is free now; it would fit an idle cluster.
-    Capacity(CapacityGap),
+    Capacity(Box<CapacityGap>),
     /// Enough is free, but not together in one domain of the network.
     Topology(TopologyGap),
     /// It fits, but would delay a reservation of a job before it.
@@ -169,7 +169,7 @@ pub enum Reason {
         element: ElementId,
     },
     /// No node, or not enough of them, could host it even when idle.
-    NeverFits(CapacityGap),
+    NeverFits(Box<CapacityGap>),
     /// No domain of the network could host it even when idle.
     NeverInTopology(TopologyGap),
     /// The queue admits no time limit that long (or no job without one).
@@ -209,7 +209,8 @@ impl Reason {
     }
 }
 
-/// What is missing, for the first task group that does not fit.
+/// What is missing, for the hardest to place of the task groups that do not fit; where each fits alone, for the one that
+/// does not fit beside the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityGap {
     /// The group.
@@ -218,6 +219,12 @@ pub struct CapacityGap {
     pub tasks_needed: u32,
     /// Tasks that could be placed.
     pub tasks_placeable: u32,
+    /// Set when it wants exactly so many tasks on each node.
+    #[serde(default)]
+    pub tasks_per_node: Option<u32>,
+    /// Groups that are placed first, when it is beside them that this one does not fit.
+    #[serde(default)]
+    pub beside: Vec<String>,
     /// GPUs each task needs.
     pub gpus_per_task: GpuMilli,
     /// Models it accepts; empty is any.
@@ -263,18 +270,18 @@ pub enum Limiting {
     Gpus,
     /// Whole nodes (the job wants its tasks on different nodes).
     Nodes,
-    /// CPUs: asked per task, most free on one node.
+    /// CPUs: asked per task, most free for one more on one node.
     Cpus {
         /// Per task.
         asked: CpuMilli,
-        /// Most free on one eligible node.
+        /// Most free on one node that has GPUs for more tasks than CPUs, beside the tasks that fit.
         free: CpuMilli,
     },
-    /// Memory: asked per task, most free on one node.
+    /// Memory: asked per task, most free for one more on one node.
     Memory {
         /// Per task.
         asked: Bytes,
-        /// Most free on one eligible node.
+        /// Most free on one node that has GPUs for more tasks than memory, beside the tasks that fit.
         free: Bytes,
     },
     /// A named extra.

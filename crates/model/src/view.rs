@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{ElementId, JobId, NodeName, QueueName, Rank, UserName};
 use crate::node::{DeviceSet, Drain, GpuModel};
 use crate::outcome::{Outcome, TaskExit};
+use crate::plan::EvictionCause;
 use crate::reason::Reason;
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
 
@@ -387,10 +388,105 @@ pub struct Explanation {
     /// What it could use and an administrator drained, when it is capacity that it waits for; at most ten.
     #[serde(default)]
     pub out_of_service: Vec<OutOfService>,
+    /// Where it is and how good a place that is, while it holds something.
+    #[serde(default)]
+    pub placement: Option<PlacementView>,
+    /// Who made it go, when its last attempt, or the present one, was made to.
+    #[serde(default)]
+    pub preempted: Option<PreemptedView>,
     /// When it starts at the latest.
     pub eta: Option<Eta>,
     /// Changes of which each alone would start it now; the engine tried them.
     pub sooner: Vec<Change>,
+}
+
+/// Where an element is, as its placement and the cluster tell now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlacementView {
+    /// Tasks.
+    pub tasks: u32,
+    /// Nodes that it is on.
+    pub nodes: u32,
+    /// What it holds on each, by name of the node; at most sixteen.
+    pub places: Vec<PlacedOn>,
+    /// What it spans of the network, the widest level first, its nodes last.
+    pub levels: Vec<LevelUse>,
+    /// Since when it holds its places.
+    pub since: Time,
+    /// It started before jobs that were ahead of it, without delaying them.
+    pub backfilled: bool,
+    /// The first planned start on its nodes, which waits for it or for others there.
+    pub next: Option<Waiter>,
+}
+
+/// What an element holds on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlacedOn {
+    /// The node.
+    pub node: NodeName,
+    /// Tasks on it.
+    pub tasks: u32,
+    /// Devices by index.
+    pub devices: Vec<u16>,
+    /// Held per device.
+    pub share: GpuMilli,
+}
+
+/// What an element spans of one level of the network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LevelUse {
+    /// The level; `node` is the narrowest.
+    pub level: String,
+    /// Domains that it is in; a node outside of all domains is one.
+    pub domains: u32,
+    /// Their names; at most sixteen.
+    pub names: Vec<String>,
+    /// The fewest that would host it if nothing ran; `None` where several groups or slices make that a search.
+    pub least: Option<u32>,
+    /// What the job says of this level.
+    pub asked: Option<LevelWish>,
+}
+
+/// What a job says of a level of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LevelWish {
+    /// All in one domain.
+    Required,
+    /// As few domains as can be.
+    Preferred,
+    /// As many domains as can be.
+    Spread,
+    /// Each of its slices in one domain.
+    Segments,
+}
+
+/// A planned start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Waiter {
+    /// Who.
+    pub element: ElementId,
+    /// Name of its job.
+    pub name: String,
+    /// At the latest.
+    pub start: Time,
+}
+
+/// That an attempt was made to go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PreemptedView {
+    /// For whom.
+    pub by: ElementId,
+    /// Name of its job, while that is in memory.
+    pub name: Option<String>,
+    /// Its queue, while it is in memory.
+    pub queue: Option<QueueName>,
+    /// By what right.
+    pub cause: EvictionCause,
+    /// When it was told to.
+    pub at: Time,
+    /// The last checkpoint that the job acknowledged: what it keeps.
+    pub checkpoint: Option<CheckpointView>,
 }
 
 /// An element that holds GPUs which another waits for.
@@ -404,6 +500,22 @@ pub struct Holder {
     pub gpus: GpuMilli,
     /// When it ends at the latest; `None` is endless.
     pub ends_by: Option<Time>,
+    /// What that instant is.
+    #[serde(default)]
+    pub end: HolderEnd,
+}
+
+/// Why a holder has ended by an instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HolderEnd {
+    /// Its time limit is reached then; it has no grace.
+    #[default]
+    TimeLimit,
+    /// Its time limit is reached before, and its grace is over then.
+    Grace,
+    /// It is being stopped.
+    Stopping,
 }
 
 /// A node, or devices of one, that are drained or will be.
@@ -440,6 +552,18 @@ pub enum Change {
         /// The largest number that starts now.
         gpus: u32,
     },
+    /// Fewer nodes, with as many tasks on each.
+    Nodes {
+        /// The largest number that starts now.
+        nodes: u32,
+    },
+    /// A smaller part of a GPU per task.
+    Share {
+        /// The largest that starts now.
+        share: GpuMilli,
+    },
+    /// Any node, whatever its labels.
+    AnyNode,
     /// A shorter time limit, to end before a reservation.
     TimeLimit {
         /// The longest that starts now.

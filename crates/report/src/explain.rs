@@ -1,11 +1,12 @@
 //! Why an element waits, when it starts, and what would start it now, as `muster explain` says it.
 
-use muster_model::view::{Change, Eta, Explanation, Holder, State};
+use muster_model::view::{Change, Eta, Explanation, Holder, HolderEnd, State};
 use muster_model::{Reason, Time};
 
 use crate::amount::ordinal;
 use crate::clock;
 use crate::nodes;
+use crate::placed;
 use crate::reason::{self, Line};
 use crate::style::{Ink, Style, clean, wrap};
 
@@ -63,6 +64,12 @@ fn heading(explanation: &Explanation, style: &Style) -> String {
 
 fn body(explanation: &Explanation, now: Time, style: &Style) -> Vec<Line> {
     let mut lines = Vec::new();
+    if let Some(placement) = &explanation.placement {
+        lines.extend(placed::lines(placement, now, style));
+    }
+    if let Some(preempted) = &explanation.preempted {
+        lines.extend(placed::preempted(preempted, now, style));
+    }
     for reason in &explanation.reasons {
         for mut line in reason::lines(reason, explanation.element, now, style) {
             if line.label == "free now" {
@@ -101,8 +108,13 @@ fn with_holders(free: String, holders: &[Holder], now: Time, style: &Style) -> S
         .map(|holder| {
             let name = clean(&holder.name);
             let id = reason::element(holder.element);
+            let end = match holder.end {
+                HolderEnd::TimeLimit => "its time limit",
+                HolderEnd::Grace => "its time limit and grace",
+                HolderEnd::Stopping => "at the latest, being stopped",
+            };
             let until = match holder.ends_by {
-                Some(end) => format!("until {} (its time limit)", clock::time(end, now, style)),
+                Some(by) => format!("until {} ({end})", clock::time(by, now, style)),
                 None => "without a time limit".to_owned(),
             };
             format!("{name} ({id}) holds {} {until}", holder.gpus)
@@ -177,10 +189,15 @@ fn change_words(change: &Change) -> (String, String) {
         Change::GpusPerTask { gpus } => {
             (format!("with gpus-per-task: {gpus}"), format!("--gpus-per-task {gpus}"))
         }
+        Change::Nodes { nodes } => (format!("with nodes: {nodes}"), format!("--nodes {nodes}")),
+        Change::Share { share } => {
+            (format!("with gpus-per-task: {share}"), format!("--gpus-per-task {share}"))
+        }
+        // No option says these: they are written in the job file.
+        Change::AnyNode => ("without its labels".to_owned(), String::new()),
         Change::TimeLimit { limit } => (format!("with time: {limit}"), format!("--time {limit}")),
         Change::Model { model } => (format!("with gpu: {model}"), format!("--gpu {model}")),
         Change::Queue { queue } => (format!("with queue: {queue}"), format!("--queue {queue}")),
-        // No option says it: it is written in the job file.
         Change::PreferTopology { level } => {
             (format!("with topology: {{preferred: {level}}}, in several domains"), String::new())
         }
@@ -237,7 +254,7 @@ mod tests {
         insta::assert_snapshot!(text, @r"
         right is pending: capacity
           needs      5 GPUs together (one gang), any model
-          free now   3 of 8; left (1) holds 5 until 12:00:20 (its time limit), sweep (3) holds 2 without a time limit
+          free now   3 of 8; left (1) holds 5 until 12:00:20 (its time limit and grace), sweep (3) holds 2 without a time limit
           queue      1st of 1 in default; quota is not the limit
           starts     12:00:20 at the latest, reserved; backfill cannot delay it
           sooner     with tasks: 3 it would start now  muster run … --tasks 3
@@ -263,8 +280,8 @@ mod tests {
         right is pending: capacity
           needs      5 GPUs together (one gang), any model
           free now   3 of 8; left (1) holds 5 until 12:00:20 (its
-                     time limit), sweep (3) holds 2 without a time
-                     limit
+                     time limit and grace), sweep (3) holds 2
+                     without a time limit
           queue      1st of 1 in default; quota is not the limit
           starts     12:00:20 at the latest, reserved; backfill
                      cannot delay it
@@ -374,6 +391,18 @@ mod tests {
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: capacity
+          needs      for rollout, 5 GPUs together (one gang), any model
+          free now   3 of 8
+                     3 of 5 tasks of rollout fit beside trainer
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it needs is held without a time limit, or out of service
+        right is pending: capacity
+          needs      1 GPU, any model
+          free now   0 of 8
+                     needs 2 times 16 CPUs on a node, a node has at most 4.5 free
+          queue      1st of 1 in default; quota is not the limit
+          starts     unknown: what it needs is held without a time limit, or out of service
+        right is pending: capacity
           needs      8 GPUs on one node, any model
           free now   0 of 8
           queue      1st of 1 in default; quota is not the limit
@@ -396,7 +425,7 @@ mod tests {
         right is pending: capacity
           needs      5 GPUs together (one gang), any model
           free now   3 of 8
-                     needs 64GiB of memory per task, a node has at most 1.5GiB free
+                     needs 64GiB of memory per task, beside those a node has at most 1.5GiB free
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
         right is pending: capacity
@@ -417,6 +446,15 @@ mod tests {
                      without a time limit it counts as endless
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
+        right is pending: making room
+          waits for  2 jobs were told to make room for it, and will have by 12:01:30
+                     then it starts: its places are kept for it
+          queue      1st of 1 in default; quota is not the limit
+        right is pending: own quota
+          quota      12 of 16 h100 of vision are used, this asks for 8
+                     it is protected from preemption, and what cannot be taken back is not lent
+                     without `protect` it may borrow what others leave
+          queue      1st of 1 in default
         right is pending: strict order
           behind     job 2, which waits for capacity; backfill is off here
                      muster explain 2

@@ -12,6 +12,7 @@ pub mod compare;
 pub mod explain;
 mod limits;
 pub mod nodes;
+mod placed;
 pub mod prove;
 pub mod ps;
 pub mod queues;

@@ -259,6 +259,9 @@ fn needs(gap: &CapacityGap) -> String {
 
 fn short_gap(gap: &CapacityGap) -> String {
     let all = times(gap.gpus_per_task, gap.tasks_needed);
+    if !gap.beside.is_empty() {
+        return crowded(gap);
+    }
     match limiting(gap) {
         Some(limiting) if gap.tasks_needed > 1 && gap.limiting != Limiting::Gpus => {
             format!("{} of {} tasks fit: {limiting}", gap.tasks_placeable, gap.tasks_needed)
@@ -284,8 +287,31 @@ fn total(gap: &CapacityGap) -> String {
     )
 }
 
+/// `2 of 4 tasks of rollout fit beside trainer`.
+fn crowded(gap: &CapacityGap) -> String {
+    let fit = if gap.tasks_needed == 1 { "fits" } else { "fit" };
+    let beside: Vec<&str> = gap.beside.iter().map(String::as_str).collect();
+    let tasks = count(gap.tasks_needed.into(), "task");
+    format!("{} of {tasks} of {} {fit} beside {}", gap.tasks_placeable, gap.group, beside.join(" and "))
+}
+
+/// `needs 16 CPUs per task, a node has at most 4.5 free`: beside the tasks that fit, where some do.
+fn short_of(gap: &CapacityGap, what: &str, asked: &str, free: &str) -> String {
+    let needs = match gap.tasks_per_node {
+        Some(block) if block > 1 => format!("needs {block} times {asked}{what} on a node"),
+        _ => format!("needs {asked}{what} per task"),
+    };
+    match gap.tasks_placeable {
+        0 => format!("{needs}, a node has at most {free} free"),
+        _ => format!("{needs}, beside those a node has at most {free} free"),
+    }
+}
+
 /// Which resource runs out, where the plain GPU count does not say it.
 fn limiting(gap: &CapacityGap) -> Option<String> {
+    if !gap.beside.is_empty() {
+        return Some(crowded(gap));
+    }
     let spread = gap.gpus_free >= times(gap.gpus_per_task, gap.tasks_needed) && gap.gpus_per_task.0 > 0;
     match gap.limiting {
         Limiting::Gpus if spread => Some(format!(
@@ -302,11 +328,9 @@ fn limiting(gap: &CapacityGap) -> Option<String> {
             gap.nodes_fitting,
             count(gap.nodes_eligible.into(), "node")
         )),
-        Limiting::Cpus { asked, free } => {
-            Some(format!("needs {asked} CPUs per task, a node has at most {free} free"))
-        }
+        Limiting::Cpus { asked, free } => Some(short_of(gap, " CPUs", &asked.to_string(), &free.to_string())),
         Limiting::Memory { asked, free } => {
-            Some(format!("needs {asked} of memory per task, a node has at most {free} free"))
+            Some(short_of(gap, " of memory", &asked.to_string(), &free.to_string()))
         }
         Limiting::Extras => Some("a named extra runs out".to_owned()),
         Limiting::Constraint => Some("no node has the labels and models that it asks for".to_owned()),
@@ -346,14 +370,18 @@ mod tests {
         capacity: needs 5 GPUs together, 3 are free
         capacity: 40 GPUs are free, but so spread that 2 of 4 tasks fit
         capacity: 2 of 4 tasks fit: 2 of 8 nodes can take its tasks
+        capacity: 3 of 5 tasks of rollout fit beside trainer
+        capacity: needs 2 times 16 CPUs on a node, a node has at most 4.5 free
         capacity: needs 8 GPUs, none is free
         capacity: needs 1 GPU, none is free
         capacity: needs 0.5 GPU, none is free
         capacity: needs 16 CPUs per task, a node has at most 4.5 free
-        capacity: 3 of 5 tasks fit: needs 64GiB of memory per task, a node has at most 1.5GiB free
+        capacity: 3 of 5 tasks fit: needs 64GiB of memory per task, beside those a node has at most 1.5GiB free
         capacity: 3 of 5 tasks fit: a named extra runs out
         reservation: would delay 2, which starts at 12:00:20
         reservation: would delay 3[7], which starts at 12:00:20
+        making room: 2 jobs make room, by 12:01:30 at the latest
+        own quota: protected, so it borrows nothing: 12 of 16 h100 of vision used, asks for 8
         strict order: behind 2 in strict order
         never fits: never fits: 8 GPUs in all, on 1 node that it may use
         never fits: never fits: no node has the labels and models that it asks for
@@ -413,6 +441,12 @@ mod tests {
         needs      for trainer, 4 tasks of 8 GPUs each, 32 together (one gang), h100 or a100 []
         free now   40 of 64 []
                    2 of 8 nodes can take its tasks []
+        needs      for rollout, 5 GPUs together (one gang), any model []
+        free now   3 of 8 []
+                   3 of 5 tasks of rollout fit beside trainer []
+        needs      1 GPU, any model []
+        free now   0 of 8 []
+                   needs 2 times 16 CPUs on a node, a node has at most 4.5 free []
         needs      8 GPUs on one node, any model []
         free now   0 of 8 []
         needs      1 GPU, any model []
@@ -423,7 +457,7 @@ mod tests {
                    needs 16 CPUs per task, a node has at most 4.5 free []
         needs      5 GPUs together (one gang), any model []
         free now   3 of 8 []
-                   needs 64GiB of memory per task, a node has at most 1.5GiB free []
+                   needs 64GiB of memory per task, beside those a node has at most 1.5GiB free []
         needs      5 GPUs together (one gang), any model []
         free now   3 of 8 []
                    a named extra runs out []
@@ -431,6 +465,11 @@ mod tests {
                    it fits in before with a time limit of at most 14s []
         would fit  now, but would delay job 3[7], which starts at 12:00:20 at the latest [muster explain 3[7]]
                    without a time limit it counts as endless []
+        waits for  2 jobs were told to make room for it, and will have by 12:01:30 []
+                   then it starts: its places are kept for it []
+        quota      12 of 16 h100 of vision are used, this asks for 8 []
+                   it is protected from preemption, and what cannot be taken back is not lent []
+                   without `protect` it may borrow what others leave []
         behind     job 2, which waits for capacity; backfill is off here [muster explain 2]
         needs      16 GPUs together (one gang), any model []
         there are  8 GPUs in all, on 1 node that it may use []

@@ -2,7 +2,8 @@
 
 use muster_model::reason::{CapacityGap, Limiting};
 use muster_model::view::{
-    ArrayView, Bar, Change, ElementView, Eta, Explanation, Holder, JobView, State, TaskStage, TaskView,
+    ArrayView, Bar, Change, ElementView, Eta, Explanation, Holder, HolderEnd, JobView, State, TaskStage,
+    TaskView,
 };
 use muster_model::{
     Bytes, CpuMilli, DependencyKind, ElementId, GpuMilli, JobId, Outcome, Rank, Reason, Span, TaskExit, Time,
@@ -26,6 +27,8 @@ pub fn gap(limiting: Limiting) -> CapacityGap {
         group: "main".to_owned(),
         tasks_needed: 5,
         tasks_placeable: 3,
+        tasks_per_node: None,
+        beside: Vec::new(),
         gpus_per_task: GpuMilli(1000),
         models: Vec::new(),
         gpus_free: GpuMilli(3000),
@@ -34,6 +37,14 @@ pub fn gap(limiting: Limiting) -> CapacityGap {
         nodes_fitting: 1,
         limiting,
     }
+}
+
+fn capacity(gap: CapacityGap) -> Reason {
+    Reason::Capacity(Box::new(gap))
+}
+
+fn never(gap: CapacityGap) -> Reason {
+    Reason::NeverFits(Box::new(gap))
 }
 
 /// Every variant, and every form of a gap.
@@ -140,19 +151,21 @@ fn capacities() -> Vec<Reason> {
     let cpus = Limiting::Cpus { asked: CpuMilli(16_000), free: CpuMilli(4500) };
     let memory = Limiting::Memory { asked: Bytes(64 << 30), free: Bytes(3 << 29) };
     vec![
-        Reason::Capacity(gap(Limiting::Gpus)),
-        Reason::Capacity(wide.clone()),
-        Reason::Capacity(CapacityGap {
-            group: "trainer".to_owned(),
-            limiting: Limiting::Nodes,
-            ..wide.clone()
+        capacity(gap(Limiting::Gpus)),
+        capacity(wide.clone()),
+        capacity(CapacityGap { group: "trainer".to_owned(), limiting: Limiting::Nodes, ..wide.clone() }),
+        capacity(CapacityGap {
+            group: "rollout".to_owned(),
+            beside: vec!["trainer".to_owned()],
+            ..gap(Limiting::Gpus)
         }),
-        Reason::Capacity(single(8000)),
-        Reason::Capacity(single(1000)),
-        Reason::Capacity(single(500)),
-        Reason::Capacity(CapacityGap { limiting: cpus, ..single(0) }),
-        Reason::Capacity(gap(memory)),
-        Reason::Capacity(gap(Limiting::Extras)),
+        capacity(CapacityGap { tasks_per_node: Some(2), limiting: cpus, ..single(1000) }),
+        capacity(single(8000)),
+        capacity(single(1000)),
+        capacity(single(500)),
+        capacity(CapacityGap { limiting: cpus, ..single(0) }),
+        capacity(gap(memory)),
+        capacity(gap(Limiting::Extras)),
     ]
 }
 
@@ -179,8 +192,8 @@ fn others_first() -> Vec<Reason> {
 /// Said at submission.
 fn refusals() -> Vec<Reason> {
     vec![
-        Reason::NeverFits(CapacityGap { tasks_needed: 16, gpus_free: GpuMilli(8000), ..gap(Limiting::Gpus) }),
-        Reason::NeverFits(CapacityGap { models: vec!["h100".into()], ..gap(Limiting::Constraint) }),
+        never(CapacityGap { tasks_needed: 16, gpus_free: GpuMilli(8000), ..gap(Limiting::Gpus) }),
+        never(CapacityGap { models: vec!["h100".into()], ..gap(Limiting::Constraint) }),
         Reason::TimeLimit {
             queue: "vision".into(),
             asked: Some(Span::from_secs(259_200)),
@@ -196,14 +209,28 @@ pub fn explanation() -> Explanation {
         element: id(2, 0),
         name: "right".to_owned(),
         state: State::Pending,
-        reasons: vec![Reason::Capacity(gap(Limiting::Gpus))],
+        reasons: vec![capacity(gap(Limiting::Gpus))],
         position: Some((1, 1)),
         queue: "default".into(),
         holders: vec![
-            Holder { element: id(1, 0), name: "left".into(), gpus: GpuMilli(5000), ends_by: Some(after(20)) },
-            Holder { element: id(3, 0), name: "sweep".into(), gpus: GpuMilli(2000), ends_by: None },
+            Holder {
+                element: id(1, 0),
+                name: "left".into(),
+                gpus: GpuMilli(5000),
+                ends_by: Some(after(20)),
+                end: HolderEnd::Grace,
+            },
+            Holder {
+                element: id(3, 0),
+                name: "sweep".into(),
+                gpus: GpuMilli(2000),
+                ends_by: None,
+                end: HolderEnd::TimeLimit,
+            },
         ],
         out_of_service: Vec::new(),
+        placement: None,
+        preempted: None,
         eta: Some(Eta { start: after(20), reserved: true }),
         sooner: vec![Change::Tasks { tasks: 3 }],
     }
@@ -292,7 +319,7 @@ pub fn contention() -> Vec<JobView> {
                 tasks: Vec::new(),
                 ..running(2, 0, 0..0, 0)
             }],
-            waiting_for: Some(Reason::Capacity(gap(Limiting::Gpus))),
+            waiting_for: Some(capacity(gap(Limiting::Gpus))),
             eta: Some(after(20)),
             ..job(2, "right", State::Pending, 5)
         },

@@ -151,6 +151,7 @@ fn the_shape_of_the_json_is_kept() {
     per_pod|gang/steps[]/at: number
     per_pod|gang/steps[]/decided/devices[]: number
     per_pod|gang/steps[]/decided/is: placed | refused | waits
+    per_pod|gang/steps[]/decided/reason/beside: []
     per_pod|gang/steps[]/decided/reason/gpus_free: number
     per_pod|gang/steps[]/decided/reason/gpus_per_task: number
     per_pod|gang/steps[]/decided/reason/gpus_total: number
@@ -161,6 +162,7 @@ fn the_shape_of_the_json_is_kept() {
     per_pod|gang/steps[]/decided/reason/nodes_fitting: number
     per_pod|gang/steps[]/decided/reason/reason: capacity | never_fits
     per_pod|gang/steps[]/decided/reason/tasks_needed: number
+    per_pod|gang/steps[]/decided/reason/tasks_per_node: null
     per_pod|gang/steps[]/decided/reason/tasks_placeable: number
     per_pod|gang/steps[]/free_gpus: number
     per_pod|gang/steps[]/gang: a | b

@@ -62,7 +62,7 @@ fn the_views_of_two_gangs_that_contend() {
     insta::assert_snapshot!(text("explain right"), @r"
     right is pending: capacity
     needs 5 GPUs together (one gang), any model
-    free now 3 of 8; left (2) holds 5 until [clock] (its time limit)
+    free now 3 of 8; left (2) holds 5 until [clock] (its time limit and grace)
     queue 1st of 1 in default; quota is not the limit
     starts [clock] at the latest, reserved; backfill cannot delay it
     sooner with tasks: 3 it would start now muster run … --tasks 3

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::view::Holder;
-use muster_model::{ElementId, GpuMilli, Time};
+use muster_model::view::{Holder, HolderEnd, State as Word};
+use muster_model::{ElementId, GpuMilli, Span, Time};
 
 use crate::state::State;
 use crate::state::shape::Shape;
@@ -31,16 +31,21 @@ pub(super) fn of(state: &State, now: Time, shape: &Shape) -> Vec<Holder> {
             held.insert((holding.end.at(now), holding.element), milli);
         }
     }
-    let name = |id: ElementId| {
-        state.jobs.get(&id.job).map(|job| job.record.spec.name.to_string()).unwrap_or_default()
+    let spec = |id: ElementId| state.jobs.get(&id.job).map(|job| &*job.record.spec);
+    let is_stopping = |id| state.element_view(now, id).is_some_and(|element| element.state == Word::Stopping);
+    let what_ends = |id| match spec(id) {
+        _ if is_stopping(id) => HolderEnd::Stopping,
+        Some(spec) if spec.grace > Span(0) => HolderEnd::Grace,
+        _ => HolderEnd::TimeLimit,
     };
     held.into_iter()
         .take(MOST)
         .map(|((end, element), milli)| Holder {
             element,
-            name: name(element),
+            name: spec(element).map(|spec| spec.name.to_string()).unwrap_or_default(),
             gpus: GpuMilli(u32::try_from(milli).unwrap_or(u32::MAX)),
             ends_by: (end < Time::NEVER).then_some(end),
+            end: what_ends(element),
         })
         .collect()
 }

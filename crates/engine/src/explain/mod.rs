@@ -2,9 +2,11 @@
 //! in `report`. Everything is tried on scratch with the planner itself, at the element's own place in the order, so that
 //! no explanation promises what the engine would not do.
 
+mod beside;
 pub(crate) mod domains;
 pub(crate) mod gap;
 mod holders;
+mod placed;
 pub(crate) mod reasons;
 mod service;
 mod sooner;
@@ -28,6 +30,8 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     let ordinal = job.record.ordinal_of(id.index)?;
     let mut explanation = blank(id, &job.record.spec, view.state);
     explanation.queue = state.policy.leaf_name(job.record.leaf).clone();
+    explanation.placement = placed::of(state, id);
+    explanation.preempted = placed::preempted(state, now, id);
     if !matches!(view.state, Word::Held | Word::Pending) {
         return Some(explanation);
     }
@@ -54,11 +58,12 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     explanation.sooner = sooner::within_queue(&mut trial, &finding);
     explanation.holders = trial.holders(&finding);
     explanation.out_of_service = trial.out_of_service(&finding);
-    explanation.reasons.extend(finding.reason.clone());
+    explanation.reasons.extend(finding.quota.iter().chain(&finding.reason).cloned());
     trial.end();
-    // 3. In another place in the order.
+    // 3. As a new submission, which is behind all others of its priority.
     if finding.reason.is_some() {
-        explanation.sooner.extend(sooner::other_queues(state, now, id));
+        explanation.sooner.extend(sooner::other_queues(state, id));
+        explanation.sooner.retain(|change| sooner::starts_anew(state, now, id, change));
     }
     Some(explanation)
 }
@@ -92,6 +97,8 @@ fn blank(id: ElementId, spec: &JobSpec, state: Word) -> Explanation {
         queue: spec.queue.clone(),
         holders: Vec::new(),
         out_of_service: Vec::new(),
+        placement: None,
+        preempted: None,
         eta: None,
         sooner: Vec::new(),
     }

@@ -3,19 +3,20 @@
 
 use muster_model::queue::Backfill;
 use muster_model::reason::{CapacityGap, TopologyGap};
-use muster_model::{ElementId, JobId, NodeId, Reason, Time};
+use muster_model::{ElementId, JobId, NodeId, Protection, Reason, Time};
 use muster_policy::Promise;
 use rustc_hash::FxHashMap;
 
 use super::{domains, gap};
-use crate::plan::ask::picks;
+use crate::plan::ask::{Caps, picks};
+use crate::plan::terms::{self, Whose};
 use crate::state::State;
 use crate::state::ends::End;
 use crate::state::job::{Element, Job, Phase};
 use crate::state::shape::ClassId;
 
-/// What is missing by class: worked out once per reading of many jobs.
-pub(crate) type Gaps = FxHashMap<ClassId, (CapacityGap, Option<TopologyGap>)>;
+/// What is missing by class and what quota leaves of each model: worked out once per reading of many jobs.
+pub(crate) type Gaps = FxHashMap<(ClassId, Caps), (CapacityGap, Option<TopologyGap>)>;
 
 impl State {
     /// What lies in the element's own terms.
@@ -63,16 +64,29 @@ impl State {
         gaps: &mut Gaps,
     ) -> Option<Reason> {
         let shape = self.classes.shape(job.class);
-        if let Some(reason) = self.quota_reason(now, job) {
-            return Some(reason);
+        let caps = match self.caps(now, job) {
+            Ok(caps) => caps,
+            Err(reason) => return Some(reason),
+        };
+        let missing = |caps: &Caps| {
+            let eligible = &shape.eligible(&self.pool);
+            let terms = gap::Terms { eligible, avoid: &[], caps };
+            let gap = gap::now(&self.pool, self.policy.models(), shape, terms);
+            (gap, domains::now(&self.pool, shape, eligible))
+        };
+        if let Some((model, _)) = caps.first()
+            && gap::is_short(&gaps.entry((job.class, caps.clone())).or_insert_with(|| missing(&caps)).0)
+            && !gap::is_short(
+                &gaps.entry((job.class, Caps::new())).or_insert_with(|| missing(&Caps::new())).0,
+            )
+        {
+            // What it lacks is free, and quota keeps it from that.
+            let all = [(*model, shape.milli())];
+            return whose(job).judge(&self.policy, &all, job.record.duration()).err();
         }
-        let (gap, together) = gaps.entry(job.class).or_insert_with(|| {
-            let eligible = shape.eligible(&self.pool);
-            let gap = gap::now(&self.pool, self.policy.models(), shape, &eligible);
-            (gap, domains::now(&self.pool, shape, &eligible))
-        });
+        let (gap, together) = gaps.entry((job.class, caps.clone())).or_insert_with(|| missing(&caps));
         if gap::is_short(gap) {
-            return Some(Reason::Capacity(gap.clone()));
+            return Some(Reason::Capacity(Box::new(gap.clone())));
         }
         if let Some(together) = together.as_ref().filter(|gap| domains::is_short(gap)) {
             return Some(Reason::Topology(together.clone()));
@@ -86,7 +100,7 @@ impl State {
         }
         match other {
             _ if self.reservations.iter().any(|one| one.element == element) => {
-                Some(Reason::Capacity(gap.clone()))
+                Some(Reason::Capacity(Box::new(gap.clone())))
             }
             Some(other) if self.policy.tree().backfill == Backfill::None => {
                 Some(Reason::Behind { element: other.element })
@@ -123,23 +137,19 @@ impl State {
         Some(Reason::DrainAhead { node, from, fits_if_shorter_than: None })
     }
 
-    /// The first refusal of its queue's limits, budgets and quota, when no model gets by.
-    fn quota_reason(&self, now: Time, job: &Job) -> Option<Reason> {
+    /// What quota leaves of each model that it may use; the first refusal of its queue's limits, budgets and quota when no
+    /// model gets by.
+    fn caps(&self, now: Time, job: &Job) -> Result<Caps, Reason> {
         let shape = self.classes.shape(job.class);
         let promise = Promise { from: now, length: job.record.duration() };
-        if let Err(reason) = self.policy.judge_promise(job.record.leaf, job.user, shape.milli(), promise) {
-            return Some(reason);
-        }
-        let mut refused = None;
-        for pick in picks(&self.pool, shape) {
-            let gpus = pick.exact.as_deref().unwrap_or(&[]);
-            match self.policy.judge_start(job.record.leaf, job.user, gpus, job.record.duration()) {
-                Ok(()) => return None,
-                Err(reason) => {
-                    refused.get_or_insert(reason);
-                }
-            }
-        }
-        refused
+        let picks = picks(&self.pool, shape);
+        let tries = terms::admitted(&self.policy, whose(job), shape, promise, &picks)?;
+        // The last try is the widest.
+        Ok(tries.last().map(|widest| widest.caps.clone()).unwrap_or_default())
     }
+}
+
+fn whose(job: &Job) -> Whose {
+    let owns = job.record.spec.protect != Protection::None;
+    Whose { leaf: job.record.leaf, user: job.user, owns }
 }

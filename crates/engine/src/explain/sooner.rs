@@ -1,10 +1,12 @@
-//! The smallest changes that would start an element now. Each is tried with the planner before it is named.
+//! The smallest changes that would start an element now. Each is tried with the planner before it is named: in its own place,
+//! and as what people will do, which is to submit it anew.
 
 use std::sync::Arc;
 
 use muster_model::view::Change;
 use muster_model::{
-    ElementId, GpuModel, JobSpec, QueueName, QueueSpec, Reason, Span, Time, Topology, TopologyRule,
+    ElementId, Event, GpuMilli, GpuModel, JobId, JobSpec, QueueName, QueueSpec, Reason, Span, Target,
+    TaskGroup, Time, Topology, TopologyRule,
 };
 
 use super::trial::{Finding, Trial};
@@ -14,27 +16,28 @@ use crate::state::State;
 /// Other queues that are tried: each costs a pass.
 const MOST_QUEUES: usize = 8;
 
-/// Changes that keep its place in the order.
+/// Changes of its terms that would start it in its place in the order.
 pub(super) fn within_queue(trial: &mut Trial<'_>, finding: &Finding) -> Vec<Change> {
     if finding.reason.is_none() {
         return Vec::new();
     }
     let changes = [
         preferred(trial),
+        any_node(trial),
         fewer_tasks(trial),
         fewer_gpus(trial),
+        smaller_share(trial),
         shorter(trial, finding),
         other_model(trial),
     ];
     changes.into_iter().flatten().collect()
 }
 
-/// Would it start with its terms changed so?
-fn starts_with(trial: &mut Trial<'_>, edit: impl FnOnce(&mut JobSpec)) -> bool {
-    let mut spec = (*trial.spec).clone();
-    edit(&mut spec);
+/// The change, if it would start with it.
+fn tried(trial: &mut Trial<'_>, change: Change) -> Option<Change> {
+    let spec = changed(&trial.spec, &change);
     let duration = spec.time_limit.map(|limit| limit + spec.grace);
-    trial.starts(&spec, duration)
+    trial.starts(&spec, duration).then_some(change)
 }
 
 /// The largest count below `present` for which `starts` holds; it holds for fewer if it does for more.
@@ -52,33 +55,41 @@ fn largest(present: u32, mut starts: impl FnMut(u32) -> bool) -> Option<u32> {
 
 /// Few domains where it requires one.
 fn preferred(trial: &mut Trial<'_>) -> Option<Change> {
-    let wish = trial.spec.constraint.topology.clone()?;
-    let TopologyRule::Required(level) = &wish.rule else { return None };
-    let softer = Topology { rule: TopologyRule::Preferred(Arc::clone(level)), segment: wish.segment.clone() };
-    starts_with(trial, |spec| spec.constraint.topology = Some(softer))
-        .then(|| Change::PreferTopology { level: level.to_string() })
+    let TopologyRule::Required(level) = &trial.spec.constraint.topology.as_ref()?.rule else { return None };
+    let level = level.to_string();
+    tried(trial, Change::PreferTopology { level })
+}
+
+fn any_node(trial: &mut Trial<'_>) -> Option<Change> {
+    let is_bound = !trial.spec.constraint.labels.is_empty();
+    is_bound.then_some(Change::AnyNode).and_then(|change| tried(trial, change))
 }
 
 fn fewer_tasks(trial: &mut Trial<'_>) -> Option<Change> {
     let [group] = &trial.spec.groups[..] else { return None };
     let segment = trial.spec.constraint.topology.as_ref().and_then(|wish| wish.segment.as_ref());
     // A segment is a multiple of what is on a node.
-    let block = segment.map_or(group.tasks_per_node.unwrap_or(1), |segment| segment.tasks).max(1);
-    let blocks = largest(group.min_tasks / block, |blocks| {
-        starts_with(trial, |spec| {
-            spec.groups[0].min_tasks = blocks * block;
-            spec.groups[0].max_tasks = blocks * block;
-        })
-    })?;
-    Some(Change::Tasks { tasks: blocks * block })
+    let on_node = group.tasks_per_node.map(|tasks| tasks.max(1));
+    let block = segment.map_or(on_node.unwrap_or(1), |segment| segment.tasks).max(1);
+    let change = |blocks: u32| match on_node {
+        Some(on_node) => Change::Nodes { nodes: blocks * block / on_node },
+        None => Change::Tasks { tasks: blocks * block },
+    };
+    let blocks = largest(group.min_tasks / block, |blocks| tried(trial, change(blocks)).is_some())?;
+    Some(change(blocks))
 }
 
 fn fewer_gpus(trial: &mut Trial<'_>) -> Option<Change> {
     let [group] = &trial.spec.groups[..] else { return None };
-    let gpus = largest(group.task.gpu.devices, |gpus| {
-        starts_with(trial, |spec| spec.groups[0].task.gpu.devices = gpus)
-    })?;
+    let gpus = largest(group.task.gpu.devices, |gpus| tried(trial, Change::GpusPerTask { gpus }).is_some())?;
     Some(Change::GpusPerTask { gpus })
+}
+
+fn smaller_share(trial: &mut Trial<'_>) -> Option<Change> {
+    let [group] = &trial.spec.groups[..] else { return None };
+    let change = |share| Change::Share { share: GpuMilli(share) };
+    let share = largest(group.task.gpu.share.0, |share| tried(trial, change(share)).is_some())?;
+    Some(change(share))
 }
 
 fn shorter(trial: &mut Trial<'_>, finding: &Finding) -> Option<Change> {
@@ -98,7 +109,7 @@ fn shorter(trial: &mut Trial<'_>, finding: &Finding) -> Option<Change> {
     if limit.0 == 0 {
         return None;
     }
-    starts_with(trial, |spec| spec.time_limit = Some(limit)).then_some(Change::TimeLimit { limit })
+    tried(trial, Change::TimeLimit { limit })
 }
 
 /// Another model for all of its GPUs, one that it does not accept as it is.
@@ -115,48 +126,64 @@ fn other_model(trial: &mut Trial<'_>) -> Option<Change> {
         return None;
     }
     let others: Vec<_> = names.into_iter().filter(|name| !accepted(name)).collect();
-    others
-        .into_iter()
-        .find(|name| {
-            starts_with(trial, |spec| {
-                for group in spec.groups.iter_mut().filter(|group| !group.task.gpu.is_none()) {
-                    group.task.gpu.models = vec![name.clone()];
-                }
-            })
-        })
-        .map(|model| Change::Model { model })
+    others.into_iter().find_map(|model| tried(trial, Change::Model { model }))
 }
 
-/// Other leaf queues in which the next pass would start it.
-pub(super) fn other_queues(state: &mut State, now: Time, id: ElementId) -> Vec<Change> {
+/// Other leaf queues that might take it.
+pub(super) fn other_queues(state: &State, id: ElementId) -> Vec<Change> {
     let Some(job) = state.jobs.get(&id.job) else { return Vec::new() };
-    let (own, spec) = (job.record.leaf, job.record.spec.clone());
     let mut leaves = Vec::new();
     collect_leaves(&state.policy.tree().queues, "", &mut leaves);
-    let mut changes = Vec::new();
-    for queue in leaves.into_iter().take(MOST_QUEUES + 1) {
-        let Some(leaf) = state.policy.leaf(&queue).filter(|leaf| *leaf != own) else { continue };
-        let moved = JobSpec { queue: queue.clone(), ..(*spec).clone() };
-        let has_room = state.policy.judge_one_more(leaf, &moved.user).is_ok();
-        if !has_room || state.policy.judge_submission(leaf, &moved).is_err() {
-            continue;
-        }
-        move_job(state, now, id, leaf);
-        let plan = plan::preview(state, now);
-        move_job(state, now, id, own);
-        let starts = plan.starts().any(|(started, ..)| started.element == id);
-        if starts {
-            changes.push(Change::Queue { queue });
-        }
-    }
-    changes
+    let own = state.policy.leaf_name(job.record.leaf);
+    let others = leaves.into_iter().filter(|queue| queue != own);
+    others.take(MOST_QUEUES).map(|queue| Change::Queue { queue }).collect()
 }
 
-fn move_job(state: &mut State, now: Time, id: ElementId, leaf: muster_policy::LeafId) {
-    if let Some(job) = state.jobs.get_mut(&id.job) {
-        job.record.leaf = leaf;
+/// Would it start at once if it were cancelled and submitted anew with this change? Then it stands behind whoever waits. Of
+/// an array, a single element is submitted. Tried on a copy: nothing of it may stay.
+pub(super) fn starts_anew(state: &State, now: Time, id: ElementId, change: &Change) -> bool {
+    let Some(job) = state.jobs.get(&id.job) else { return false };
+    let spec = JobSpec { array: None, ..changed(&job.record.spec, change) };
+    let anew = state.jobs.last_key_value().map_or(0, |(id, _)| id.0).max(state.recent.last().0) + 1;
+    let mut copy = state.clone();
+    let target = Target { job: id.job, index: job.record.spec.array.as_ref().map(|_| id.index) };
+    copy.apply(now, &Event::Cancel { target, by: spec.user.clone() });
+    let submitted = Event::Submitted { job: JobId(anew), spec: Arc::new(spec) };
+    if copy.judge(&submitted).is_err() {
+        return false;
     }
-    state.sync_job(now, id.job);
+    copy.apply(now, &submitted);
+    let plan = plan::plan(&mut copy, now);
+    plan.starts().any(|(started, ..)| started.element.job == JobId(anew))
+}
+
+/// The terms with a change.
+fn changed(spec: &JobSpec, change: &Change) -> JobSpec {
+    let mut spec = spec.clone();
+    let resize = |group: &mut TaskGroup, tasks| (group.min_tasks, group.max_tasks) = (tasks, tasks);
+    match change {
+        Change::Tasks { tasks } => resize(&mut spec.groups[0], *tasks),
+        Change::Nodes { nodes } => {
+            let tasks = nodes * spec.groups[0].tasks_per_node.unwrap_or(1);
+            resize(&mut spec.groups[0], tasks);
+        }
+        Change::GpusPerTask { gpus } => spec.groups[0].task.gpu.devices = *gpus,
+        Change::Share { share } => spec.groups[0].task.gpu.share = *share,
+        Change::TimeLimit { limit } => spec.time_limit = Some(*limit),
+        Change::Model { model } => {
+            for group in spec.groups.iter_mut().filter(|group| !group.task.gpu.is_none()) {
+                group.task.gpu.models = vec![model.clone()];
+            }
+        }
+        Change::Queue { queue } => spec.queue = queue.clone(),
+        Change::PreferTopology { level } => {
+            let segment = spec.constraint.topology.take().and_then(|wish| wish.segment);
+            let rule = TopologyRule::Preferred(level.as_str().into());
+            spec.constraint.topology = Some(Topology { rule, segment });
+        }
+        Change::AnyNode => spec.constraint.labels.clear(),
+    }
+    spec
 }
 
 fn collect_leaves(queues: &[QueueSpec], above: &str, leaves: &mut Vec<QueueName>) {

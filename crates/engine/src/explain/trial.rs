@@ -11,10 +11,12 @@ use muster_policy::{Promise, Slot};
 use super::{domains, gap, holders, service};
 use crate::plan::ask::{Caps, picks};
 use crate::plan::gauge::Reach;
+use crate::plan::hope::Memo;
 use crate::plan::reserve::{self, Wish};
 use crate::plan::terms::Admitted;
 use crate::plan::{Candidate, Planner};
 use crate::state::State;
+use crate::state::attempt::gpus_by_model;
 use crate::state::entries::Owner;
 use crate::state::shape::Shape;
 
@@ -44,6 +46,14 @@ enum Ahead {
 pub(super) struct Finding {
     /// What stands against a start; `None` when it would start now.
     pub(super) reason: Option<Reason>,
+    /// Quota, where GPUs of a model are free that it keeps the element from.
+    pub(super) quota: Option<Reason>,
+}
+
+impl From<Option<Reason>> for Finding {
+    fn from(reason: Option<Reason>) -> Self {
+        Self { reason, quota: None }
+    }
 }
 
 impl<'s> Trial<'s> {
@@ -71,12 +81,12 @@ impl<'s> Trial<'s> {
     /// What stands against a start now.
     pub(super) fn finding(&mut self) -> Finding {
         let Some(candidate) = self.candidate.clone() else {
-            return Finding { reason: self.behind() };
+            return self.behind().into();
         };
         let memo = self.planner.memo(candidate.class).clone();
         let tries = match self.planner.admitted(&candidate, &memo.picks) {
             Ok(tries) => tries,
-            Err(reason) => return Finding { reason: Some(reason) },
+            Err(reason) => return Some(reason).into(),
         };
         let mut fits = |duration: Option<Span>| {
             let checkpoint = self.planner.state.pool.checkpoint();
@@ -89,19 +99,39 @@ impl<'s> Trial<'s> {
             placed
         };
         if fits(candidate.duration) {
-            return Finding { reason: None };
+            return None.into();
         }
-        if !fits(Some(Span(1))) {
-            let state = &*self.planner.state;
-            let gap = gap::now(&state.pool, state.policy.models(), &candidate.shape, &memo.eligible);
-            let together = domains::now(&state.pool, &candidate.shape, &memo.eligible);
-            let reason = match together.filter(|_| !gap::is_short(&gap)) {
-                Some(together) => Reason::Topology(together),
-                None => Reason::Capacity(gap),
-            };
-            return Finding { reason: Some(reason) };
+        if fits(Some(Span(1))) {
+            return self.outlasted(&candidate).into();
         }
-        Finding { reason: self.outlasted(&candidate) }
+        let caps = tries.last().map(|widest| widest.caps.clone()).unwrap_or_default();
+        let quota = if caps.is_empty() { None } else { self.quota_in_the_way(&candidate, &memo) };
+        let state = &*self.planner.state;
+        let terms = gap::Terms { eligible: &memo.eligible, avoid: &candidate.avoid, caps: &caps };
+        let gap = gap::now(&state.pool, state.policy.models(), &candidate.shape, terms);
+        let together = domains::now(&state.pool, &candidate.shape, &memo.eligible);
+        // Waiting for GPUs helps only where quota leaves a model that a task fits on.
+        let could_wait = gap::is_short(&gap) && gap.gpus_total.0 > 0;
+        match (could_wait, together, quota) {
+            (false, _, Some(quota)) => Some(quota).into(),
+            (_, Some(together), None) if !gap::is_short(&gap) => Some(Reason::Topology(together)).into(),
+            (_, _, quota) => Finding { reason: Some(Reason::Capacity(Box::new(gap))), quota },
+        }
+    }
+
+    /// What quota says of the first place that there would be now if there were none.
+    fn quota_in_the_way(&mut self, candidate: &Candidate, memo: &Memo) -> Option<Reason> {
+        let mut places = memo.picks.iter().filter_map(|pick| {
+            let checkpoint = self.planner.state.pool.checkpoint();
+            let free = Admitted { pick, caps: Caps::new() };
+            let (seat, duration) = (candidate.seat(), candidate.duration);
+            let placed = self.planner.place(seat, &candidate.shape, &free, &memo.eligible, duration);
+            let state = &mut *self.planner.state;
+            state.pool.rollback(checkpoint);
+            let gpus = gpus_by_model(&state.pool, &placed?);
+            candidate.whose().judge(&state.policy, &gpus, duration).err()
+        });
+        places.next()
     }
 
     /// The reservation or drain that stands against it: the first whose beginning it may not outlast.

@@ -48,6 +48,10 @@ pub(crate) struct Seat<'a> {
 }
 
 impl Candidate {
+    pub(crate) fn whose(&self) -> Whose {
+        Whose { leaf: self.leaf, user: self.user, owns: self.owns }
+    }
+
     pub(crate) fn seat(&self) -> Seat<'_> {
         Seat { element: self.element, avoid: &self.avoid }
     }
@@ -244,7 +248,7 @@ impl Planner<'_> {
         candidate: &Candidate,
         picks: &'p [Pick],
     ) -> Result<SmallVec<[Admitted<'p>; 1]>, Reason> {
-        let whose = Whose { leaf: candidate.leaf, user: candidate.user, owns: candidate.owns };
+        let whose = candidate.whose();
         let promise = self.promise(candidate.duration);
         terms::admitted(&self.state.policy, whose, &candidate.shape, promise, picks)
     }

@@ -12,7 +12,7 @@ mod consider;
 mod forecast;
 pub(crate) mod gang;
 pub(crate) mod gauge;
-mod hope;
+pub(crate) mod hope;
 pub(crate) mod idle;
 mod limited;
 mod plain;

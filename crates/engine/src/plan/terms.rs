@@ -17,7 +17,13 @@ pub(crate) struct Whose {
 }
 
 impl Whose {
-    fn judge(self, policy: &Policy, gpus: &[(ModelId, u64)], length: Option<Span>) -> Result<(), Reason> {
+    /// What limits and quota say to a start on these GPUs.
+    pub(crate) fn judge(
+        self,
+        policy: &Policy,
+        gpus: &[(ModelId, u64)],
+        length: Option<Span>,
+    ) -> Result<(), Reason> {
         policy.judge_start(self.leaf, self.user, gpus, length)?;
         if self.owns { policy.judge_owned(self.leaf, gpus) } else { Ok(()) }
     }

@@ -98,7 +98,7 @@ impl State {
             false => {
                 let gap = gap::when_idle(&self.pool, self.policy.models(), &shape);
                 let together = domains::when_idle(&self.pool, &shape).filter(|_| !gap::is_short(&gap));
-                let reason = together.map_or(Reason::NeverFits(gap), Reason::NeverInTopology);
+                let reason = together.map_or(Reason::NeverFits(Box::new(gap)), Reason::NeverInTopology);
                 Err(Refusal::Never(reason))
             }
         }

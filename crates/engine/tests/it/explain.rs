@@ -153,6 +153,15 @@ fn changed(spec: &JobSpec, change: &Change) -> JobSpec {
             spec.groups[0].min_tasks = *tasks;
             spec.groups[0].max_tasks = *tasks;
         }
+        Change::Nodes { nodes } => {
+            let tasks = nodes * spec.groups[0].tasks_per_node.unwrap();
+            (spec.groups[0].min_tasks, spec.groups[0].max_tasks) = (tasks, tasks);
+        }
+        Change::Share { share } => {
+            assert!(share.0 > 0 && *share < spec.groups[0].task.gpu.share);
+            spec.groups[0].task.gpu.share = *share;
+        }
+        Change::AnyNode => spec.constraint.labels = std::collections::BTreeMap::new(),
         Change::GpusPerTask { gpus } => spec.groups[0].task.gpu.devices = *gpus,
         Change::TimeLimit { limit } => spec.time_limit = Some(*limit),
         Change::Model { model } => {
@@ -169,7 +178,21 @@ fn changed(spec: &JobSpec, change: &Change) -> JobSpec {
     spec
 }
 
-/// Tells a story twice: the second time the explained job was changed as offered, and must start.
+/// Does a job start at once when it is cancelled and submitted anew with a change?
+fn starts_anew(engine: &Engine, now: Time, job: JobId, spec: &JobSpec, change: &Change) -> bool {
+    let (mut engine, anew) = (engine.clone(), JobId(1000));
+    let target = Target { job, index: None };
+    engine.apply(now, &Event::Cancel { target, by: spec.user.clone() });
+    let submitted = Event::Submitted { job: anew, spec: Arc::new(changed(spec, change)) };
+    assert!(engine.judge(&submitted).is_ok(), "{change:?} of {spec:?} is refused");
+    engine.apply(now, &submitted);
+    let plan = engine.plan(now);
+    assert!(engine.check(now, &plan).is_ok());
+    plan.starts().any(|(started, ..)| started.element.job == anew)
+}
+
+/// Tells a story twice: the second time the explained job was changed as offered, and must start. So must the same job when
+/// it is submitted anew, behind all others.
 fn changes_keep_their_promise(seed: u64) -> usize {
     let mut dice = Dice::new(seed);
     let tree = random_tree(&mut dice);
@@ -208,6 +231,12 @@ fn changes_keep_their_promise(seed: u64) -> usize {
         assert_eq!(found.reasons.is_empty(), found.state != State::Pending, "{found:?}");
         // On hold from the start, released after the others have started, it is where it was when it was explained.
         for change in &found.sooner {
+            assert!(starts_anew(&engine, now, job, &spec, change), "{change:?} of {spec:?} waits as well");
+            kept += 1;
+            if matches!(change, Change::Queue { .. }) {
+                // Elsewhere it has no place yet.
+                continue;
+            }
             let mut held = changed(&spec, change);
             held.held = true;
             let mut other = story.clone();
@@ -219,7 +248,6 @@ fn changes_keep_their_promise(seed: u64) -> usize {
             let plan = engine.plan(now);
             let starts = plan.starts().any(|(started, ..)| started.element == id);
             assert!(starts, "{change:?} was promised to start {spec:?}");
-            kept += 1;
         }
         if let Some(eta) = found.eta {
             assert!(eta.start >= now && eta.start < Time::NEVER);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_engine::{Engine, Refusal};
-use muster_model::reason::{CapacityGap, Limiting};
+use muster_model::reason::Limiting;
 use muster_model::view::State;
 use muster_model::{Event, JobId, NodeSpec, QueueSpec, QueueTree, Reason, Time};
 use proptest::prelude::*;
@@ -131,9 +131,7 @@ fn what_never_fits_is_refused_with_what_is_missing() {
     for (ask, expected) in rows {
         let name = ask.spec.name.clone();
         match world.try_submit(ask) {
-            Err(Refusal::Never(Reason::NeverFits(CapacityGap { limiting, .. }))) => {
-                assert_eq!(limiting, expected, "{name}");
-            }
+            Err(Refusal::Never(Reason::NeverFits(gap))) => assert_eq!(gap.limiting, expected, "{name}"),
             other => panic!("{name}: {other:?}"),
         }
     }

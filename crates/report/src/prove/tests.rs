@@ -13,6 +13,8 @@ fn gap(needed: u32, free: u32, total: u32) -> CapacityGap {
         group: "main".into(),
         tasks_needed: needed,
         tasks_placeable: free,
+        tasks_per_node: None,
+        beside: Vec::new(),
         gpus_per_task: GpuMilli(1000),
         models: Vec::new(),
         gpus_free: GpuMilli(free * 1000),
@@ -49,7 +51,7 @@ fn proof(gpus: u32, needs: &[u32], order: &str, per_pod: AdmissionRun, gang: Adm
 }
 
 fn waits(needed: u32, free: u32) -> Decided {
-    Decided::Waits { reason: Some(Reason::Capacity(gap(needed, free, 3))) }
+    Decided::Waits { reason: Some(Reason::Capacity(Box::new(gap(needed, free, 3)))) }
 }
 
 #[test]
@@ -61,7 +63,7 @@ fn a_waste_and_a_refusal() {
         step(4, 'b', waits(1, 0), &[2, 1], 0),
         step(5, 'b', waits(1, 0), &[2, 1], 0),
     ];
-    let refused = Decided::Refused { reason: Reason::NeverFits(gap(4, 1, 3)) };
+    let refused = Decided::Refused { reason: Reason::NeverFits(Box::new(gap(4, 1, 3))) };
     let gang = vec![step(1, 'a', placed(&[0, 1]), &[2, 0], 1), step(3, 'b', refused, &[2, 0], 1)];
     let proof = proof(
         3,

@@ -1,0 +1,152 @@
+//! Where an element is, and how good a place that is: worked out from its placement, the cluster and what is planned now, so
+//! that nothing more has to be kept than the placement. It must not guess what the alternatives were when it started.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_model::view::{
+    LevelUse, LevelWish, PlacedOn, PlacementView, PreemptedView, Waiter, device_indices,
+};
+use muster_model::{DeviceSet, ElementId, GpuMilli, NodeId, TaskPlacement, Time, Topology, TopologyRule};
+
+use super::gap::{self, Count};
+use crate::state::State;
+use crate::state::job::{Job, Phase};
+use crate::state::pool::Pool;
+use crate::state::shape::Shape;
+use crate::state::topology::Scope;
+
+/// At most this many nodes, and domains of a level, are named.
+const MOST: usize = 16;
+
+/// What an element holds; `None` when it holds nothing.
+pub(super) fn of(state: &State, id: ElementId) -> Option<PlacementView> {
+    let job = state.jobs.get(&id.job)?;
+    let element = job.record.elements.get(&job.record.ordinal_of(id.index)?)?;
+    let run = element.run.as_ref().filter(|_| element.phase == Phase::Active)?;
+    Some(PlacementView {
+        tasks: run.placement.len() as u32,
+        nodes: run.placement.iter().map(|task| task.node).collect::<BTreeSet<_>>().len() as u32,
+        places: places(&state.pool, &run.placement),
+        levels: levels(state, job, &run.placement),
+        since: run.held_from,
+        backfilled: run.backfilled,
+        next: next(state, id, &run.placement),
+    })
+}
+
+/// By name of the node.
+fn places(pool: &Pool, placement: &[TaskPlacement]) -> Vec<PlacedOn> {
+    let mut on: BTreeMap<u32, (DeviceSet, GpuMilli, u32)> = BTreeMap::new();
+    for task in placement {
+        let (devices, share, tasks) = on.entry(pool.node(task.node).rank).or_default();
+        (*devices, *share) = (devices.or(task.devices), task.share);
+        *tasks += 1;
+    }
+    let named = on.into_iter().take(MOST);
+    named
+        .map(|(rank, (devices, share, tasks))| PlacedOn {
+            node: pool.node(pool.at_rank(rank)).spec.name.clone(),
+            tasks,
+            devices: device_indices(devices),
+            share,
+        })
+        .collect()
+}
+
+/// What it spans, level by level, the nodes last.
+fn levels(state: &State, job: &Job, placement: &[TaskPlacement]) -> Vec<LevelUse> {
+    let pool = &state.pool;
+    let shape = state.classes.shape(job.class);
+    let wide = pool.domains.levels().iter().map(|name| &**name);
+    let used = |level: usize| -> BTreeSet<(String, Option<NodeId>)> {
+        let domain = |task: &TaskPlacement| {
+            let node = pool.node(task.node);
+            match node.domains.get(level) {
+                Some((id, _)) => (pool.domains.get(*id).name.to_string(), None),
+                // A node outside of any domain stands for itself.
+                None => (node.spec.name.to_string(), Some(task.node)),
+            }
+        };
+        placement.iter().map(domain).collect()
+    };
+    let name_all = |(level, name): (usize, &str)| {
+        let used = used(level);
+        LevelUse {
+            level: name.to_owned(),
+            domains: used.len() as u32,
+            names: used.into_iter().map(|(name, _)| name).take(MOST).collect(),
+            least: least(pool, shape, level, name),
+            asked: asked(shape, name),
+        }
+    };
+    wide.chain([Topology::NODE]).enumerate().map(name_all).collect()
+}
+
+/// What the job said of a level.
+fn asked(shape: &Shape, level: &str) -> Option<LevelWish> {
+    let wish = shape.topology.as_ref()?;
+    match &wish.rule {
+        TopologyRule::Required(name) if **name == *level => Some(LevelWish::Required),
+        TopologyRule::Preferred(name) if **name == *level => Some(LevelWish::Preferred),
+        TopologyRule::Spread(name) if **name == *level => Some(LevelWish::Spread),
+        _ if wish.segment.as_ref().is_some_and(|segment| *segment.level == *level) => {
+            Some(LevelWish::Segments)
+        }
+        _ => None,
+    }
+}
+
+/// The fewest domains of a level that would host it if nothing ran; `None` where groups or slices make that a search.
+fn least(pool: &Pool, shape: &Shape, level: usize, name: &str) -> Option<u32> {
+    let [group] = &shape.groups[..] else { return None };
+    let segment = shape.topology.as_ref().and_then(|wish| wish.segment.as_ref());
+    if segment.is_some_and(|segment| *segment.level != *name) {
+        return None;
+    }
+    let slice = segment.map_or(1, |segment| u64::from(segment.tasks.max(1)));
+    let mut scopes = pool.scopes_in(Scope::Cluster, level);
+    if level < pool.domains.levels().len() {
+        scopes.extend(pool.loners().map(Scope::Node));
+    }
+    let room = |id: NodeId| match pool.node(id) {
+        node if node.hosts() && shape.admits(node) => gap::room_for(node, group, Count::WhenIdle),
+        _ => 0,
+    };
+    let sum = |scope| pool.nodes_in(scope).into_iter().map(room).fold(0, u64::saturating_add);
+    let mut takes: Vec<u64> = scopes.into_iter().map(|scope| sum(scope) / slice * slice).collect();
+    takes.sort_unstable_by(|one, other| other.cmp(one));
+    let mut left = u64::from(group.tasks);
+    let needed = takes.into_iter().take_while(|takes| {
+        let is_needed = left > 0 && *takes > 0;
+        left = left.saturating_sub(*takes);
+        is_needed
+    });
+    let count = needed.count() as u32;
+    (left == 0).then_some(count)
+}
+
+/// The first planned start on its nodes.
+fn next(state: &State, id: ElementId, placement: &[TaskPlacement]) -> Option<Waiter> {
+    let nodes: BTreeSet<NodeId> = placement.iter().map(|task| task.node).collect();
+    let is_here = |tasks: &[TaskPlacement]| tasks.iter().any(|task| nodes.contains(&task.node));
+    let others = state.reservations.iter().filter(|one| one.element != id && is_here(&one.placement));
+    let first = others.min_by_key(|one| (one.start, one.element))?;
+    let job = state.jobs.get(&first.element.job)?;
+    Some(Waiter { element: first.element, name: job.record.spec.name.to_string(), start: first.start })
+}
+
+/// Who made it go, the present attempt or the last one.
+pub(super) fn preempted(state: &State, now: Time, id: ElementId) -> Option<PreemptedView> {
+    let record = &state.jobs.get(&id.job)?.record;
+    let element = record.elements.get(&record.ordinal_of(id.index)?)?;
+    let leaving = element.run.as_ref()?.leaving?;
+    let claimant = state.jobs.get(&leaving.by.job);
+    Some(PreemptedView {
+        by: leaving.by,
+        name: claimant.map(|job| job.record.spec.name.to_string()),
+        queue: claimant.map(|job| state.policy.leaf_name(job.record.leaf).clone()),
+        cause: leaving.cause,
+        at: leaving.at,
+        checkpoint: state.element_view(now, id).and_then(|view| view.checkpoint),
+    })
+}
