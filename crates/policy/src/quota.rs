@@ -119,7 +119,7 @@ impl Policy {
     pub fn owed(&self, lender: LeafId, borrower: LeafId, model: ModelId, milli: u64) -> u64 {
         let at = usize::from(model.0);
         // 1. Both paths from the top, without what they share.
-        let (to, from) = (self.from_top(lender), self.from_top(borrower));
+        let (to, from) = (self.top_down(lender), self.top_down(borrower));
         let shared = to.iter().zip(&from).take_while(|(one, other)| one == other).count();
         let (Some(to), Some(from)) = (to.get(shared), from.get(shared..)) else { return 0 };
         // 2. The lender's side takes only what is its own.
@@ -136,7 +136,7 @@ impl Policy {
     }
 
     /// Queues from the top level down to a leaf.
-    fn from_top(&self, leaf: LeafId) -> Vec<usize> {
+    fn top_down(&self, leaf: LeafId) -> Vec<usize> {
         let mut path = Vec::new();
         let mut next = Some(self.node_of(leaf)).filter(|index| *index != ROOT);
         while let Some(index) = next {

@@ -286,6 +286,8 @@ fn nothing_to_explain(view: &JobView, index: Option<u32>) -> muster_model::view:
         queue: view.queue.clone(),
         holders: Vec::new(),
         out_of_service: Vec::new(),
+        placement: None,
+        preempted: None,
         eta: None,
         sooner: Vec::new(),
     }
