@@ -65,14 +65,6 @@ pub(crate) fn plan(state: &mut State, now: Time) -> Plan {
     plan
 }
 
-/// What [`plan`] would decide, leaving no trace of having asked: neither reservations nor the instants that a pass waits for.
-pub(crate) fn preview(state: &mut State, now: Time) -> Plan {
-    let (reservations, refill, thaw) = (state.reservations.clone(), state.refill, state.thaw);
-    let plan = plan(state, now);
-    (state.reservations, state.refill, state.thaw) = (reservations, refill, thaw);
-    plan
-}
-
 /// What a pass decided about one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
