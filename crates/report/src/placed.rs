@@ -114,6 +114,7 @@ pub(crate) fn preempted(view: &PreemptedView, now: Time, style: &Style) -> Vec<L
     let right = match view.cause {
         EvictionCause::Reclaimed => "which took back what its queue had lent",
         EvictionCause::Outranked => "which has a higher priority",
+        EvictionCause::Yielded => "whose turn it was, as it ran in what was idle",
     };
     let at = clock::time(view.at, now, style);
     let kept = match &view.checkpoint {
