@@ -21,6 +21,9 @@ pub struct QueueTree {
     /// Who may make others go.
     #[serde(default)]
     pub preemption: Preemption,
+    /// Which of the places that would do is taken.
+    #[serde(default)]
+    pub placement: PlacementPolicy,
     /// Leaf taken when a job names none.
     pub default_queue: QueueName,
     /// Top-level queues.
@@ -35,6 +38,7 @@ impl QueueTree {
             half_life: Span::from_secs(7 * 86_400),
             backfill: Backfill::Easy,
             preemption: Preemption::default(),
+            placement: PlacementPolicy::Pack,
             default_queue: "default".into(),
             queues: vec![QueueSpec::named("default")],
         }
@@ -74,6 +78,31 @@ pub enum Backfill {
         /// How many.
         depth: u32,
     },
+}
+
+/// Which node and device a task gets, of those that have room for it. Where a job asks for topology, that comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlacementPolicy {
+    /// The node with the fewest free devices, the device with the least room: whole nodes stay free.
+    #[default]
+    Pack,
+    /// The node of which the smallest part is held, the device with the most room.
+    Spread,
+    /// The node with the least left over of GPUs, CPUs and memory together.
+    BestFit,
+    /// Where the least becomes useless to the jobs that this cluster usually gets (FGD).
+    Fragmentation,
+}
+
+impl PlacementPolicy {
+    /// All of them, by the names that users write.
+    pub const ALL: [(&'static str, PlacementPolicy); 4] = [
+        ("pack", PlacementPolicy::Pack),
+        ("spread", PlacementPolicy::Spread),
+        ("best-fit", PlacementPolicy::BestFit),
+        ("fragmentation", PlacementPolicy::Fragmentation),
+    ];
 }
 
 /// One queue: a leaf that jobs wait in, or a parent of others.

@@ -142,7 +142,7 @@ impl State {
     fn caps(&self, now: Time, job: &Job) -> Result<Caps, Reason> {
         let shape = self.classes.shape(job.class);
         let promise = Promise { from: now, length: job.record.duration() };
-        let picks = picks(&self.pool, shape);
+        let picks = picks(&self.pool, shape, false);
         let tries = terms::admitted(&self.policy, whose(job), shape, promise, &picks)?;
         // The last try is the widest.
         Ok(tries.last().map(|widest| widest.caps.clone()).unwrap_or_default())

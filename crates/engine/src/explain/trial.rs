@@ -187,7 +187,7 @@ impl<'s> Trial<'s> {
                 true => Arc::clone(&candidate.shape),
                 false => Arc::new(state.shape_of(spec)),
             };
-        let picks = picks(&state.pool, &shape);
+        let picks = picks(&state.pool, &shape, false);
         let eligible = shape.eligible(&state.pool);
         let leaf = candidate.leaf;
         if state.policy.judge_submission(leaf, spec).is_err() {

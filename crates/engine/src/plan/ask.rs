@@ -7,6 +7,7 @@ use muster_policy::ModelId;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::score::Scoring;
 use crate::state::ends::End;
 use crate::state::node::{Node, Window};
 use crate::state::pool::{HoldKey, Pool};
@@ -107,6 +108,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) freed: Option<Freed<'a>>,
     /// Steps of search for a gang of several groups, where going through them in order finds no way.
     pub(crate) effort: u32,
+    /// How places are weighed; `None` to pack.
+    pub(crate) scoring: Option<Scoring<'a>>,
 }
 
 impl Ask<'_> {
@@ -125,7 +128,9 @@ impl Ask<'_> {
 
 /// The tries for a shape, in order: the whole gang on one model, for each model in order of preference; then each task
 /// on whichever model it accepts. Models that no node has are left out.
-pub(crate) fn picks(pool: &Pool, shape: &Shape) -> SmallVec<[Pick; 1]> {
+///
+/// Where places are weighed, a single task that named no model has no preference: its first try is all models together.
+pub(crate) fn picks(pool: &Pool, shape: &Shape, weighs: bool) -> SmallVec<[Pick; 1]> {
     let present: SmallVec<[ModelId; 2]> = pool.models().collect();
     let accepted: SmallVec<[SmallVec<[ModelId; 2]>; 1]> = shape
         .groups
@@ -143,6 +148,11 @@ pub(crate) fn picks(pool: &Pool, shape: &Shape) -> SmallVec<[Pick; 1]> {
         }
     }
     let mut picks = SmallVec::new();
+    if let [GroupNeed { models: None, tasks: 1, .. }] = &shape.groups[..]
+        && weighs
+    {
+        push_pick(&mut picks, shape, accepted.clone());
+    }
     for model in &candidates {
         let narrowed = accepted.iter().map(|models| match models.contains(model) {
             true => SmallVec::from_slice(&[*model]),

@@ -11,6 +11,7 @@ use super::ask::{Ask, Pick};
 use super::gauge::Reach;
 use super::hope::Memo;
 use super::reserve::{self, Wish};
+use super::score::Scoring;
 use super::search::EFFORT;
 use super::terms::{self, Admitted, Whose};
 use super::{Planned, Planner, Verdict, gang};
@@ -193,6 +194,7 @@ impl Planner<'_> {
             window,
             freed: None,
             effort: EFFORT,
+            scoring: Scoring::new(self.state.policy.tree().placement, &self.state.mix),
         };
         let end = duration.map_or(End::Never, End::After);
         gang::place(&mut self.state.pool, ask, seat.element, end, shape).map(|(_, placement)| placement)

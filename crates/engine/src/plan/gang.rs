@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::ask::{Ask, Caps};
 use super::search::{self, Found};
-use super::{plain, share, topology, whole};
+use super::{plain, score, share, topology, whole};
 use crate::state::ends::End;
 use crate::state::pool::{Checkpoint, HoldKey, Pool};
 use crate::state::shape::{GroupNeed, Shape};
@@ -149,6 +149,9 @@ impl Gang<'_> {
     pub(super) fn place_tasks(&mut self, group: u16, need: &GroupNeed) -> bool {
         if need.tasks == 0 {
             return true;
+        }
+        if let Some(placed) = score::place(self, group, need) {
+            return placed;
         }
         match (need.devices, need.share) {
             (0, 0) => plain::place(self, group, need),

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use muster_model::queue::PlacementPolicy;
 use muster_model::{ElementId, JobId, Span, Time};
 use muster_policy::LeafId;
 use rustc_hash::FxHashMap;
@@ -39,7 +40,8 @@ impl Planner<'_> {
         self.memos.entry(class).or_insert_with(|| {
             let shape = Arc::clone(state.classes.shape(class));
             let eligible = state.classes.eligible(class, &state.pool);
-            let picks: Arc<[Pick]> = picks(&state.pool, &shape).into_iter().collect();
+            let weighs = state.policy.tree().placement != PlacementPolicy::Pack;
+            let picks: Arc<[Pick]> = picks(&state.pool, &shape, weighs).into_iter().collect();
             let terms = limited.terms(&picks, &shape);
             Memo { picks, eligible, terms, failed: None }
         })

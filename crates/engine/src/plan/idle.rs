@@ -84,7 +84,7 @@ fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], site: Site<'_>) -> Fit {
     let window = Window { now: Time(0), from: Time(0), until: Time::NEVER };
     let shape = Arc::new(shape.clone());
     let mut found = Fit::No;
-    for pick in &picks(pool, &shape) {
+    for pick in &picks(pool, &shape, false) {
         let (eligible, effort) = (&eligible, EFFORT);
         let ask = Ask {
             shape: &shape,
@@ -96,6 +96,7 @@ fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], site: Site<'_>) -> Fit {
             window,
             freed: None,
             effort,
+            scoring: None,
         };
         match gang::try_place(pool, ask, ElementId::single(JobId(0)), End::Never, &shape) {
             Placing::Placed(..) => return Fit::Yes,

@@ -18,6 +18,7 @@ mod limited;
 mod plain;
 mod preempt;
 pub(crate) mod reserve;
+pub(crate) mod score;
 mod search;
 mod share;
 pub(crate) mod terms;

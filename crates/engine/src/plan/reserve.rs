@@ -138,8 +138,8 @@ impl Wish<'_> {
         let Reach { shape, eligible, avoid } = self.reach;
         self.tries.iter().find_map(|Admitted { pick, caps }| {
             let freed = Some(freed);
-            let ask =
-                Ask { shape, scope: Scope::Cluster, pick, caps, eligible, avoid, window, freed, effort };
+            let (scope, scoring) = (Scope::Cluster, None);
+            let ask = Ask { shape, scope, pick, caps, eligible, avoid, window, freed, effort, scoring };
             let (_, placement) = gang::place(pool, ask, self.element, End::Never, self.shape)?;
             Some((from, until, placement))
         })

@@ -7,6 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::gang::Gang;
 use super::walk::{List, ShareWalk, Walk};
+use crate::state::node::{Node, WHOLE};
 use crate::state::shape::GroupNeed;
 
 /// Places all tasks of a group.
@@ -102,6 +103,11 @@ pub(super) fn fill(
             gang.grant_gpu(group, model, node, DeviceSet::one(device), need.share);
         }
     }
+}
+
+/// What is not held of a device now.
+pub(super) fn room_of(node: &Node, device: usize) -> u16 {
+    WHOLE.saturating_sub(node.held_of(device))
 }
 
 fn admits_one(gang: &Gang<'_>, need: &GroupNeed, node: NodeId) -> bool {

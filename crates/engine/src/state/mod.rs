@@ -12,6 +12,8 @@ pub(crate) mod entries;
 pub(crate) mod index;
 pub(crate) mod job;
 pub(crate) mod judge;
+pub(crate) mod kind;
+pub(crate) mod mix;
 pub(crate) mod node;
 pub(crate) mod overdue;
 pub(crate) mod pool;
@@ -28,6 +30,7 @@ pub(crate) mod topology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use muster_model::queue::PlacementPolicy;
 use muster_model::{Effect, ElementId, Event, JobId, JobSpec, QueueTree, Reservation, Time};
 use muster_policy::{Policy, Promise, TreeError};
 
@@ -36,11 +39,12 @@ use claim::Claims;
 use depend::Recent;
 use entries::{Entries, Owner, Rank, Standing};
 use job::{Element, Job, JobRecord, Phase};
+use mix::Mix;
 use overdue::Starting;
 use pool::Pool;
 use runners::Runners;
 use scalars::ExtraId;
-use shape::{Classes, Shape};
+use shape::{ClassId, Classes, Shape};
 
 /// An extra that no node has: what a name maps to that nobody has interned.
 const NO_EXTRA: ExtraId = ExtraId::MAX;
@@ -51,6 +55,8 @@ pub(crate) struct State {
     pub(crate) policy: Policy,
     pub(crate) pool: Pool,
     pub(crate) classes: Classes,
+    /// Counted while a policy asks for it.
+    pub(crate) mix: Mix,
     /// Boxed, since the map's leaves are half empty when numbers only grow.
     pub(crate) jobs: BTreeMap<JobId, Box<Job>>,
     pub(crate) entries: Entries,
@@ -80,10 +86,13 @@ impl State {
 
     /// An empty state around a policy.
     pub(crate) fn around(policy: Policy) -> Self {
+        let mut pool = Pool::default();
+        pool.set_weighing(policy.tree().placement != PlacementPolicy::Pack);
         Self {
             policy,
-            pool: Pool::default(),
+            pool,
             classes: Classes::default(),
+            mix: Mix::default(),
             jobs: BTreeMap::new(),
             entries: Entries::default(),
             starting: Starting::default(),
@@ -145,6 +154,7 @@ impl State {
         }
         // 2. The record.
         let record = JobRecord::new(Arc::clone(spec), leaf, now);
+        self.see(class, record.total);
         self.facts.push(Fact::Queued {
             job: id,
             user: spec.user.clone(),
@@ -164,6 +174,7 @@ impl State {
             return;
         }
         self.entries.follow_tree(&self.policy);
+        self.follow_placement();
         for job in self.jobs.values_mut() {
             job.record.leaf = self.policy.leaf_moved(job.record.leaf);
             job.waits_in = job.waits_in.map(|leaf| self.policy.leaf_moved(leaf));
@@ -184,6 +195,30 @@ impl State {
         self.pool.set_epoch(self.pool.epoch() + 1);
         self.track_all();
         self.publish_capacity(now);
+    }
+
+    /// What is submitted is counted where it decides who gets which place.
+    fn see(&mut self, class: ClassId, elements: u32) {
+        if self.policy.tree().placement == PlacementPolicy::Fragmentation
+            && self.mix.see(self.classes.shape(class), elements)
+        {
+            self.pool.forget_weights();
+        }
+    }
+
+    /// Places may be weighed in another way from now on. The mix begins with what is known: jobs in memory.
+    fn follow_placement(&mut self) {
+        let placement = self.policy.tree().placement;
+        self.pool.set_weighing(placement != PlacementPolicy::Pack);
+        if placement != PlacementPolicy::Fragmentation {
+            self.mix = Mix::default();
+        } else if self.mix.is_empty() {
+            let known: Vec<(ClassId, u32)> =
+                self.jobs.values().map(|job| (job.class, job.record.total)).collect();
+            for (class, elements) in known {
+                self.see(class, elements);
+            }
+        }
     }
 
     /// Shape of a spec, without remembering any of its names.

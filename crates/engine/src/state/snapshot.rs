@@ -11,6 +11,7 @@ use super::State;
 use super::depend::Recent;
 use super::drain::Drains;
 use super::job::{Job, JobRecord, Phase};
+use super::mix::Mix;
 use super::shape::Shape;
 use crate::refusal::RestoreError;
 
@@ -25,6 +26,8 @@ pub struct Snapshot {
     epoch: u64,
     jobs: BTreeMap<JobId, JobRecord>,
     recent: Recent,
+    #[serde(default, skip_serializing_if = "Mix::is_empty")]
+    mix: Mix,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,6 +58,7 @@ impl State {
             epoch: self.pool.epoch(),
             jobs: self.jobs.iter().map(|(id, job)| (*id, job.record.clone())).collect(),
             recent: self.recent.clone(),
+            mix: self.mix.clone(),
         }
     }
 
@@ -76,7 +80,7 @@ impl State {
         }
         state.pool.set_epoch(snapshot.epoch);
         state.publish_capacity(Time(0));
-        state.recent = snapshot.recent;
+        (state.recent, state.mix) = (snapshot.recent, snapshot.mix);
         // 2. Jobs, with what they hold. Entries sleep until the first pass wakes those that are due.
         for (id, record) in snapshot.jobs {
             state.restore_job(id, record)?;

@@ -14,5 +14,6 @@ mod preempt;
 mod progress;
 mod random;
 mod review;
+mod score;
 mod topology;
 mod world;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use muster_engine::Engine;
 use muster_model::job::{AfterCheckpoint, Array, CheckpointBy, DependencyKind, GpuRequest, Resources};
-use muster_model::queue::{Backfill, Budget, Limits};
+use muster_model::queue::{Backfill, Budget, Limits, PlacementPolicy};
 use muster_model::{
     Bytes, Checkpoint, CpuMilli, Dependency, DeviceSet, Drain, Effect, Event, Foreign, GpuMilli, GpuModel,
     JobId, JobSpec, Kind, NodeSpec, Observation, Preemption, QueueSpec, QueueTree, Replicas, Restart,
@@ -102,6 +102,7 @@ pub fn random_tree(dice: &mut Dice) -> QueueTree {
         Backfill::Conservative { depth: 3 },
         Backfill::Conservative { depth: 100 },
     ]);
+    tree.placement = dice.pick(&PlacementPolicy::ALL).1;
     tree.half_life = Span::from_secs(600);
     tree.preemption = Preemption::OFF;
     if dice.chance(70) {

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::queue::Backfill;
-use muster_model::{Preemption, QueueSpec, QueueTree, Span, Time};
+use muster_model::{QueueSpec, QueueTree, Span, Time};
 use proptest::prelude::*;
 
 use crate::{LeafId, ModelId, Policy, Slot, UserId};
@@ -31,13 +30,7 @@ pub(super) fn with_queues(queues: Vec<QueueSpec>) -> QueueTree {
             if default.is_empty() { first.name.to_string() } else { format!("{default}/{}", first.name) };
         level = &first.queues;
     }
-    QueueTree {
-        half_life: Span(WEEK_MS),
-        backfill: Backfill::Easy,
-        default_queue: default.into(),
-        queues,
-        preemption: Preemption::default(),
-    }
+    QueueTree { half_life: Span(WEEK_MS), default_queue: default.into(), queues, ..QueueTree::single() }
 }
 
 fn parse<'a>(mut lines: &'a [(usize, &'a str)], depth: usize) -> (Vec<QueueSpec>, &'a [(usize, &'a str)]) {

@@ -1,5 +1,6 @@
 //! The fields of a queue file as they may be written. What they mean together is in the parent module.
 
+use muster_model::queue::PlacementPolicy;
 use muster_model::{Preemption, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
@@ -21,6 +22,8 @@ document! {
         "backfill-depth" backfill_depth: Whole<1, 10_000>,
         /// Who may make others go: `reclaim` (a queue within its quota takes back what others borrow), `priority` (within a leaf, higher takes from lower), `all` (the default) or `none`.
         "preemption" preemption: PreemptionRule,
+        /// Which of the places that would do is taken: `pack` (default) keeps whole nodes free, `spread` loads all alike, `best-fit` leaves the least over, `fragmentation` keeps most of use to the usual jobs.
+        "placement" placement: PlacementRule,
         /// Leaf that a job without `queue` waits in. By default the leaf named `default`, or else the first leaf.
         "default-queue" default_queue: Text,
         /// Top-level queues.
@@ -175,6 +178,25 @@ impl Field for PreemptionRule {
                 hint: nearest(text, ["none", "reclaim", "priority", "all"])
                     .map(|near| format!("did you mean `{near}`?")),
             }),
+        })
+    }
+}
+
+/// `pack`, `spread`, `best-fit` or `fragmentation`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlacementRule(pub(crate) PlacementPolicy);
+
+inline_schema!(PlacementRule, { "enum": ["pack", "spread", "best-fit", "fragmentation"] });
+
+impl Field for PlacementRule {
+    fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
+        parsed(node, name, "a placement policy", problems, |text| {
+            let known = PlacementPolicy::ALL.into_iter().find(|(name, _)| *name == text);
+            known.map(|(_, policy)| Self(policy)).ok_or_else(|| Malformed {
+                label: "expected `pack`, `spread`, `best-fit` or `fragmentation`".to_owned(),
+                hint: nearest(text, PlacementPolicy::ALL.map(|(name, _)| name))
+                    .map(|near| format!("did you mean `{near}`?")),
+            })
         })
     }
 }

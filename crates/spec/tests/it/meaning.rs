@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use muster_model::queue::PlacementPolicy;
 use muster_model::unit::{Span, Time};
 use muster_model::{GpuModel, Kind, Notebook, QueueTree, Replicas, Restart, Service, Tier};
 use muster_spec::{Begin, Checked, Cluster, parse_cluster, parse_queues};
@@ -281,6 +282,16 @@ fn queue_files_become_trees() {
     let deep = deep.unwrap();
     assert_eq!(serde_json::to_value(deep.backfill).unwrap(), json!({"conservative": {"depth": 4}}));
     assert_eq!(deep.default_queue, "a/b".into());
+    for (name, policy) in PlacementPolicy::ALL {
+        let text = format!("placement: {name}\nqueues: [{{name: default}}]");
+        let tree = parse_queues(&text, None).unwrap();
+        assert_eq!(tree.placement, policy);
+        assert_eq!(serde_json::to_value(&tree).unwrap()["placement"], name);
+    }
+    // A tree of an older journal says nothing of it.
+    let mut old = serde_json::to_value(QueueTree::single()).unwrap();
+    assert!(old.as_object_mut().unwrap().remove("placement").is_some());
+    assert_eq!(serde_json::from_value::<QueueTree>(old).unwrap(), QueueTree::single());
 }
 
 #[test]

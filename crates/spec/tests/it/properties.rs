@@ -66,6 +66,7 @@ fn document() -> impl Strategy<Value = String> {
             "limits",
             "half-life",
             "backfill",
+            "placement",
             "domain",
             "users",
             "fabric",
@@ -94,7 +95,7 @@ fn document() -> impl Strategy<Value = String> {
         .prop_map(|lines| lines.concat())
 }
 
-const FIELDS: [&str; 37] = [
+const FIELDS: [&str; 38] = [
     "name",
     "nodes",
     "gpus",
@@ -126,6 +127,7 @@ const FIELDS: [&str; 37] = [
     "default-queue",
     "half-life",
     "backfill",
+    "placement",
     "tightly_coupled",
     "fleet",
     "people",

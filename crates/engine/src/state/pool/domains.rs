@@ -96,6 +96,7 @@ impl Pool {
 
     /// Brings the indexes up to date with a node after it changed.
     pub(super) fn publish(&mut self, id: NodeId) {
+        self.update_kind(id);
         let present = describe(self.node(id));
         if present != self.node(id).published {
             self.withdraw(id);

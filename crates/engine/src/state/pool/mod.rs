@@ -2,6 +2,7 @@
 //! back, so a pass never copies the cluster. The pool knows holdings, not jobs; it chooses nothing.
 
 mod domains;
+mod kinds;
 mod nodes;
 mod scratch;
 
@@ -76,6 +77,7 @@ pub(crate) struct Pool {
     holdings: Vec<Option<Holding>>,
     vacant: Vec<HoldKey>,
     ends: Ends,
+    kinds: kinds::Weighing,
     bookings: Vec<Booking>,
     log: Vec<Undo>,
     extras: Vec<Arc<str>>,

@@ -105,6 +105,7 @@ impl Pool {
     }
 
     fn add(&mut self, spec: &NodeSpec) -> NodeId {
+        self.kinds_are_stale();
         let id = NodeId(self.nodes.len() as u32);
         let rank = self.by_rank.partition_point(|other| self.node(*other).spec.name < spec.name);
         for at in rank..self.by_rank.len() {
@@ -144,6 +145,7 @@ impl Pool {
     /// Changes a node's terms and recomputes what follows from them.
     fn change(&mut self, id: NodeId, edit: impl FnOnce(&mut Node)) {
         let at = id.0 as usize;
+        self.kinds_are_stale();
         self.retire(id);
         self.count_models(at, false);
         for from in self.nodes[at].drains.instants() {

@@ -1,0 +1,248 @@
+//! The measure of fragmentation beside one that is written down from its definition, task by task and device by device;
+//! and the typical mix.
+
+use muster_model::queue::PlacementPolicy;
+use muster_policy::ModelId;
+use smallvec::SmallVec;
+
+use super::{Scoring, fragmentation, weigh};
+use crate::fixture;
+use crate::state::kind::{Condition, Demand, Largest};
+use crate::state::mix::Mix;
+use crate::state::scalars::Scalars;
+use crate::state::shape::{GroupNeed, Shape};
+
+/// A stream of choices from one number.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % sides
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.roll(from.len() as u64) as usize].clone()
+    }
+}
+
+/// A task as the definition sees it.
+#[derive(Clone, Debug)]
+struct Task {
+    models: Option<Vec<ModelId>>,
+    devices: u32,
+    share: u16,
+    cpus: u64,
+    memory: u64,
+    popularity: u64,
+}
+
+/// A node as the definition sees it: devices one by one.
+#[derive(Clone, Debug)]
+struct Node {
+    devices: Vec<(ModelId, u16)>,
+    cpus: u64,
+    memory: u64,
+}
+
+impl Node {
+    fn condition(&self) -> Condition {
+        let mut models: Vec<ModelId> = self.devices.iter().map(|(model, _)| *model).collect();
+        models.sort_unstable();
+        models.dedup();
+        let rooms_of = |model| {
+            let mut rooms: SmallVec<[u16; 8]> =
+                self.devices.iter().filter(|(known, _)| *known == model).map(|(_, room)| *room).collect();
+            rooms.sort_unstable_by(|one, other| other.cmp(one));
+            (model, rooms)
+        };
+        Condition {
+            rooms: models.into_iter().map(rooms_of).collect(),
+            cpus: self.cpus,
+            memory: self.memory,
+            all_cpus: 64_000,
+        }
+    }
+
+    /// What of it a task cannot use: device by device, is there a way to use it?
+    fn lost_to(&self, task: &Task) -> u64 {
+        let least = if task.share > 0 { task.share } else { 1000 };
+        let count = if task.share > 0 { 1 } else { task.devices as usize };
+        let can_use = |(model, room): &(ModelId, u16)| {
+            let accepted = task.models.as_ref().is_none_or(|models| models.contains(model));
+            let alike = self.devices.iter().filter(|(other, room)| other == model && *room >= least).count();
+            accepted
+                && *room >= least
+                && alike >= count
+                && self.cpus >= task.cpus
+                && self.memory >= task.memory
+        };
+        self.devices.iter().filter(|device| !can_use(device)).map(|(_, room)| u64::from(*room)).sum()
+    }
+
+    fn fragmentation(&self, tasks: &[Task]) -> i64 {
+        tasks.iter().map(|task| (self.lost_to(task) * task.popularity) as i64).sum()
+    }
+}
+
+fn task(dice: &mut Dice) -> Task {
+    let share = dice.pick(&[0, 0, 100, 250, 500, 700]);
+    Task {
+        models: dice.pick(&[None, None, Some(vec![ModelId(0)]), Some(vec![ModelId(1), ModelId(0)])]),
+        devices: if share > 0 { 0 } else { dice.pick(&[1, 1, 2, 4]) },
+        share,
+        cpus: dice.roll(5) * 4_000,
+        memory: dice.roll(3) * 10,
+        popularity: 1 + dice.roll(9),
+    }
+}
+
+fn need(task: &Task) -> GroupNeed {
+    GroupNeed {
+        name: "worker".into(),
+        tasks: task.popularity as u32,
+        per_node: None,
+        devices: task.devices,
+        share: task.share,
+        models: task.models.as_ref().map(|models| models.iter().copied().collect()),
+        scalars: Scalars { cpus: task.cpus, memory: task.memory, extras: Vec::new() },
+    }
+}
+
+fn shape(groups: Vec<GroupNeed>) -> Shape {
+    let mut shape = Shape::new(&fixture::spec(1), |_| None, |_| 0);
+    shape.groups = groups;
+    shape
+}
+
+/// A node and usual tasks, few enough that all of them are typical.
+fn case(dice: &mut Dice) -> (Node, Vec<Task>, Mix) {
+    let room = |dice: &mut Dice| dice.pick(&[1000, 1000, 900, 700, 500, 300, 250, 0]);
+    let devices = (0..1 + dice.roll(8)).map(|_| (ModelId(dice.pick(&[0, 0, 0, 1])), room(dice))).collect();
+    let node = Node { devices, cpus: dice.roll(6) * 4_000, memory: dice.roll(4) * 10 };
+    let tasks: Vec<Task> = (0..1 + dice.roll(5)).map(|_| task(dice)).collect();
+    let mut mix = Mix::default();
+    mix.see(&shape(tasks.iter().map(need).collect()), 1);
+    (node, tasks, mix)
+}
+
+/// Tasks of the mix that make up 95 per cent, the most frequent first: what the definition is about.
+fn typical(mut tasks: Vec<Task>) -> Vec<Task> {
+    let mut sums: Vec<Task> = Vec::new();
+    for task in tasks.drain(..) {
+        let key = |one: &Task| {
+            let mut models = one.models.clone();
+            models.iter_mut().for_each(|models| models.sort_unstable());
+            (models, one.devices, one.share, one.cpus, one.memory)
+        };
+        match sums.iter_mut().find(|known| key(known) == key(&task)) {
+            Some(known) => known.popularity += task.popularity,
+            None => sums.push(task),
+        }
+    }
+    let total: u64 = sums.iter().map(|task| task.popularity).sum();
+    let rank = |task: &Task| {
+        let mut models = task.models.clone();
+        models.iter_mut().for_each(|models| models.sort_unstable());
+        (std::cmp::Reverse(task.popularity), models, task.devices, task.share, task.cpus, task.memory)
+    };
+    sums.sort_by_key(rank);
+    let mut sum = 0;
+    sums.into_iter()
+        .take_while(|task| {
+            let is_short = sum * 100 < total * 95;
+            sum += task.popularity;
+            is_short
+        })
+        .collect()
+}
+
+#[test]
+fn fragmentation_is_what_its_definition_says() {
+    for seed in 1..2_000 {
+        let mut dice = Dice(seed * 0x9E37_79B9);
+        let (node, tasks, mix) = case(&mut dice);
+        let tasks = typical(tasks);
+        let condition = node.condition();
+        assert_eq!(
+            fragmentation::of(&mix, &condition),
+            node.fragmentation(&tasks),
+            "{seed}: {node:?} {tasks:?}"
+        );
+        // A task on every device that has room for it: what it adds is what the definition says before and after.
+        let new = task(&mut dice);
+        let models = || [ModelId(0), ModelId(1)].into_iter();
+        let accepts = |model: &ModelId| new.models.as_ref().is_none_or(|models| models.contains(model));
+        let demand = Demand {
+            models: models().filter(accepts).collect(),
+            devices: new.devices,
+            share: new.share,
+            cpus: new.cpus,
+            memory: new.memory,
+        };
+        if node.cpus < new.cpus || node.memory < new.memory {
+            continue;
+        }
+        let mut least = None;
+        for at in 0..node.devices.len() {
+            let (model, room) = node.devices[at];
+            let needed = if new.share > 0 { new.share } else { 1000 };
+            let mut after = node.clone();
+            (after.cpus, after.memory) = (node.cpus - new.cpus, node.memory - new.memory);
+            let alike: Vec<usize> = (at..node.devices.len())
+                .filter(|other| node.devices[*other].0 == model && node.devices[*other].1 >= needed)
+                .take(if new.share > 0 { 1 } else { new.devices as usize })
+                .collect();
+            let enough = new.share > 0 || alike.len() == new.devices as usize;
+            if room < needed || !accepts(&model) || !enough {
+                continue;
+            }
+            alike.iter().for_each(|at| after.devices[*at].1 -= needed);
+            let expected = after.fragmentation(&tasks) - node.fragmentation(&tasks);
+            let found = fragmentation::growth(&mix, &condition, &demand, model, room);
+            assert_eq!(found, expected, "{seed}: {new:?} at {at} of {node:?}");
+            least = Some(least.map_or(expected, |least: i64| least.min(expected)));
+        }
+        let scoring = Scoring { policy: PlacementPolicy::Fragmentation, mix: &mix };
+        let largest = Largest { devices: 8000, cpus: 64_000, memory: 100 };
+        let weight = weigh::condition(scoring, &condition, largest, &demand);
+        assert_eq!(weight.map(|(weight, _)| weight), least, "{seed}: {new:?} on {node:?}");
+    }
+}
+
+#[test]
+fn the_mix_is_what_was_submitted_lately() {
+    let of = |devices: u32, tasks: u32| {
+        let mut need = need(&task(&mut Dice(7)));
+        (need.models, need.share, need.devices, need.tasks) = (None, 0, devices, tasks);
+        shape(vec![need])
+    };
+    let devices = |mix: &Mix| mix.typical().iter().map(|one| (one.devices, one.tasks)).collect::<Vec<_>>();
+    // 1. The first submission is all that is known; what makes up the last five per cent is not typical.
+    let mut mix = Mix::default();
+    assert!(mix.see(&of(1, 97), 1));
+    assert_eq!(devices(&mix), [(1, 97)]);
+    assert!(!mix.see(&of(8, 3), 1), "3 of 100 are not news enough");
+    assert!(mix.see(&of(1, 1), 5), "but 8 of 105 are");
+    assert_eq!(devices(&mix), [(1, 102)]);
+    assert!(mix.see(&of(8, 20), 1));
+    assert_eq!(devices(&mix), [(1, 102), (8, 23)]);
+    // 2. What is not submitted any more is forgotten; a huge array counts as a large one.
+    for _ in 0..600 {
+        mix.see(&of(4, 1), 1_000_000);
+    }
+    assert_eq!(devices(&mix).first().map(|(devices, _)| *devices), Some(4));
+    assert!(!devices(&mix).iter().any(|(devices, _)| *devices == 8));
+    // 3. However many different needs there are, few are kept, and a frequent one is among them.
+    for at in 0..5_000u32 {
+        mix.see(&of(1000 + at, 1), 1);
+        if at % 4 == 0 {
+            mix.see(&of(2, 1), 10);
+        }
+    }
+    assert!(mix.typical().iter().map(|one| one.asks.len()).sum::<usize>() <= 64);
+    assert!(devices(&mix).iter().any(|(devices, tasks)| *devices == 2 && *tasks > 1_000));
+    assert!(serde_json::to_string(&mix).unwrap().len() < 64 << 10);
+}

@@ -1,0 +1,313 @@
+//! Placement policies, each beside its definition: every place of a small cluster is tried, and the best taken, by plain
+//! arithmetic on what the test itself wrote down of who holds what.
+
+use std::cmp::Reverse;
+
+use muster_model::job::GpuRequest;
+use muster_model::queue::PlacementPolicy;
+use muster_model::{GpuMilli, NodeSpec, QueueTree};
+use proptest::prelude::*;
+
+use crate::random::Dice;
+use crate::world::{Ask, World, job, node_of};
+
+fn tree(placement: PlacementPolicy) -> QueueTree {
+    QueueTree { placement, ..QueueTree::single() }
+}
+
+/// What the test knows of a node.
+#[derive(Clone, Debug)]
+struct Host {
+    name: String,
+    /// Model and free thousandths of each device.
+    devices: Vec<(String, u64)>,
+    cpus: u64,
+    all_cpus: u64,
+    memory: u64,
+    all_memory: u64,
+}
+
+/// A task as it is asked for.
+#[derive(Clone, Debug, PartialEq)]
+struct Want {
+    model: Option<String>,
+    gpus: u64,
+    milli: u64,
+    cpus: u64,
+}
+
+impl Want {
+    fn ask(&self, name: &str) -> Ask {
+        let ask = job(name).cpus(self.cpus as u32).with(|spec| {
+            let gpu = &mut spec.groups[0].task.gpu;
+            *gpu = GpuRequest { share: GpuMilli(self.milli as u32), ..GpuRequest::whole(self.gpus as u32) };
+            if self.milli > 0 {
+                gpu.devices = 0;
+            }
+        });
+        match &self.model {
+            Some(model) => ask.models(&[model]),
+            None => ask,
+        }
+    }
+
+    fn least(&self) -> u64 {
+        if self.milli > 0 { self.milli } else { 1000 }
+    }
+
+    /// Every way to put it on a node.
+    fn ways(&self, host: &Host) -> Vec<Vec<usize>> {
+        if host.cpus < self.cpus {
+            return Vec::new();
+        }
+        if self.gpus == 0 && self.milli == 0 {
+            return vec![Vec::new()];
+        }
+        let mut ways = Vec::new();
+        let mut models: Vec<&str> = host.devices.iter().map(|(model, _)| model.as_str()).collect();
+        models.sort_unstable();
+        models.dedup();
+        for model in models {
+            let is_room = |at: &usize| host.devices[*at].0 == model && host.devices[*at].1 >= self.least();
+            let rooms: Vec<usize> = (0..host.devices.len()).filter(is_room).collect();
+            if self.model.as_deref().is_some_and(|wanted| wanted != model) {
+                continue;
+            }
+            match self.milli {
+                // Whole devices of one model are alike; the lowest are taken.
+                0 if rooms.len() >= self.gpus as usize => ways.push(rooms[..self.gpus as usize].to_vec()),
+                0 => {}
+                _ => ways.extend(rooms.into_iter().map(|at| vec![at])),
+            }
+        }
+        ways
+    }
+
+    fn on(&self, host: &Host, way: &[usize]) -> Host {
+        let mut after = host.clone();
+        after.cpus -= self.cpus;
+        for at in way {
+            after.devices[*at].1 -= self.least();
+        }
+        after
+    }
+}
+
+impl Host {
+    fn idle(&self) -> u64 {
+        self.devices.iter().map(|(_, free)| free).sum()
+    }
+
+    /// Idle thousandths that a task cannot use.
+    fn lost_to(&self, want: &Want) -> u64 {
+        let useful: Vec<usize> = want
+            .ways(self)
+            .iter()
+            .flat_map(|way| {
+                let model = &self.devices[way[0]].0;
+                (0..self.devices.len())
+                    .filter(move |at| self.devices[*at].0 == *model && self.devices[*at].1 >= want.least())
+            })
+            .collect();
+        (0..self.devices.len()).filter(|at| !useful.contains(at)).map(|at| self.devices[at].1).sum()
+    }
+}
+
+fn millionths(some: u64, all: u64) -> i64 {
+    (some * 1_000_000 / all.max(1)) as i64
+}
+
+/// The policies as one would say them.
+fn weight(
+    policy: PlacementPolicy,
+    hosts: &[Host],
+    seen: &[Want],
+    want: &Want,
+    host: &Host,
+    way: &[usize],
+) -> i64 {
+    let after = want.on(host, way);
+    let most = |of: fn(&Host) -> u64| hosts.iter().map(of).max().unwrap_or(0);
+    let is_plain = way.is_empty();
+    match policy {
+        PlacementPolicy::Pack => unreachable!("packing has its own tests"),
+        PlacementPolicy::Spread if is_plain => millionths(host.all_cpus - after.cpus, host.all_cpus),
+        PlacementPolicy::Spread => {
+            let model = &host.devices[way[0]].0;
+            let of_model = || after.devices.iter().filter(|(known, _)| known == model);
+            let all = 1000 * of_model().count() as u64;
+            millionths(all - of_model().map(|(_, free)| free).sum::<u64>(), all)
+        }
+        // What is left before the task: it takes the same everywhere.
+        PlacementPolicy::BestFit => {
+            millionths(host.idle(), 1000 * most(|host| host.devices.len() as u64))
+                + millionths(host.cpus * 1000, most(|host| host.all_cpus) * 1000)
+                + millionths(host.memory, most(|host| host.all_memory))
+        }
+        PlacementPolicy::Fragmentation => {
+            let usual = seen.iter().filter(|one| one.gpus + one.milli > 0);
+            usual.map(|one| after.lost_to(one) as i64 - host.lost_to(one) as i64).sum()
+        }
+    }
+}
+
+/// Node and devices by definition.
+fn best(policy: PlacementPolicy, hosts: &[Host], seen: &[Want], want: &Want) -> Option<(usize, Vec<usize>)> {
+    let mut ways = Vec::new();
+    for (at, host) in hosts.iter().enumerate() {
+        for way in want.ways(host) {
+            let weight = weight(policy, hosts, seen, want, host, &way);
+            // Where the measure is level, less idle first; then names.
+            let tie = if policy == PlacementPolicy::Fragmentation { host.idle() } else { 0 };
+            let room = way.first().map_or(0, |device| host.devices[*device].1);
+            let device = match policy {
+                PlacementPolicy::Spread => Err(Reverse(room)),
+                _ => Ok(room),
+            };
+            // Models were met in the order of their names.
+            let model = way.first().map(|device| host.devices[*device].0.clone());
+            let device = if want.milli > 0 { Some(device) } else { None };
+            ways.push(((weight, tie, at, model, device, way.clone()), (at, way)));
+        }
+    }
+    ways.into_iter().min_by(|(one, _), (other, _)| one.cmp(other)).map(|(_, place)| place)
+}
+
+fn host(spec: &NodeSpec) -> Host {
+    Host {
+        name: spec.name.to_string(),
+        devices: spec.devices.iter().map(|device| (device.model.to_string(), 1000)).collect(),
+        cpus: u64::from(spec.cpus.0) / 1000,
+        all_cpus: u64::from(spec.cpus.0) / 1000,
+        memory: spec.memory.0,
+        all_memory: spec.memory.0,
+    }
+}
+
+fn random_want(dice: &mut Dice) -> Want {
+    let (gpus, milli) =
+        *dice.pick(&[(1, 0), (1, 0), (2, 0), (4, 0), (0, 500), (0, 300), (0, 250), (0, 700), (0, 0)]);
+    let model = dice.chance(30).then(|| (*dice.pick(&["a100", "slice"])).to_owned());
+    Want { model: model.filter(|_| gpus + milli > 0), gpus, milli, cpus: dice.roll(7) }
+}
+
+/// Plays a story of single tasks that come and go; each must get the place that its policy means.
+fn story(policy: PlacementPolicy, seed: u64) {
+    let dice = &mut Dice::new(seed);
+    let nodes: Vec<NodeSpec> = (0..1 + dice.roll(5))
+        .map(|at| {
+            let mut node =
+                node_of(&format!("n{at}"), *dice.pick(&[1, 2, 4, 4, 8]), "a100", *dice.pick(&[4, 16, 32]));
+            let slices = dice.roll(3) as usize;
+            let first = node.devices.len().saturating_sub(slices).max(1);
+            node.devices[first..].iter_mut().for_each(|device| device.model = "slice".into());
+            node
+        })
+        .collect();
+    let mut hosts: Vec<Host> = nodes.iter().map(host).collect();
+    let mut world = World::with_queues(&nodes, tree(policy));
+    let (mut seen, mut running): (Vec<Want>, Vec<(String, Want, usize, Vec<usize>)>) = Default::default();
+    // Below 16 tasks every one of them is news, and all are typical.
+    for at in 0..15 {
+        let want = random_want(dice);
+        let name = format!("j{at}");
+        // What no idle cluster could host is refused, and not seen.
+        if world.try_submit(want.ask(&name)).is_err() {
+            continue;
+        }
+        seen.push(want.clone());
+        match best(policy, &hosts, &seen, &want) {
+            None => {
+                world.expect(&name, muster_model::view::State::Pending);
+                world.cancel(&name);
+            }
+            Some((node, way)) => {
+                let devices: Vec<u16> = way.iter().map(|device| *device as u16).collect();
+                let expected = vec![(hosts[node].name.as_str().into(), devices)];
+                assert_eq!(
+                    world.places(&name),
+                    expected,
+                    "{policy:?} {seed}: {want:?} of {seen:?} on {hosts:?}"
+                );
+                hosts[node] = want.on(&hosts[node], &way);
+                running.push((name, want, node, way));
+            }
+        }
+        if dice.chance(30) && !running.is_empty() {
+            let (name, want, node, way) = running.remove(dice.roll(running.len() as u64) as usize);
+            world.exit(&name, 0);
+            hosts[node].cpus += want.cpus;
+            way.iter().for_each(|device| hosts[node].devices[*device].1 += want.least());
+        }
+    }
+    assert!(hosts.iter().all(|host| host.devices.iter().all(|(_, free)| *free <= 1000)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_task_gets_the_place_that_its_policy_means(seed in any::<u64>()) {
+        for policy in [PlacementPolicy::Spread, PlacementPolicy::BestFit, PlacementPolicy::Fragmentation] {
+            story(policy, seed);
+        }
+    }
+}
+
+#[test]
+fn a_gang_is_placed_task_by_task_and_whole_under_every_policy() {
+    for (name, policy) in PlacementPolicy::ALL {
+        let mut world =
+            World::with_queues(&[node_of("a", 4, "h100", 64), node_of("b", 4, "h100", 64)], tree(policy));
+        world.submit(job("six").tasks(6).gpus(1));
+        assert_eq!(world.places("six").len(), 6, "{name}");
+        world.submit(job("late").tasks(3).gpus(1));
+        world.expect("late", muster_model::view::State::Pending);
+        let on_a = world.places("six").iter().filter(|(node, _)| node.as_str() == "a").count();
+        let expected = if policy == PlacementPolicy::Spread { 3 } else { 4 };
+        assert_eq!(on_a, expected, "{name}");
+        // Blocks are on nodes of their own, under every policy.
+        world.cancel("late");
+        world.exit("six", 0);
+        world.submit(job("blocks").tasks(4).per_node(2).gpus(1));
+        let nodes: Vec<String> = world.places("blocks").iter().map(|(node, _)| node.to_string()).collect();
+        assert_eq!(nodes, ["a", "a", "b", "b"], "{name}");
+        world.submit(job("pairs").tasks(4).per_node(2).share(500));
+        let nodes: Vec<String> = world.places("pairs").iter().map(|(node, _)| node.to_string()).collect();
+        assert_eq!(nodes, ["a", "a", "b", "b"], "{name}");
+    }
+}
+
+#[test]
+fn a_cluster_can_change_its_policy_and_a_restart_keeps_what_was_learnt() {
+    let nodes: Vec<NodeSpec> = (0..4).map(|at| node_of(&format!("n{at}"), 4, "h100", 64)).collect();
+    let mut world = World::with_queues(&nodes, tree(PlacementPolicy::Pack));
+    for at in 0..6 {
+        world.submit(job(&format!("share{at}")).share(300).limit("1h"));
+    }
+    world.step(vec![muster_model::Event::QueuesSet(Box::new(tree(PlacementPolicy::Fragmentation)))]);
+    for at in 0..6 {
+        world.submit(job(&format!("whole{at}")).gpus(1 + at % 2).limit("1h"));
+    }
+    let snapshot = world.engine.snapshot();
+    let written = crate::world::text(&snapshot);
+    assert!(written.contains("\"mix\""), "what was learnt is durable");
+    let restored = muster_engine::Engine::restore(serde_json::from_str(&written).unwrap()).unwrap();
+    let replayed = world.replayed(tree(PlacementPolicy::Pack));
+    for mut engine in [restored, replayed] {
+        assert_eq!(crate::world::text(&engine.snapshot()), written);
+        let mut before = world.engine.clone();
+        for (at, ask) in [job("next").share(700), job("last").gpus(2)].into_iter().enumerate() {
+            let event = muster_model::Event::Submitted {
+                job: muster_model::JobId(world.next_id().0 + at as u64),
+                spec: std::sync::Arc::new(ask.spec),
+            };
+            before.apply(world.now, &event);
+            engine.apply(world.now, &event);
+            assert_eq!(engine.plan(world.now), before.plan(world.now));
+        }
+    }
+    // Packing needs none of it.
+    world.step(vec![muster_model::Event::QueuesSet(Box::new(tree(PlacementPolicy::Pack)))]);
+    assert!(!crate::world::text(&world.engine.snapshot()).contains("\"mix\""));
+}
