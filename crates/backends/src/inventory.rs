@@ -41,7 +41,7 @@ pub struct Inventory {
 /// A node, and what a cluster file has no field for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The node; its devices are declared and all alike.
+    /// The node; its devices are declared, and of one model all alike.
     pub node: NodeSpec,
     /// Lines for people: out of service, slices, what was left out.
     pub notes: Vec<String>,
@@ -142,8 +142,8 @@ pub(crate) fn check_levels(levels: &[(Arc<str>, String)]) -> Result<(), Inventor
     Ok(())
 }
 
-/// A node with found devices as a cluster file can hold it: of one kind of device, whole ones before slices, else the most
-/// numerous. What that leaves out is noted.
+/// A node with found devices as a cluster file can hold it: by model, whole GPUs before slices, then the most numerous
+/// first. Of one model all are of one size there; what that leaves out is noted.
 #[must_use]
 pub fn declared(mut node: NodeSpec, mut notes: Vec<String>) -> Listed {
     let mut kinds: Vec<(GpuModel, Bytes, bool, usize)> = Vec::new();
@@ -158,17 +158,21 @@ pub fn declared(mut node: NodeSpec, mut notes: Vec<String>) -> Listed {
         }
     }
     kinds.sort_by_key(|(_, _, is_slice, count)| (*is_slice, std::cmp::Reverse(*count)));
-    for (model, memory, is_slice, count) in kinds.iter().skip(1) {
-        let slices = if *is_slice { " MIG slices" } else { "" };
-        let size = if memory.0 > 0 { format!(" of {memory}") } else { String::new() };
-        notes.push(format!("left out, since an entry holds one model: {count} {model}{slices}{size}"));
+    node.devices.clear();
+    for (model, memory, is_slice, count) in kinds {
+        let slices = if is_slice { " MIG slices" } else { "" };
+        if node.devices.iter().any(|device| device.model == model) {
+            let size = if memory.0 > 0 { format!(" of {memory}") } else { " of unknown size".to_owned() };
+            notes.push(format!(
+                "left out, since an entry holds one size of a model: {count} {model}{slices}{size}"
+            ));
+            continue;
+        }
+        if is_slice {
+            notes.push(format!("{count} {model} are MIG slices, counted as devices"));
+        }
+        node.devices.extend(devices(&model, memory, count, false));
     }
-    if let Some((model, _, true, count)) = kinds.first() {
-        notes.push(format!("{count} {model} are MIG slices, counted as devices"));
-    }
-    node.devices = kinds
-        .first()
-        .map_or_else(Vec::new, |(model, memory, _, count)| devices(model, *memory, *count, false));
     Listed { node, notes }
 }
 

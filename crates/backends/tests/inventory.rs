@@ -17,10 +17,10 @@ const KUBECTL: &str = include_str!("data/synthetic-kubectl-nodes.json");
 /// A node on a line, its notes on the next ones.
 fn line(listed: &Listed) -> String {
     let node = &listed.node;
-    let gpus = match node.devices.first() {
-        Some(device) => format!("{} {} of {}", node.devices.len(), device.model, device.memory),
-        None => "none".to_owned(),
-    };
+    let alike = node.devices.chunk_by(|one, other| one.model == other.model);
+    let gpus: Vec<String> =
+        alike.map(|some| format!("{} {} of {}", some.len(), some[0].model, some[0].memory)).collect();
+    let gpus = if gpus.is_empty() { "none".to_owned() } else { gpus.join(" + ") };
     let labels: Vec<String> = node.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let extras: Vec<String> = node.extras.iter().map(|(name, count)| format!("{name}:{count}")).collect();
     let domains = node.domains.join("/");
@@ -62,8 +62,7 @@ fn sinfo_has_a_row_per_partition_and_gives_a_node_each() {
     node03: 8 h100 of 0B, 128 CPUs, 976.5GiB, features=ib,h100 partition=train
     node04: 8 h100 of 0B, 128 CPUs, 976.5GiB, features=ib,h100 partition=train
       # out of service in Slurm: drain (fan: replace)
-    old1: 2 v100 of 0B, 32 CPUs, 125GiB, partition=old, fpga:2
-      # left out, since an entry holds one model: 1 t4
+    old1: 2 v100 of 0B + 1 t4 of 0B, 32 CPUs, 125GiB, partition=old, fpga:2
     ");
 }
 
@@ -112,9 +111,9 @@ fn kubernetes_nodes_are_read_with_levels_by_label() {
     gpu-4: 8 h100 of 79.6GiB, 127.5 CPUs, 1007.8GiB, kubernetes.io/os=linux pool=train zone=eu-1a, s1/l2
       # out of service in Kubernetes: not ready (KubeletNotReady)
     gpu-10: 8 h100 of 79.6GiB, 127.5 CPUs, 1007.8GiB, kubernetes.io/os=linux pool=train zone=eu-1a, s2/l3
-    mig-1: 2 a100 of 40GiB, 64 CPUs, 512GiB, kubernetes.io/os=linux
+    mig-1: 2 a100 of 40GiB + 14 a100-1g.5gb of 0B, 64 CPUs, 512GiB, kubernetes.io/os=linux
       # has none of the topology labels
-      # left out, since an entry holds one model: 14 a100-1g.5gb MIG slices
+      # 14 a100-1g.5gb are MIG slices, counted as devices
     shared-1: 2 t4 of 15GiB, 16 CPUs, 59.6GiB, kubernetes.io/os=linux
       # has none of the topology labels
       # 2 GPUs are time-sliced: advertised as 8, without isolation of memory
@@ -303,11 +302,11 @@ fn a_pool_becomes_slurm_configuration_and_its_nodes_are_found_in_it() {
     NodeName=amd-1 CPUs=192 RealMemory=2097152 Gres=gpu:mi300x:7 State=UNKNOWN
     NodeName=cp-0 CPUs=8 RealMemory=32768 State=UNKNOWN
     NodeName=gpu-1,gpu-2,gpu-3,gpu-4,gpu-10 CPUs=127 RealMemory=1031995 Gres=gpu:h100:8 State=UNKNOWN
-    NodeName=mig-1 CPUs=64 RealMemory=524288 Gres=gpu:a100:2 State=UNKNOWN
+    NodeName=mig-1 CPUs=64 RealMemory=524288 Gres=gpu:a100:2,gpu:1g.5gb:14 State=UNKNOWN
     NodeName=shared-1 CPUs=16 RealMemory=61035 Gres=gpu:t4:2 State=UNKNOWN
     NodeName=cpu1 CPUs=64 RealMemory=256000 State=UNKNOWN
     NodeName=node01,node02,node03,node04 CPUs=128 RealMemory=1000000 Gres=gpu:h100:8 Features=ib,h100 State=UNKNOWN
-    NodeName=old1 CPUs=32 RealMemory=128000 Gres=gpu:v100:2 State=UNKNOWN
+    NodeName=old1 CPUs=32 RealMemory=128000 Gres=gpu:v100:2,gpu:t4:1 State=UNKNOWN
 
     PartitionName=batch Nodes=amd-1,cp-0,gpu-1,gpu-2,gpu-3,gpu-4,gpu-10,mig-1,shared-1 Default=YES DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
     PartitionName=debug Nodes=cpu1 DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP
@@ -320,10 +319,10 @@ fn a_pool_becomes_slurm_configuration_and_its_nodes_are_found_in_it() {
     # ConstrainDevices=yes, else a job sees GPUs that it was not given.
     NodeName=amd-1 Name=gpu Type=mi300x AutoDetect=rsmi
     NodeName=gpu-1,gpu-2,gpu-3,gpu-4,gpu-10 AutoDetect=off Name=gpu Type=h100 File=/dev/nvidia[0-7]
-    NodeName=mig-1 AutoDetect=off Name=gpu Type=a100 File=/dev/nvidia[0-1]
+    NodeName=mig-1 Name=gpu AutoDetect=nvml
     NodeName=shared-1 AutoDetect=off Name=gpu Type=t4 File=/dev/nvidia[0-1]
     NodeName=node01,node02,node03,node04 AutoDetect=off Name=gpu Type=h100 File=/dev/nvidia[0-7]
-    NodeName=old1 AutoDetect=off Name=gpu Type=v100 File=/dev/nvidia[0-1]
+    NodeName=old1 Name=gpu AutoDetect=nvml
     ");
 }
 
@@ -431,7 +430,11 @@ fn sound(text: &str) -> Result<(), TestCaseError> {
         for listed in &inventory.nodes {
             let node = &listed.node;
             prop_assert!(node.devices.len() <= 128 && !node.name.as_str().is_empty());
-            prop_assert!(node.devices.windows(2).all(|pair| pair[0] == pair[1]));
+            prop_assert!(
+                node.devices
+                    .iter()
+                    .all(|one| node.devices.iter().all(|other| one.model != other.model || one == other))
+            );
             prop_assert!(node.domains.is_empty() || node.domains.len() == inventory.levels.len());
         }
         let nodes: Vec<NodeSpec> = inventory.nodes.iter().map(|listed| listed.node.clone()).collect();

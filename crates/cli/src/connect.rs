@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use muster_api::Client;
 use muster_api::types::DaemonInfo;
-use muster_daemon::{Mode, Paths};
+use muster_daemon::{Mode, Paths, VirtualGpus};
+use muster_model::GpuModel;
 use muster_model::view::NodeView;
 
 use crate::args::Global;
 use crate::exit::Failure;
 use crate::ui::Ui;
-use crate::virtual_gpus::VirtualGpus;
 
 /// What the daemon writes to its stdout once it listens; anything else is why it does not.
 pub const READY: u8 = b'1';
@@ -154,13 +154,23 @@ pub fn hardware(nodes: &[NodeView]) -> String {
         return "no GPU".to_owned();
     };
     let plural = if devices.len() == 1 { "" } else { "s" };
-    match (first.is_virtual, first.model.as_str()) {
-        (true, "virtual") => format!("{} virtual GPU{plural}", devices.len()),
-        (true, model) => format!("{} virtual {model} GPU{plural}", devices.len()),
-        (false, model) if devices.iter().all(|device| device.model == first.model) => {
-            format!("{} {model} GPU{plural}", devices.len())
+    let mut models: Vec<(&GpuModel, usize)> = Vec::new();
+    for device in &devices {
+        match models.iter_mut().find(|(model, _)| *model == &device.model) {
+            Some((_, count)) => *count += 1,
+            None => models.push((&device.model, 1)),
         }
-        (false, _) => format!("{} GPU{plural}", devices.len()),
+    }
+    let what = if first.is_virtual { "virtual " } else { "" };
+    match &models[..] {
+        [(model, count)] if first.is_virtual && model.as_str() == "virtual" => {
+            format!("{count} virtual GPU{plural}")
+        }
+        [(model, count)] => format!("{count} {what}{model} GPU{plural}"),
+        _ => {
+            let each: Vec<String> = models.iter().map(|(model, count)| format!("{count} {model}")).collect();
+            format!("{} {what}GPUs ({})", devices.len(), each.join(", "))
+        }
     }
 }
 
@@ -168,9 +178,8 @@ pub fn hardware(nodes: &[NodeView]) -> String {
 async fn agree(client: &Client, asked: &VirtualGpus) -> Result<()> {
     let info: DaemonInfo = client.info().await.map_err(Failure::from)?;
     let nodes = client.nodes().await.map_err(Failure::from)?.nodes;
-    let mut devices = nodes.iter().flat_map(|node| &node.devices);
-    let same_model = devices.all(|device| device.model == asked.model());
-    if info.virtual_gpus == asked.count && (same_model || asked.count == 0) {
+    let models = nodes.iter().flat_map(|node| &node.devices).map(|device| device.model.clone());
+    if info.virtual_gpus == asked.count() && (asked.count() == 0 || models.eq(asked.models())) {
         return Ok(());
     }
     let other = match info.mode == Mode::System.word() {

@@ -17,7 +17,6 @@ mod source;
 mod terminal;
 mod track;
 mod ui;
-mod virtual_gpus;
 mod watch;
 
 use std::io::ErrorKind;

@@ -113,7 +113,7 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         mode: options.mode,
         host: host_name(),
         state_dir: options.paths.state_dir.clone(),
-        virtual_gpus: virtual_gpus.map_or(0, |declared| declared.count),
+        virtual_gpus: virtual_gpus.map_or(0, |declared| declared.count()),
         queues,
         retention: options.retention,
         warnings,

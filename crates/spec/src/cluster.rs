@@ -1,12 +1,13 @@
 //! The cluster file: text in, nodes out. Declared nodes have no hardware behind them as far as Muster knows, so
 //! their devices are marked virtual.
 
+mod devices;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::node::Device;
+use muster_model::NodeSpec;
 use muster_model::unit::{Bytes, CpuMilli};
-use muster_model::{DeviceSet, GpuModel, NodeSpec};
 
 use crate::advice::{Document, refuse_other};
 use crate::diagnostic::{Diagnostics, Problem, Problems, show};
@@ -16,6 +17,7 @@ use crate::names::{MAX_NODES, check_name};
 use crate::source::{Place, Sources};
 use crate::suggest::nearest;
 use crate::yaml;
+use devices::{DeviceCounts, DeviceMemory};
 
 /// Topology levels of one cluster.
 const MAX_LEVELS: usize = 8;
@@ -35,12 +37,12 @@ document! {
     NodesDocument ("nodes") requires ["name"] foreign &[("model", "gpu"), ("gpu-type", "gpu"), ("gpu-mem", "gpu-memory"), ("mem", "memory"), ("cores", "cpus")] => {
         /// A name, or a range of names such as node[01-04].
         "name" name: NodeNames,
-        /// GPUs of each node. 0 by default.
-        "gpus" gpus: Whole<0, { DeviceSet::MAX_DEVICES as i64 }>,
+        /// GPUs of each node, or how many of each model where they differ: `{a100: 2, a100-1g.5gb: 14}`. 0 by default.
+        "gpus" gpus: DeviceCounts,
         /// Their model, such as h100.
         "gpu" gpu: Model,
-        /// Memory of each GPU, such as 80GB.
-        "gpu-memory" gpu_memory: Size,
+        /// Memory of each GPU, such as 80GB, or by model: `{a100: 40GB, a100-1g.5gb: 5GB}`.
+        "gpu-memory" gpu_memory: DeviceMemory,
         /// CPUs of each node.
         "cpus" cpus: Cpus,
         /// Memory of each node.
@@ -132,31 +134,8 @@ fn levels(document: &ClusterDocument, problems: &mut Problems) -> Vec<Arc<str>> 
 /// A node without its name.
 fn template(document: &NodesDocument, levels: &[Arc<str>], problems: &mut Problems) -> Option<NodeSpec> {
     let before = problems.len();
-    let gpus = document.gpus.as_ref().map_or(0, |gpus| gpus.value.0 as usize);
-    let model = match (&document.gpu, gpus, &document.gpus) {
-        (None, 1.., Some(gpus)) => {
-            let label = "of which model?";
-            let hint = "add `gpu: h100`".to_owned();
-            problems.add(Problem::new("`gpus` without `gpu`").at(gpus.key, label).hint(hint));
-            None
-        }
-        (Some(gpu), 0, _) => {
-            let label = "how many of it?";
-            problems.add(
-                Problem::new("`gpu` without `gpus`").at(gpu.key, label).hint("add `gpus: 8`".to_owned()),
-            );
-            None
-        }
-        (gpu, ..) => gpu.as_ref().map(|gpu| gpu.value.0.clone()),
-    };
+    let devices = devices::of(document, problems);
     let domains = domains(document.domain.as_ref(), levels, problems);
-    let device = |model: GpuModel| Device {
-        model,
-        memory: document.gpu_memory.as_ref().map_or(Bytes(0), |size| size.value.0),
-        uuid: "".into(),
-        is_virtual: true,
-        slice_of: None,
-    };
     let pairs = |named: &Located<Named<Text>>| {
         let pair = |item: &crate::field::NamedItem<Text>| {
             (Arc::from(item.name.as_str()), Arc::from(item.value.0.as_str()))
@@ -166,7 +145,7 @@ fn template(document: &NodesDocument, levels: &[Arc<str>], problems: &mut Proble
     let extras = document.extras.iter().flat_map(|extras| &extras.value.0);
     let node = NodeSpec {
         name: "".into(),
-        devices: model.map(|model| vec![device(model); gpus]).unwrap_or_default(),
+        devices,
         cpus: document.cpus.as_ref().map_or(CpuMilli(0), |cpus| cpus.value.0),
         memory: document.memory.as_ref().map_or(Bytes(0), |size| size.value.0),
         extras: extras.map(|item| (Arc::from(item.name.as_str()), item.value.0 as u64)).collect(),

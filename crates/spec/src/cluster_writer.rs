@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use muster_model::node::Device;
 use muster_model::unit::Bytes;
 use muster_model::{NodeName, NodeSpec};
 
@@ -26,9 +27,10 @@ pub enum Unwritable {
     /// A reader would refuse it: no nodes, a name that is none, a domain in two wider ones, ...
     #[error("{0}")]
     Refused(Box<Diagnostics>),
-    /// A reader would see another node: devices of several models or sizes, devices that were found and not declared.
+    /// A reader would see another node: devices of one model in several sizes or apart from each other, devices that
+    /// were found and not declared.
     #[error(
-        "a cluster file cannot say what node `{0}` has: it holds one GPU model per node, and no device ids"
+        "a cluster file cannot say what node `{0}` has: devices of one model are alike there, and have no ids"
     )]
     Differs(NodeName),
 }
@@ -82,11 +84,7 @@ fn comments(text: &mut String, indent: &str, lines: &[String]) {
 
 /// Fields of an entry after its name.
 fn body(node: &NodeSpec, levels: &[std::sync::Arc<str>]) -> String {
-    let mut fields = vec![format!("gpus: {}", node.devices.len())];
-    if let Some(device) = node.devices.first() {
-        fields.push(format!("gpu: {}", scalar(device.model.as_str())));
-        fields.extend(size("gpu-memory", device.memory));
-    }
+    let mut fields = devices(node);
     if node.cpus.0 > 0 {
         fields.push(format!("cpus: {}", node.cpus));
     }
@@ -105,14 +103,47 @@ fn body(node: &NodeSpec, levels: &[std::sync::Arc<str>]) -> String {
     fields.join(", ")
 }
 
+/// GPUs: of one model, or by model where there are several.
+fn devices(node: &NodeSpec) -> Vec<String> {
+    let mut kinds: Vec<(&Device, usize)> = Vec::new();
+    for device in &node.devices {
+        match kinds.iter_mut().find(|(known, _)| known.model == device.model) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((device, 1)),
+        }
+    }
+    if let [] | [_] = kinds[..] {
+        let mut fields = vec![format!("gpus: {}", node.devices.len())];
+        if let Some((device, _)) = kinds.first() {
+            fields.push(format!("gpu: {}", scalar(device.model.as_str())));
+            fields.extend(size("gpu-memory", device.memory));
+        }
+        return fields;
+    }
+    let of = |device: &Device, what: String| format!("{}: {what}", scalar(device.model.as_str()));
+    let counts: Vec<String> = kinds.iter().map(|(device, count)| of(device, count.to_string())).collect();
+    let mut fields = vec![format!("gpus: {{{}}}", counts.join(", "))];
+    let sizes: Vec<String> =
+        kinds.iter().filter_map(|(device, _)| Some(of(device, in_unit(device.memory)?))).collect();
+    if !sizes.is_empty() {
+        fields.push(format!("gpu-memory: {{{}}}", sizes.join(", ")));
+    }
+    fields
+}
+
 fn map<K: AsRef<str>, V: AsRef<str>>(name: &str, pairs: impl IntoIterator<Item = (K, V)>) -> String {
     let pair = |(name, value): (K, V)| format!("{}: {}", scalar(name.as_ref()), scalar(value.as_ref()));
     let pairs: Vec<String> = pairs.into_iter().map(pair).collect();
     format!("{name}: {{{}}}", pairs.join(", "))
 }
 
-/// A size in the unit that says it exactly in the smallest number; none for what is unknown.
+/// A field with a size; none for what is unknown.
 fn size(name: &str, bytes: Bytes) -> Option<String> {
+    in_unit(bytes).map(|size| format!("{name}: {size}"))
+}
+
+/// A size in the unit that says it exactly in the smallest number; none for what is unknown.
+fn in_unit(bytes: Bytes) -> Option<String> {
     const UNITS: [(u64, &str); 6] = [
         (1_000_000_000, "GB"),
         (1 << 30, "GiB"),
@@ -123,7 +154,7 @@ fn size(name: &str, bytes: Bytes) -> Option<String> {
     ];
     let exact = UNITS.into_iter().filter(|(unit, _)| bytes.0.is_multiple_of(*unit));
     let (unit, word) = exact.max_by_key(|(unit, _)| *unit)?;
-    (bytes.0 > 0).then(|| format!("{name}: {}{word}", bytes.0 / unit))
+    (bytes.0 > 0).then(|| format!("{}{word}", bytes.0 / unit))
 }
 
 /// Text as a YAML value: a plain word where no reader could take it for something else.

@@ -20,18 +20,12 @@ pub struct Found {
 }
 
 impl Found {
-    /// Devices without hardware behind them.
+    /// Devices of these models, without hardware behind them.
     #[must_use]
-    pub fn declared(count: u32, model: Option<&GpuModel>) -> Self {
-        let device = Device {
-            model: model.cloned().unwrap_or_else(|| GpuModel::from("virtual")),
-            memory: Bytes(0),
-            uuid: "".into(),
-            is_virtual: true,
-            slice_of: None,
-        };
-        let count = (count as usize).min(DeviceSet::MAX_DEVICES);
-        Self { devices: vec![device; count], interconnect: None }
+    pub fn declared(models: impl Iterator<Item = GpuModel>) -> Self {
+        let device =
+            |model| Device { model, memory: Bytes(0), uuid: "".into(), is_virtual: true, slice_of: None };
+        Self { devices: models.take(DeviceSet::MAX_DEVICES).map(device).collect(), interconnect: None }
     }
 }
 

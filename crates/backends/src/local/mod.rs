@@ -9,14 +9,16 @@ mod launch;
 pub mod session;
 mod state;
 mod task;
+mod virtual_gpus;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use muster_model::{AttemptId, GpuModel, NodeName, NodeSpec, Rank};
+use muster_model::{AttemptId, NodeName, NodeSpec, Rank};
 
 pub use crate::supervise;
+pub use virtual_gpus::VirtualGpus;
 
 use crate::cgroup::Hierarchies;
 use crate::driver::{Backend, Capabilities, Command, Expected, Reports};
@@ -24,15 +26,6 @@ use crate::gpu;
 use crate::purge;
 use crate::record::{self, LiveList, RecordError, TaskDir};
 use state::Shared;
-
-/// GPUs that are declared rather than found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VirtualGpus {
-    /// How many.
-    pub count: u32,
-    /// Model; `virtual` when none is named.
-    pub model: Option<GpuModel>,
-}
 
 /// What a local backend needs to know.
 #[derive(Clone, Debug)]
@@ -88,7 +81,7 @@ pub fn inspect(
     virtual_gpus: Option<&VirtualGpus>,
 ) -> std::io::Result<(NodeSpec, gpu::Found)> {
     let found = match virtual_gpus {
-        Some(declared) => gpu::Found::declared(declared.count, declared.model.as_ref()),
+        Some(declared) => gpu::Found::declared(declared.models()),
         None => gpu::discover(),
     };
     Ok((facts::node(name, &found)?, found))

@@ -104,8 +104,10 @@ fn settings(node: &NodeSpec) -> String {
     if node.memory.0 >> 20 > 0 {
         let _ = write!(text, " RealMemory={}", node.memory.0 >> 20);
     }
-    if let Some(device) = node.devices.first() {
-        let _ = write!(text, " Gres=gpu:{}:{}", kind(device.model.as_str()), node.devices.len());
+    let gres: Vec<String> =
+        kinds(node).iter().map(|(model, count)| format!("gpu:{}:{count}", kind(model))).collect();
+    if !gres.is_empty() {
+        let _ = write!(text, " Gres={}", gres.join(","));
     }
     let features: Vec<&str> = node
         .labels
@@ -119,9 +121,13 @@ fn settings(node: &NodeSpec) -> String {
 }
 
 fn device_lines(node: &NodeSpec) -> String {
-    let Some(device) = node.devices.first() else { return String::new() };
-    let name = device.model.as_str();
+    let kinds = kinds(node);
+    let Some((name, _)) = kinds.first().copied() else { return String::new() };
     let kind = kind(name);
+    // Which file is of which model only the vendor's library knows; slices have none of their own.
+    if kinds.len() > 1 {
+        return format!(" Name=gpu AutoDetect={}", if model::is_amd(name) { "rsmi" } else { "nvml" });
+    }
     if model::is_slice(name) {
         return format!(" Name=gpu Type={kind} AutoDetect=nvml");
     }
@@ -132,6 +138,18 @@ fn device_lines(node: &NodeSpec) -> String {
         1 => format!(" AutoDetect=off Name=gpu Type={kind} File=/dev/nvidia0"),
         count => format!(" AutoDetect=off Name=gpu Type={kind} File=/dev/nvidia[0-{}]", count - 1),
     }
+}
+
+/// Models of a node and how many devices of each, in order.
+fn kinds(node: &NodeSpec) -> Vec<(&str, usize)> {
+    let mut kinds: Vec<(&str, usize)> = Vec::new();
+    for device in &node.devices {
+        match kinds.iter_mut().find(|(model, _)| *model == device.model.as_str()) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((device.model.as_str(), 1)),
+        }
+    }
+    kinds
 }
 
 /// A type for Slurm. Of a slice only how it is cut: with AutoDetect the type must be part of the detected name, in which the

@@ -60,7 +60,7 @@ impl Rig {
             state_dir: self.temp.path().join("state"),
             runtime_dir: self.temp.path().join("run"),
             supervisor: vec![env!("CARGO_BIN_EXE_muster-supervise-for-tests").into(), "__supervise".into()],
-            virtual_gpus: Some(VirtualGpus { count: 8, model: None }),
+            virtual_gpus: Some(VirtualGpus::of(8)),
             node_name: "here".into(),
             system: self.system,
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use muster_backends::inventory::{self, Inventory, Listed, Options};
-use muster_backends::local;
+use muster_backends::local::{self, VirtualGpus};
 use muster_model::{GpuModel, NodeSpec};
 use muster_spec::{Cluster, ClusterNotes, Unwritable, write_cluster};
 
@@ -15,7 +15,6 @@ use crate::app::App;
 use crate::exit::{Failure, USAGE};
 use crate::output_files;
 use crate::source;
-use crate::virtual_gpus::VirtualGpus;
 
 /// Largest list that is read: kubectl prints some 15 KB for a node, so that this is more than 15,000 of them.
 const MAX_BYTES: u64 = 256 << 20;
@@ -53,8 +52,8 @@ pub struct Args {
     /// Model of the GPUs for which the list names none, such as h100
     #[arg(long, value_name = "MODEL", requires = "from", value_parser = model)]
     gpu: Option<GpuModel>,
-    /// This machine with so many GPUs that do not exist, and none that do: 8, or 8:h100
-    #[arg(long, value_name = "N[:MODEL]", conflicts_with = "from")]
+    /// This machine with so many GPUs that do not exist, and none that do: 8, 8:h100, or 2:a100,7:a100-1g.10gb
+    #[arg(long, value_name = "N[:MODEL],..", conflicts_with = "from")]
     virtual_gpus: Option<VirtualGpus>,
 }
 
@@ -154,11 +153,10 @@ fn listed(path: &Path, args: &Args) -> Result<Inventory> {
 
 /// This machine, as the daemon sees it. Having no GPU is an answer.
 fn this_machine(virtual_gpus: Option<&VirtualGpus>) -> Result<Inventory> {
-    let declared = virtual_gpus.map(VirtualGpus::declared);
-    let (node, _) = local::inspect(&muster_daemon::host_name().into(), declared.as_ref())
+    let (node, _) = local::inspect(&muster_daemon::host_name().into(), virtual_gpus)
         .context("cannot read the facts of this machine")?;
     let mut notes = Vec::new();
-    match (&declared, node.devices.is_empty()) {
+    match (virtual_gpus, node.devices.is_empty()) {
         (Some(_), false) => notes.push("virtual GPUs: no hardware behind them".to_owned()),
         (None, true) => {
             notes.push("no GPU was found: neither NVIDIA's driver nor an AMD device answers".to_owned())

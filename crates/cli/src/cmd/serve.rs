@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
-use muster_daemon::{Mode, Paths, Retention, ServeOptions, serve};
+use muster_daemon::{Mode, Paths, Retention, ServeOptions, VirtualGpus, serve};
 use muster_model::Span;
 use muster_spec::quantity::parse_span;
 use rustix::process::setsid;
@@ -18,7 +18,6 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::exit::Failure;
-use crate::virtual_gpus::VirtualGpus;
 
 /// Run the daemon in the foreground
 ///
@@ -29,8 +28,9 @@ pub struct Args {
     /// Serve all users of this machine (as root)
     #[arg(long)]
     system: bool,
-    /// Have this many GPUs that do not exist, and none that do: 8, or 8:h100. Kept for later starts; 0 takes it back
-    #[arg(long, value_name = "N[:MODEL]")]
+    /// Have this many GPUs that do not exist, and none that do: 8, 8:h100, or 2:a100,7:a100-1g.10gb. Kept for later starts;
+    /// 0 takes it back
+    #[arg(long, value_name = "N[:MODEL],..")]
     virtual_gpus: Option<VirtualGpus>,
     /// Queue file; without one there is one queue without limits
     #[arg(long, value_name = "FILE")]
@@ -91,7 +91,7 @@ fn start(args: &Args, paths: &Paths, ready: Option<OwnedFd>) -> Result<()> {
     let options = ServeOptions {
         retention,
         mode: if args.system { Mode::System } else { Mode::Personal },
-        virtual_gpus: args.virtual_gpus.as_ref().map(VirtualGpus::declared),
+        virtual_gpus: args.virtual_gpus.clone(),
         queues_file: args.queues.clone(),
         ready,
         ..ServeOptions::personal(paths.clone())

@@ -59,7 +59,7 @@ fn slurm_is_read_from_a_pipe() {
     let home = Home::new();
     let run = home.with_stdin(&["inventory", "--from", "-"], &sample("synthetic-sinfo-v0.0.42.json")).ok();
     insta::assert_snapshot!(run.stdout, @r#"
-    # 6 nodes with 34 GPUs (32 h100, 2 v100), from sinfo --json; written by muster inventory
+    # 6 nodes with 35 GPUs (32 h100, 2 v100, 1 t4), from sinfo --json; written by muster inventory
     nodes:
       - {name: cpu1, gpus: 0, cpus: 64, memory: 250GiB, labels: {partition: debug}}
       # also in partition debug
@@ -67,11 +67,10 @@ fn slurm_is_read_from_a_pipe() {
       - {name: node03, gpus: 8, gpu: h100, cpus: 128, memory: 1000000MiB, labels: {features: "ib,h100", partition: train}}
       # out of service in Slurm: drain (fan: replace)
       - {name: node04, gpus: 8, gpu: h100, cpus: 128, memory: 1000000MiB, labels: {features: "ib,h100", partition: train}}
-      # left out, since an entry holds one model: 1 t4
-      - {name: old1, gpus: 2, gpu: v100, cpus: 32, memory: 125GiB, labels: {partition: old}, extras: {fpga: 2}}
+      - {name: old1, gpus: {v100: 2, t4: 1}, cpus: 32, memory: 125GiB, labels: {partition: old}, extras: {fpga: 2}}
     "#);
     insta::assert_snapshot!(run.stderr, @"
-    6 nodes with 34 GPUs (32 h100, 2 v100), from sinfo --json
+    6 nodes with 35 GPUs (32 h100, 2 v100, 1 t4), from sinfo --json
     warning: 1 out of service now; comments in the file say which and why
     ");
     parse_cluster(&run.stdout, None).unwrap();

@@ -24,5 +24,6 @@ mod preempt;
 mod prove;
 mod pty;
 mod services;
+mod slices;
 mod terminal;
 mod views;

@@ -2,13 +2,13 @@
 //! hold resources under them.
 
 use muster_backends::local::VirtualGpus;
-use muster_model::{GpuModel, NodeName};
+use muster_model::NodeName;
 use muster_runtime::StoreError;
 
 use super::ServeError;
 use crate::store::SqliteStore;
 
-/// Name in the `meta` table: `8` or `8:h100`.
+/// Name in the `meta` table: `8`, `8:h100` or `2:a100,7:a100-1g.10gb`.
 const VIRTUAL_GPUS: &str = "virtual_gpus";
 
 /// Name in the `meta` table.
@@ -22,14 +22,14 @@ pub(super) fn virtual_gpus(
 ) -> Result<Option<VirtualGpus>, ServeError> {
     let declared = store.meta(VIRTUAL_GPUS)?.map(|text| parse(&text)).transpose()?;
     let Some(asked) = asked else { return Ok(declared) };
-    let asked = (asked.count > 0).then(|| asked.clone());
+    let asked = (asked.count() > 0).then(|| asked.clone());
     if asked == declared {
         return Ok(declared);
     }
     if !idle {
         return Err(ServeError::OtherGpus { declared: name(declared.as_ref()), asked: name(asked.as_ref()) });
     }
-    store.set_meta(VIRTUAL_GPUS, asked.as_ref().map(text).as_deref())?;
+    store.set_meta(VIRTUAL_GPUS, asked.as_ref().map(VirtualGpus::to_string).as_deref())?;
     Ok(asked)
 }
 
@@ -55,27 +55,16 @@ pub(super) fn node_name(
     }
 }
 
-fn text(gpus: &VirtualGpus) -> String {
-    match &gpus.model {
-        Some(model) => format!("{}:{model}", gpus.count),
-        None => gpus.count.to_string(),
-    }
-}
-
 fn parse(text: &str) -> Result<VirtualGpus, StoreError> {
-    let (count, model) = match text.split_once(':') {
-        Some((count, model)) => (count, Some(GpuModel::from(model))),
-        None => (text, None),
-    };
-    let count = count.parse().map_err(|_| StoreError::Corrupt(format!("its declared GPUs read `{text}`")))?;
-    Ok(VirtualGpus { count, model })
+    text.parse().map_err(|_| StoreError::Corrupt(format!("its declared GPUs read `{text}`")))
 }
 
 fn name(gpus: Option<&VirtualGpus>) -> String {
-    match gpus {
-        Some(VirtualGpus { count, model: Some(model) }) => format!("{count} virtual GPUs of model {model}"),
-        Some(VirtualGpus { count, model: None }) => format!("{count} virtual GPUs"),
-        None => "the GPUs of this machine".to_owned(),
+    let Some(gpus) = gpus else { return "the GPUs of this machine".to_owned() };
+    match &gpus.kinds[..] {
+        [(count, Some(model))] => format!("{count} virtual GPUs of model {model}"),
+        [(count, None)] => format!("{count} virtual GPUs"),
+        _ => format!("the virtual GPUs {gpus}"),
     }
 }
 
@@ -83,23 +72,23 @@ fn name(gpus: Option<&VirtualGpus>) -> String {
 mod tests {
     use super::*;
 
-    fn gpus(count: u32, model: Option<&str>) -> VirtualGpus {
-        VirtualGpus { count, model: model.map(GpuModel::from) }
+    fn gpus(text: &str) -> VirtualGpus {
+        text.parse().unwrap()
     }
 
     #[test]
     fn a_declaration_lasts_until_another_one_is_possible() {
         let dir = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(dir.path()).unwrap();
-        let eight = gpus(8, Some("h100"));
+        let eight = gpus("6:h100,7:h100-1g.10gb");
         assert_eq!(virtual_gpus(&store, None, true).unwrap(), None);
         assert_eq!(virtual_gpus(&store, Some(&eight), true).unwrap(), Some(eight.clone()));
         assert_eq!(virtual_gpus(&store, None, false).unwrap(), Some(eight.clone()));
         assert_eq!(virtual_gpus(&store, Some(&eight), false).unwrap(), Some(eight.clone()));
-        let refused = virtual_gpus(&store, Some(&gpus(4, None)), false);
+        let refused = virtual_gpus(&store, Some(&gpus("4")), false);
         assert!(matches!(refused, Err(ServeError::OtherGpus { .. })));
-        assert_eq!(virtual_gpus(&store, Some(&gpus(4, None)), true).unwrap(), Some(gpus(4, None)));
-        assert_eq!(virtual_gpus(&store, Some(&gpus(0, None)), true).unwrap(), None);
+        assert_eq!(virtual_gpus(&store, Some(&gpus("4")), true).unwrap(), Some(gpus("4")));
+        assert_eq!(virtual_gpus(&store, Some(&gpus("0")), true).unwrap(), None);
         assert_eq!(virtual_gpus(&store, None, true).unwrap(), None);
     }
 

@@ -119,7 +119,8 @@ pub(crate) enum WaitTarget {
     Name(String),
 }
 
-fn model(text: &str) -> Result<GpuModel, Malformed> {
+/// A GPU model from its name.
+pub(crate) fn model(text: &str) -> Result<GpuModel, Malformed> {
     let word: String = text.trim().to_lowercase();
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     match !word.is_empty() && word.len() <= MAX_NAME && word.chars().all(allowed) {

@@ -28,7 +28,7 @@ fn text() -> impl Strategy<Value = String> {
 
 /// What all nodes of a run have in common.
 fn spec() -> impl Strategy<Value = NodeSpec> {
-    let devices = (0..10usize, "[a-z0-9][a-z0-9.-]{0,9}", 0..200u64, any::<u64>());
+    let devices = (0..10usize, "[a-z0-9][a-z0-9.-]{0,9}", 0..200u64, any::<u64>(), 0..4usize, 0..20u64);
     let labels = prop::collection::btree_map(text(), text(), 0..3);
     let extras = prop::collection::btree_map(text(), 0..1_000_000_000u64, 0..2);
     (
@@ -38,7 +38,7 @@ fn spec() -> impl Strategy<Value = NodeSpec> {
         labels,
         extras,
     )
-        .prop_map(|((gpus, model, gib, odd), cpus, memory, labels, extras)| {
+        .prop_map(|((gpus, model, gib, odd, slices, slice_gib), cpus, memory, labels, extras)| {
             let memory_of_gpu = if odd % 5 == 0 { odd } else { gib << 30 };
             let device = Device {
                 model: GpuModel::from(model.as_str()),
@@ -47,10 +47,15 @@ fn spec() -> impl Strategy<Value = NodeSpec> {
                 is_virtual: true,
                 slice_of: None,
             };
+            let slice = Device {
+                model: GpuModel::from(format!("{model}-1g.5gb").as_str()),
+                memory: Bytes(slice_gib << 30),
+                ..device.clone()
+            };
             let arc = |text: String| Arc::from(text.as_str());
             NodeSpec {
                 name: "".into(),
-                devices: vec![device; gpus],
+                devices: [vec![device; gpus], vec![slice; slices]].concat(),
                 cpus: CpuMilli(cpus),
                 memory: Bytes(memory),
                 extras: extras.into_iter().map(|(name, count)| (arc(name), count)).collect(),
@@ -141,9 +146,12 @@ nodes:
 #[test]
 fn what_a_file_cannot_say_is_refused() {
     let write = |nodes| write_cluster(&Cluster { levels: Vec::new(), nodes }, &ClusterNotes::default());
-    let mixed = crate::support::node("n1", &[("h100", 4), ("a100", 4)]);
+    let apart = crate::support::node("n1", &[("h100", 4), ("a100", 4), ("h100", 1)]);
+    let mut uneven = node("n1", 2);
+    uneven.devices[1].memory = Bytes(40 << 30);
+    assert!(matches!(write(vec![uneven]), Err(Unwritable::Differs(_))));
     assert!(
-        matches!(write(vec![node("n0", 1), mixed]), Err(Unwritable::Differs(name)) if name.as_str() == "n1")
+        matches!(write(vec![node("n0", 1), apart]), Err(Unwritable::Differs(name)) if name.as_str() == "n1")
     );
     let mut found = node("n1", 1);
     found.devices[0].uuid = "GPU-1".into();
@@ -151,4 +159,25 @@ fn what_a_file_cannot_say_is_refused() {
     assert!(matches!(write(vec![node("a b", 1)]), Err(Unwritable::Refused(_))));
     assert!(matches!(write(vec![node("a", 1), node("a", 2)]), Err(Unwritable::Refused(_))));
     assert!(matches!(write(Vec::new()), Err(Unwritable::Refused(_))));
+}
+
+#[test]
+fn whole_gpus_and_slices_stand_beside_each_other() {
+    let mut mixed = crate::support::node("n1", &[("a100", 2), ("a100-1g.10gb", 3)]);
+    mixed.devices[2..].iter_mut().for_each(|slice| slice.memory = Bytes(10_000_000_000));
+    let cluster = Cluster { levels: Vec::new(), nodes: vec![mixed] };
+    let text = write_cluster(&cluster, &ClusterNotes::default()).unwrap();
+    assert!(
+        text.contains("gpus: {a100: 2, a100-1g.10gb: 3}, gpu-memory: {a100: 80GiB, a100-1g.10gb: 10GB}"),
+        "{text}"
+    );
+    assert_eq!(parse_cluster(&text, None).unwrap(), cluster);
+    let models = |text: &str| {
+        let nodes = parse_cluster(text, None).unwrap().nodes;
+        nodes[0].devices.iter().map(|device| (device.model.to_string(), device.memory.0)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        models("nodes: [{name: a, gpus: {H100: 1, h100-1g.10gb: 1}, gpu-memory: {h100: 80GB}}]"),
+        [("h100".to_owned(), 80_000_000_000), ("h100-1g.10gb".to_owned(), 0)]
+    );
 }

@@ -1059,6 +1059,15 @@ fn queue_files() {
     1 | backfill: eager
       |           ^^^^^ expected `none`, `easy` or `conservative`
     ");
+    assert_snapshot!(queues_complaint("placement: spraed\nqueues: [{name: a}]"), @r"
+    error: `placement` is not a placement policy
+     --> queues.yaml:1:12
+      |
+    1 | placement: spraed
+      |            ^^^^^^ expected `pack`, `spread`, `best-fit` or `fragmentation`
+      |
+    hint: did you mean `spread`?
+    ");
     assert_snapshot!(queues_complaint("queues: [{name: a, priority: [9, 1], limits: {gpus: 4}}]"), @r"
     error: `priority` admits nothing
      --> queues.yaml:1:30
@@ -1107,6 +1116,40 @@ fn cluster_files() {
       |                |
       |                first here
     "#);
+    assert_snapshot!(
+        cluster_complaint("nodes: [{name: n1, gpu: a, gpus: {h100: 2, h100-1g.10gb: 127, H100: 0}, gpu-memory: {h10: 80GB}}]"),
+        @r"
+        error: `gpu` beside models in `gpus`
+         --> cluster.yaml:1:20
+          |
+        1 | nodes: [{name: n1, gpu: a, gpus: {h100: 2, h100-1g.10gb: 127, H100: 0}, gpu-memory: {h10: 80GB}}]
+          |                    ^^^     ---- the models are named here
+          |                    |
+          |                    which of them?
+          |
+        hint: remove `gpu`
+
+        error: too many GPUs
+         --> cluster.yaml:1:34
+          |
+        1 | nodes: [{name: n1, gpu: a, gpus: {h100: 2, h100-1g.10gb: 127, H100: 0}, gpu-memory: {h10: 80GB}}]
+          |                                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ 129 in all; a node has at most 128
+
+        error: `H100` is counted twice
+         --> cluster.yaml:1:63
+          |
+        1 | nodes: [{name: n1, gpu: a, gpus: {h100: 2, h100-1g.10gb: 127, H100: 0}, gpu-memory: {h10: 80GB}}]
+          |                                   ---- first here             ^^^^ again here
+
+        error: `h10` is none of the GPUs of this node
+         --> cluster.yaml:1:86
+          |
+        1 | nodes: [{name: n1, gpu: a, gpus: {h100: 2, h100-1g.10gb: 127, H100: 0}, gpu-memory: {h10: 80GB}}]
+          |                                                                                      ^^^ not in `gpus`
+          |
+        hint: did you mean `h100`?
+        "
+    );
     assert_snapshot!(cluster_complaint("nodes: [{name: n1, gpus: 8}]"), @r"
     error: `gpus` without `gpu`
      --> cluster.yaml:1:20

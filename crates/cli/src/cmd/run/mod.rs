@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use muster_api::Client;
 use muster_api::types::SubmitResponse;
+use muster_daemon::VirtualGpus;
 use muster_model::JobId;
 use muster_report::watch::summary;
 
@@ -20,7 +21,6 @@ use crate::jobref::Target;
 use crate::source::{self, Text};
 use crate::terminal::{self, OwnEnd};
 use crate::track::{self, Tracker};
-use crate::virtual_gpus::VirtualGpus;
 use crate::watch::{Until, Watch};
 
 /// Submit jobs from files, or run a command
@@ -61,8 +61,8 @@ pub struct Args {
     /// Say what would happen, and do nothing
     #[arg(long, conflicts_with_all = ["wait", "watch", "follow", "interactive", "tty"])]
     dry_run: bool,
-    /// Start the daemon with this many GPUs that do not exist: 8, or 8:h100
-    #[arg(long, value_name = "N[:MODEL]")]
+    /// Start the daemon with this many GPUs that do not exist: 8, 8:h100, or 2:a100,7:a100-1g.10gb
+    #[arg(long, value_name = "N[:MODEL],..")]
     virtual_gpus: Option<VirtualGpus>,
     #[command(flatten)]
     output: Output,
