@@ -114,6 +114,32 @@ impl Bench {
         self
     }
 
+    /// Full: the first queue owns a fifth of all GPUs and uses none; the others own the rest in equal parts and hold all,
+    /// in so many jobs.
+    pub fn lent(scale: Scale) -> Self {
+        let mut bench = Self::idle(scale);
+        let gpus = scale.nodes as u64 * 8;
+        let (lender, others) = (gpus / 5, (gpus * 4 / 5).div_ceil(scale.queues as u64 - 1));
+        let mut tree = tree(scale.queues);
+        for (at, leaf) in tree.queues[1..].iter_mut().flat_map(|team| &mut team.queues).enumerate() {
+            leaf.quota.insert(GpuModel::from("h100"), if at == 0 { lender } else { others });
+        }
+        bench.engine.apply(bench.now, &Event::QueuesSet(Box::new(tree)));
+        let mut jobs = filling(scale, scale.running);
+        for (at, spec) in jobs.iter_mut().enumerate() {
+            Arc::make_mut(spec).queue = queue_name(1 + at % (scale.queues - 1));
+        }
+        for jobs in jobs.chunks(BATCH) {
+            bench.tick();
+            let events: Vec<Event> = jobs.iter().map(|spec| bench.submission(spec)).collect();
+            let plan = bench.step(&events);
+            assert_eq!(plan.decisions.len(), jobs.len(), "all that is to run runs");
+            bench.apply(&Self::reports(&plan, &Observation::Started));
+        }
+        bench.forget();
+        bench
+    }
+
     /// Holds everything that is free, for good.
     pub fn fill_up(&mut self, spec: &JobSpec, tasks: usize) {
         let mut spec = JobSpec { time_limit: None, ..spec.clone() };

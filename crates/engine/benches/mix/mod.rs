@@ -113,12 +113,12 @@ pub fn singles(count: usize, queues: usize) -> Vec<Arc<JobSpec>> {
     distinct((0..count).map(mix).collect())
 }
 
-/// So many mixes of all shapes: singles, shares, whole nodes, gangs of a few to 64 nodes.
+/// So many mixes of all shapes: singles, shares, whole nodes, gangs of a few to 64 nodes. Shapes come again after
+/// [`MIXES`]; limit, queue and user are always drawn anew.
 pub fn mixes(count: usize, queues: usize) -> Vec<Arc<JobSpec>> {
     let mut numbers = Numbers::new();
-    let mix = |at: usize| {
+    let shape = |at: usize| {
         let mut spec = single("mixed");
-        terms(&mut spec, &mut numbers, at, queues);
         let group = &mut spec.groups[0];
         let (tasks, devices, block) = match numbers.below(10) {
             0..=3 => (1, 1 + numbers.below(8) as u32, None),
@@ -132,7 +132,13 @@ pub fn mixes(count: usize, queues: usize) -> Vec<Arc<JobSpec>> {
             devices => GpuRequest::whole(devices),
         };
         group.task.cpus = CpuMilli(1000 * devices * numbers.below(12) as u32);
-        group.task.memory = Bytes((1 + at as u64 % MIXES as u64) << 24);
+        group.task.memory = Bytes((1 + at as u64) << 24);
+        spec
+    };
+    let shapes: Vec<JobSpec> = (0..MIXES.min(count)).map(shape).collect();
+    let mix = |at: usize| {
+        let mut spec = shapes[at % MIXES].clone();
+        terms(&mut spec, &mut numbers, at, queues);
         Arc::new(spec)
     };
     distinct((0..count).map(mix).collect())

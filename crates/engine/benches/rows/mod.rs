@@ -5,6 +5,7 @@ mod gangs;
 mod memory;
 mod passes;
 pub mod print;
+mod reclaim;
 mod starts;
 
 use std::time::{Duration, Instant};
@@ -47,7 +48,10 @@ const USUAL: Scale = Scale { nodes: 5_000, running: 4_000, pending: 0, queues: 2
 
 /// All rows, in the order of the table.
 pub fn all() -> Vec<Row> {
-    [starts::rows(), gangs::rows(), passes::rows(), memory::rows()].into_iter().flatten().collect()
+    [starts::rows(), gangs::rows(), passes::rows(), reclaim::rows(), memory::rows()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Takes samples of what it is given.

@@ -6,12 +6,15 @@
 //! What comes back when is the same for everybody who waits, so it is listed once, as long as nothing else is held.
 
 use muster_model::{DeviceSet, NodeId, Time};
+use smallvec::SmallVec;
 
 use super::ask::{Freed, Return};
 use super::reserve::{Slot, Wish};
+use super::walk::{List, Walk};
 use crate::state::node::{Node, WHOLE, Window};
 use crate::state::pool::Pool;
 use crate::state::shape::GroupNeed;
+use crate::state::topology::Scope;
 
 /// See the module's description.
 #[derive(Clone, Debug, Default)]
@@ -20,15 +23,16 @@ pub(crate) struct Forecast {
     of: Option<(u64, Time)>,
     /// In order.
     returns: Vec<Return>,
+    /// Instants at which some node was looked at in this round, by whichever way.
+    pub(super) looks: usize,
 }
 
 /// How many tasks nodes take, from some instant on for as long as it is wished.
 struct Count<'w> {
     wish: &'w Wish<'w>,
     now: Time,
-    /// By node: free devices where nothing but whole devices in the hands of running jobs matters.
-    free: Vec<DeviceSet>,
-    rooms: Vec<u32>,
+    /// By node, once it was looked at: free devices, and tasks. All others take none.
+    seen: Vec<Option<(DeviceSet, u32)>>,
     sum: u64,
 }
 
@@ -44,12 +48,12 @@ impl Forecast {
         let mut count = Count::new(pool, now, wish);
         let bookings = changes(pool, now, wish);
         let (mut past, mut seen) = (0, 0);
-        loop {
+        let found = loop {
             // 1. The next instant at which something comes back or a booking begins to matter.
             let held = self.returns.get(past).map(|one| one.at);
             let booked = bookings.get(seen).map(|(at, ..)| *at);
             let from = match (held, booked) {
-                (None, None) => return None,
+                (None, None) => break None,
                 (held, booked) => held.unwrap_or(Time::NEVER).min(booked.unwrap_or(Time::NEVER)),
             };
             // 2. What nodes take from then on.
@@ -67,10 +71,12 @@ impl Forecast {
             if is_news && count.is_enough() {
                 let freed = Freed::Ahead(&self.returns[..past]);
                 if let Some(found) = wish.start_at(pool, now, from, freed, 0) {
-                    return Some(found);
+                    break Some(found);
                 }
             }
-        }
+        };
+        self.looks += past + bookings.len();
+        found
     }
 
     /// Lists what comes back, unless that is known.
@@ -121,17 +127,19 @@ fn changes(pool: &Pool, now: Time, wish: &Wish<'_>) -> Vec<(Time, NodeId, bool)>
 
 impl<'w> Count<'w> {
     fn new(pool: &Pool, now: Time, wish: &'w Wish<'w>) -> Self {
-        let nodes = pool.nodes().len();
-        let (free, rooms) = (Vec::with_capacity(nodes), Vec::with_capacity(nodes));
-        let mut count = Self { wish, now, free, rooms, sum: 0 };
-        let window = count.window(now);
-        for (at, node) in pool.nodes().iter().enumerate() {
-            let free = if is_plain(node) { node.free() } else { node.free_during(window) };
-            let is_meant = !free.is_empty() && wish.reach.admits(pool, NodeId(at as u32));
-            let room = if is_meant { room(node, count.group(), free, window) } else { 0 };
-            count.free.push(free);
-            count.rooms.push(room);
-            count.sum += u64::from(room);
+        let mut count = Self { wish, now, seen: vec![None; pool.nodes().len()], sum: 0 };
+        let least = u16::try_from(count.group().devices).unwrap_or(u16::MAX);
+        let models = pool.models().filter(|model| count.group().accepts(*model));
+        // Only nodes with that many devices free take anything now; the indexes know them.
+        for model in models.collect::<SmallVec<[_; 2]>>() {
+            for list in [List::Booked, List::Clear] {
+                let mut walk = Walk::ascending(Scope::Cluster, model, list, least);
+                while let Some(id) = walk.next(pool) {
+                    if count.seen[id.0 as usize].is_none() {
+                        count.look_again(pool, id, now);
+                    }
+                }
+            }
         }
         count
     }
@@ -156,9 +164,8 @@ impl<'w> Count<'w> {
         }
         let node = pool.node(one.node);
         if is_plain(node) && !one.is_partial {
-            let free = &mut self.free[one.node.0 as usize];
-            *free = free.or(one.devices.and(node.usable));
-            let free = *free;
+            let before = self.seen[one.node.0 as usize].map_or_else(|| node.free(), |(free, _)| free);
+            let free = before.or(one.devices.and(node.usable));
             self.set(node, one.node, free, self.window(one.at));
         } else {
             self.look_again(pool, one.node, one.at);
@@ -170,17 +177,16 @@ impl<'w> Count<'w> {
     fn look_again(&mut self, pool: &Pool, id: NodeId, from: Time) {
         if self.wish.reach.admits(pool, id) {
             let (node, window) = (pool.node(id), self.window(from));
-            let free = node.free_during(window);
-            self.free[id.0 as usize] = free;
+            let is_now = from == self.now && is_plain(node);
+            let free = if is_now { node.free() } else { node.free_during(window) };
             self.set(node, id, free, window);
         }
     }
 
     fn set(&mut self, node: &Node, id: NodeId, free: DeviceSet, window: Window) {
         let room = room(node, self.group(), free, window);
-        let known = &mut self.rooms[id.0 as usize];
-        self.sum = self.sum + u64::from(room) - u64::from(*known);
-        *known = room;
+        let known = self.seen[id.0 as usize].replace((free, room));
+        self.sum = self.sum + u64::from(room) - known.map_or(0, |(_, room)| u64::from(room));
     }
 }
 

@@ -208,6 +208,7 @@ impl<'s> Planner<'s> {
             self.state.pool.clear_bookings();
             self.keep_again();
             self.later.clear();
+            self.forecast.looks = 0;
             self.waiting = Taken::default();
             self.contested = false;
             self.heads.clear();

@@ -18,10 +18,12 @@
 //! leaf runs, and so does yielding for what all leaves run in their turn. Who went starts again only in what is free, or by a right that it has against others.
 
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use muster_model::{
-    AttemptId, Decision, Eviction, EvictionCause, Preemption, Reason, Span, TaskPlacement, Tier, Time,
+    AttemptId, Decision, ElementId, Eviction, EvictionCause, Preemption, Reason, Span, TaskPlacement, Tier,
+    Time,
 };
 use muster_policy::{LeafId, ModelId, Slot, UserId};
 use rustc_hash::FxHashMap;
@@ -71,6 +73,12 @@ impl Rights {
         self.in_vain.clear();
     }
 }
+
+/// In which order they go: borrowed before owned, lower priority, least lost, the youngest.
+type Order = (EvictionCause, i32, u64, Reverse<(Time, ElementId)>);
+
+/// Those who may be made to go, the first in order first. Of thousands mostly a few are asked for.
+type Queue = BinaryHeap<Reverse<(Order, LeafId)>>;
 
 /// A way to make room.
 struct Way {
@@ -170,7 +178,7 @@ impl Planner<'_> {
     }
 
     /// Who may be made to go for a candidate, in order.
-    fn victims(&mut self, candidate: &Candidate, pick: &Pick) -> Vec<Victim> {
+    fn victims(&mut self, candidate: &Candidate, pick: &Pick) -> Queue {
         let (state, now) = (&*self.state, self.now);
         let terms = state.policy.tree().preemption;
         let asked = pick.exact.as_deref().unwrap_or(&[]);
@@ -200,22 +208,26 @@ impl Planner<'_> {
                     continue;
                 }
                 let rank = (cause, *priority, runner.lost(now), Reverse((runner.held_from, *element)));
-                let id = attempt_id(element.job, element.index, runner.attempt);
-                order.push((rank, id, *leaf, runner));
+                order.push(Reverse((rank, *leaf)));
             }
         }
         self.rights.thaw = thaw.filter(|thaw| *thaw < Time::NEVER);
-        order.sort_unstable_by_key(|(rank, ..)| *rank);
-        let victims = order.into_iter().map(|((cause, ..), id, leaf, runner)| Victim {
-            id,
+        order.into()
+    }
+
+    /// The next who may be made to go.
+    fn victim(&self, order: &mut Queue) -> Option<Victim> {
+        let Reverse(((cause, priority, _, Reverse((_, element))), leaf)) = order.pop()?;
+        let runner = &self.state.runners[&(leaf, priority)][&element];
+        Some(Victim {
+            id: attempt_id(element.job, element.index, runner.attempt),
             cause,
             key: runner.key,
             leaf,
             user: runner.user,
             gpus: runner.gpus.clone(),
             delay: runner.delay,
-        });
-        victims.collect()
+        })
     }
 
     /// Decides it, on scratch: those who go count no more, the claimant does, and its places are kept.
@@ -263,8 +275,7 @@ struct Room<'r, 's> {
 impl Room<'_, '_> {
     /// Makes one after the other go until the candidate starts. Where a look is in vain although there might be room, the
     /// next look is taken after twice as many.
-    fn widen(&mut self, order: Vec<Victim>) -> bool {
-        let mut order = order.into_iter();
+    fn widen(&mut self, mut order: Queue) -> bool {
         let mut stride = 1;
         loop {
             let mut more = 1;
@@ -283,7 +294,8 @@ impl Room<'_, '_> {
                     };
                     victim.cause != EvictionCause::Reclaimed || asked.iter().any(own)
                 };
-                let Some(victim) = order.find(owes) else {
+                let next = std::iter::from_fn(|| self.planner.victim(&mut order)).find(owes);
+                let Some(victim) = next else {
                     // The last look at everybody gone, unless that was the one before.
                     return more > 1 && self.might_start() && self.looks();
                 };

@@ -34,6 +34,9 @@ pub(crate) struct Wish<'a> {
     pub(crate) duration: Option<Span>,
 }
 
+/// To give one task back on scratch and take it again costs as much as so many looks at a node.
+const GIVE_BACK: usize = 8;
+
 /// A future start: from when until when, and where.
 pub(crate) type Slot = (Time, Time, Arc<[TaskPlacement]>);
 
@@ -43,18 +46,18 @@ pub(crate) fn earliest(forecast: &mut Forecast, pool: &mut Pool, now: Time, wish
     let checkpoint = pool.checkpoint();
     let found = match Forecast::tells(wish) {
         true => forecast.earliest(pool, now, wish),
-        false => sweep(pool, now, wish),
+        false => sweep(pool, now, wish, &mut forecast.looks),
     };
     pool.rollback(checkpoint);
     #[cfg(debug_assertions)]
     if Forecast::tells(wish) {
-        assert_eq!(found, sweep(pool, now, wish), "counting ahead finds what the sweep finds");
+        assert_eq!(found, sweep(pool, now, wish, &mut 0), "counting ahead finds what the sweep finds");
         pool.rollback(checkpoint);
     }
     found
 }
 
-fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
+fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>, looks: &mut usize) -> Option<Slot> {
     let mut gauge = Gauge::new(pool, wish.reach);
     let mut booking_ends: Vec<Time> = pool.bookings().iter().map(|booking| booking.end).collect();
     booking_ends.sort_unstable();
@@ -79,6 +82,7 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
         while let Some((time, key, next)) = pool.next_end(now, cursor).filter(|(time, _, _)| *time == from) {
             debug_assert!(time > now);
             cursor = next;
+            *looks += pool.holding(key).placement.len() * GIVE_BACK;
             is_news |= give_back(pool, key, &mut back, &mut gauge, wish);
         }
         // 3. Does it fit from here?
