@@ -60,10 +60,14 @@ struct Uses<'a> {
 impl Uses<'_> {
     fn change(&mut self, leaf: &QueueName, placement: &[TaskPlacement], comes: bool) {
         for (model, milli) in by_model(self.state, placement) {
-            for queue in path(leaf) {
-                let used = self.by_queue.entry((queue, model.clone())).or_default();
-                *used = if comes { *used + milli } else { used.saturating_sub(milli) };
-            }
+            self.add(leaf, &model, milli, comes);
+        }
+    }
+
+    fn add(&mut self, leaf: &QueueName, model: &GpuModel, milli: u64, comes: bool) {
+        for queue in path(leaf) {
+            let used = self.by_queue.entry((queue, model.clone())).or_default();
+            *used = if comes { *used + milli } else { used.saturating_sub(milli) };
         }
     }
 
@@ -75,8 +79,18 @@ impl Uses<'_> {
 /// May those who go be made to go?
 fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
     let mut uses = Uses { state, by_queue: BTreeMap::new() };
+    // Thousands run in a few queues: added up by leaf first.
+    let mut by_leaf: FxHashMap<_, u64> = FxHashMap::default();
     for one in counted::before(state) {
-        uses.change(leaf_of(state, one.job), one.placement, true);
+        for task in one.placement.iter() {
+            if let Some(model) = model_of(state, task) {
+                let milli = u64::from(task.devices.len()) * u64::from(task.share.0);
+                *by_leaf.entry((one.job.record.leaf, model)).or_default() += milli;
+            }
+        }
+    }
+    for ((leaf, model), milli) in by_leaf {
+        uses.add(state.policy.leaf_name(leaf), model, milli, true);
     }
     let mut gone = FxHashSet::default();
     for decision in &plan.decisions {
@@ -197,34 +211,33 @@ fn is_owed(
         && from[shared..].iter().all(|queue| uses.of(queue, model) > nominal(queue))
 }
 
-/// By node: everything that is there once all have gone who were told to, and of that what was or is promised.
+/// By node on which something is to start: everything that is there once all have gone who were told to, and of that what
+/// is to start.
 fn after_all_went(state: &State, plan: &Plan) -> FxHashMap<NodeId, (Sum, Sum)> {
     let mut after: FxHashMap<NodeId, (Sum, Sum)> = FxHashMap::default();
-    let mut add = |job: &Job, placement: &[TaskPlacement], is_promised: bool| {
-        for task in placement {
-            let Some(needs) = needs_of(job, task) else { continue };
-            let (all, asked) = after.entry(task.node).or_default();
-            all.add(task, needs);
-            if is_promised {
-                asked.add(task, needs);
-            }
-        }
-    };
-    for one in counted::staying(state, plan) {
-        let starts = plan.starts().any(|(id, ..)| id.element == one.element);
-        if !starts {
-            // What was promised before is not asked for again: the world may have changed under it.
-            add(one.job, one.placement, false);
-        }
-    }
+    // 1. What is to start.
+    let mut starting = FxHashSet::default();
     for decision in &plan.decisions {
         let (element, placement) = match decision {
             Decision::Start { id, placement, .. } => (&id.element, placement),
             Decision::Claim { element, placement, .. } => (element, placement),
             Decision::Unclaim { .. } => continue,
         };
-        if let Some(job) = state.jobs.get(&element.job) {
-            add(job, placement, true);
+        starting.insert(*element);
+        let Some(job) = state.jobs.get(&element.job) else { continue };
+        for task in placement.iter() {
+            let Some(needs) = needs_of(job, task) else { continue };
+            let (all, asked) = after.entry(task.node).or_default();
+            all.add(task, needs);
+            asked.add(task, needs);
+        }
+    }
+    // 2. What stays beside it. What was promised before is not asked for again: the world may have changed under it.
+    for one in counted::staying(state, plan).filter(|one| !starting.contains(&one.element)) {
+        for task in one.placement.iter() {
+            let Some((all, _)) = after.get_mut(&task.node) else { continue };
+            let Some(needs) = needs_of(one.job, task) else { continue };
+            all.add(task, needs);
         }
     }
     after

@@ -189,9 +189,7 @@ impl Pool {
         placement: Arc<[TaskPlacement]>,
     ) -> HoldKey {
         let key = self.open(element, end, shape);
-        for task in placement.iter() {
-            self.take(key, task);
-        }
+        self.take_all(key, &placement);
         self.close(key, placement);
         self.settle();
         key
@@ -203,9 +201,7 @@ impl Pool {
         let (end, element, placement) = (holding.end, holding.element, Arc::clone(&holding.placement));
         self.ends.remove(end, element, key);
         self.renew();
-        for task in placement.iter() {
-            self.give(key, task);
-        }
+        self.give_all(key, &placement);
         self.holdings[key.0 as usize] = None;
         self.vacant.push(key);
         self.settle();
@@ -238,18 +234,42 @@ impl Pool {
     }
 
     fn take(&mut self, key: HoldKey, task: &TaskPlacement) {
-        let holding = self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding");
-        let scalars = &holding.shape.groups[usize::from(task.group)].scalars;
-        let node = &mut self.nodes[task.node.0 as usize];
-        node.take(key, holding.end, task.devices, task.share.0 as u16, scalars);
+        self.take_unpublished(key, task);
         self.publish(task.node);
     }
 
     fn give(&mut self, key: HoldKey, task: &TaskPlacement) {
+        self.give_unpublished(key, task);
+        self.publish(task.node);
+    }
+
+    /// Takes a whole placement; a node's indexes follow once for all its tasks, which follow each other.
+    fn take_all(&mut self, key: HoldKey, placement: &[TaskPlacement]) {
+        for tasks in placement.chunk_by(|one, next| one.node == next.node) {
+            tasks.iter().for_each(|task| self.take_unpublished(key, task));
+            self.publish(tasks[0].node);
+        }
+    }
+
+    /// Gives a whole placement back, likewise.
+    fn give_all(&mut self, key: HoldKey, placement: &[TaskPlacement]) {
+        for tasks in placement.chunk_by(|one, next| one.node == next.node) {
+            tasks.iter().for_each(|task| self.give_unpublished(key, task));
+            self.publish(tasks[0].node);
+        }
+    }
+
+    fn take_unpublished(&mut self, key: HoldKey, task: &TaskPlacement) {
+        let holding = self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding");
+        let scalars = &holding.shape.groups[usize::from(task.group)].scalars;
+        let node = &mut self.nodes[task.node.0 as usize];
+        node.take(key, holding.end, task.devices, task.share.0 as u16, scalars);
+    }
+
+    fn give_unpublished(&mut self, key: HoldKey, task: &TaskPlacement) {
         let holding = self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding");
         let scalars = &holding.shape.groups[usize::from(task.group)].scalars;
         let node = &mut self.nodes[task.node.0 as usize];
         node.give(key, task.devices, task.share.0 as u16, scalars);
-        self.publish(task.node);
     }
 }

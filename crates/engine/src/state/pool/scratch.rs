@@ -25,18 +25,14 @@ impl Pool {
     /// Gives a holding back on scratch, as if its end had come; only a rollback brings it back.
     pub(crate) fn park(&mut self, key: HoldKey) {
         let placement = Arc::clone(&self.holding(key).placement);
-        for task in placement.iter() {
-            self.give(key, task);
-        }
+        self.give_all(key, &placement);
         self.log.push(Undo::Parked(key));
     }
 
     /// Takes a parked holding back, on scratch.
     pub(crate) fn unpark(&mut self, key: HoldKey) {
         let placement = Arc::clone(&self.holding(key).placement);
-        for task in placement.iter() {
-            self.take(key, task);
-        }
+        self.take_all(key, &placement);
         self.log.push(Undo::Unparked(key));
     }
 
@@ -139,15 +135,11 @@ impl Pool {
                 }
                 Undo::Parked(key) => {
                     let placement = Arc::clone(&self.holding(key).placement);
-                    for task in placement.iter() {
-                        self.take(key, task);
-                    }
+                    self.take_all(key, &placement);
                 }
                 Undo::Unparked(key) => {
                     let placement = Arc::clone(&self.holding(key).placement);
-                    for task in placement.iter() {
-                        self.give(key, task);
-                    }
+                    self.give_all(key, &placement);
                 }
                 Undo::Booked => self.unbook(),
                 Undo::Unbooked(bookings) => {
