@@ -65,7 +65,7 @@ fn whole(scale: Scale, meter: &mut Meter) {
 /// A gang that wants more whole nodes than are free, and its element.
 fn waiting(scale: Scale) -> (Bench, ElementId) {
     let mut bench = Bench::half_full(scale);
-    let event = bench.submission(&gang(4_000.min(scale.nodes as u32 * 4 / 5), 8, None));
+    let event = bench.submission(&gang(scale.nodes as u32 * 4 / 5, 8, None));
     let Event::Submitted { job, .. } = event else { unreachable!("a submission") };
     assert!(bench.step(&[event]).decisions.is_empty());
     (bench, ElementId::single(job))
