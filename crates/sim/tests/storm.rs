@@ -11,6 +11,9 @@ const SEEDS: u64 = 120;
 /// At least so often in so many stories, of everything that is counted. About half of what was seen.
 const LEAST: u64 = 20;
 
+/// What takes several things at once is seen at least once.
+const RARE: [&str; 2] = ["given_up", "unsaved"];
+
 #[test]
 fn whatever_fails_nothing_breaks_and_everything_that_can_run_ends() {
     let mut cover = Cover::default();
@@ -27,7 +30,8 @@ fn whatever_fails_nothing_breaks_and_everything_that_can_run_ends() {
         }
     }
     for (what, count) in cover.counts() {
-        assert!(count >= LEAST, "{what} happened {count} times in {SEEDS} stories: {cover}");
+        let least = if RARE.contains(&what) { 1 } else { LEAST };
+        assert!(count >= least, "{what} happened {count} times in {SEEDS} stories: {cover}");
     }
     assert!(cover.gangs > 500 && cover.backfills > 100 && cover.succeeded > 500, "{cover}");
 }

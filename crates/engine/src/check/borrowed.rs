@@ -39,7 +39,7 @@ pub(super) fn check(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
     for decision in &plan.decisions {
         // 1. Who goes first; what was promised counts already.
         let (element, placement, gone) = match decision {
-            Decision::Start { id, .. } if counted::promised(state, id.element).is_some() => continue,
+            Decision::Start { id, .. } if counted::kept(state, plan, id.element).is_some() => continue,
             Decision::Start { id, placement, .. } => (id.element, Some(placement), Vec::new()),
             Decision::Claim { element, placement, evict } => {
                 let going = evict.iter().filter_map(|eviction| counted::running(state, eviction.id));

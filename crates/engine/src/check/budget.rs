@@ -55,7 +55,7 @@ fn stakes(state: &State, now: Time, plan: &Plan) -> Vec<Stake> {
         staying.map(|one| stake(state, one.job, u128::from(one.milli()), one.from, false)).collect();
     for decision in &plan.decisions {
         let (element, placement) = match decision {
-            Decision::Start { id, placement, .. } if counted::promised(state, id.element).is_none() => {
+            Decision::Start { id, placement, .. } if counted::kept(state, plan, id.element).is_none() => {
                 (id.element, placement)
             }
             Decision::Claim { element, placement, .. } => (*element, placement),

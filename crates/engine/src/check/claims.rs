@@ -36,14 +36,14 @@ pub(super) fn check(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viola
 /// What was promised starts there and nowhere else.
 fn check_kept(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
     for (id, placement, _) in plan.starts() {
-        let is_kept = promised(state, id.element).is_none_or(|claim| claim.placement == placement);
+        let is_kept = counted::kept(state, plan, id.element).is_none_or(|claim| claim.placement == placement);
         if !is_kept {
             found.push(Violation::NotAsClaimed(id.element));
         }
     }
     for decision in &plan.decisions {
         let element = match decision {
-            Decision::Claim { element, .. } if promised(state, *element).is_some() => element,
+            Decision::Claim { element, .. } if counted::kept(state, plan, *element).is_some() => element,
             Decision::Unclaim { element } if promised(state, *element).is_none() => element,
             _ => continue,
         };
@@ -95,7 +95,7 @@ fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation
     let mut gone = FxHashSet::default();
     for decision in &plan.decisions {
         match decision {
-            Decision::Start { id, placement, .. } if promised(state, id.element).is_none() => {
+            Decision::Start { id, placement, .. } if counted::kept(state, plan, id.element).is_none() => {
                 if let Some(job) = state.jobs.get(&id.element.job) {
                     uses.change(leaf_of(state, job), placement, true);
                 }
@@ -243,7 +243,8 @@ fn after_all_went(state: &State, plan: &Plan) -> FxHashMap<NodeId, (Sum, Sum)> {
     after
 }
 
-/// Nobody goes who could as well stay: with him there, what was promised does not fit, or breaks a quota.
+/// Nobody goes who could as well stay: with him there, what was promised does not fit, be it beside what is reserved, or
+/// breaks a quota.
 fn check_needed(
     state: &State,
     plan: &Plan,
@@ -255,7 +256,7 @@ fn check_needed(
         let Decision::Claim { evict, .. } = decision else { continue };
         for eviction in evict {
             let Some(victim) = counted::running(state, eviction.id) else { continue };
-            if is_in_the_way(state, &victim, after) {
+            if is_in_the_way(state, plan, &victim, after) {
                 continue;
             }
             asked += 1;
@@ -266,12 +267,24 @@ fn check_needed(
     }
 }
 
-fn is_in_the_way(state: &State, victim: &Counted<'_>, after: &FxHashMap<NodeId, (Sum, Sum)>) -> bool {
+fn is_in_the_way(
+    state: &State,
+    plan: &Plan,
+    victim: &Counted<'_>,
+    after: &FxHashMap<NodeId, (Sum, Sum)>,
+) -> bool {
     let mut with: FxHashMap<NodeId, Sum> = FxHashMap::default();
     for task in victim.placement.iter() {
         let Some((all, _)) = after.get(&task.node) else { continue };
         let Some(needs) = needs_of(victim.job, task) else { continue };
         with.entry(task.node).or_insert_with(|| all.clone()).add(task, needs);
+    }
+    for reservation in &plan.reservations {
+        let Some(job) = state.jobs.get(&reservation.element.job) else { continue };
+        for task in reservation.placement.iter() {
+            let (Some(all), Some(needs)) = (with.get_mut(&task.node), needs_of(job, task)) else { continue };
+            all.add(task, needs);
+        }
     }
     with.iter().any(|(node, all)| {
         let asked = &after[node].1;

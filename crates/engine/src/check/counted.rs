@@ -80,6 +80,12 @@ pub(super) fn promised(state: &State, id: ElementId) -> Option<Counted<'_>> {
     Some(Counted { element: id, job, placement: &claim.placement, from: claim.since })
 }
 
+/// Of that, what a plan does not give up: what it starts otherwise is a start like any other.
+pub(super) fn kept<'a>(state: &'a State, plan: &Plan, id: ElementId) -> Option<Counted<'a>> {
+    let is_given_up = |decision: &Decision| *decision == Decision::Unclaim { element: id };
+    promised(state, id).filter(|_| !plan.decisions.iter().any(is_given_up))
+}
+
 /// Model of a task's devices.
 pub(super) fn model_of<'s>(state: &'s State, task: &TaskPlacement) -> Option<&'s GpuModel> {
     let device = task.devices.iter().next()?;

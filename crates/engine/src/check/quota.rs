@@ -81,7 +81,7 @@ fn added(state: &State, plan: &Plan) -> BTreeMap<QueueName, Added> {
     let milli = |task: &TaskPlacement| u64::from(task.devices.len()) * u64::from(task.share.0);
     for decision in &plan.decisions {
         let (element, placement) = match decision {
-            Decision::Start { id, placement, .. } if counted::promised(state, id.element).is_none() => {
+            Decision::Start { id, placement, .. } if counted::kept(state, plan, id.element).is_none() => {
                 (id.element, placement)
             }
             Decision::Claim { element, placement, .. } => (*element, placement),

@@ -87,7 +87,7 @@ impl Planner<'_> {
 
     /// Can it start, and if not, will it? A start is made on scratch.
     fn chance(&mut self, element: ElementId, claim: &Claim, shape: &Arc<Shape>, until: Time) -> Chance {
-        if self.take_claimed(element, claim, shape, until) {
+        if self.take_promised(element, &claim.placement, shape, until) {
             return Chance::Start;
         }
         let pool = &self.state.pool;
@@ -101,7 +101,13 @@ impl Planner<'_> {
     }
 
     /// Holds what was promised, if all of it is free.
-    fn take_claimed(&mut self, element: ElementId, claim: &Claim, shape: &Arc<Shape>, until: Time) -> bool {
+    pub(super) fn take_promised(
+        &mut self,
+        element: ElementId,
+        placement: &Arc<[TaskPlacement]>,
+        shape: &Arc<Shape>,
+        until: Time,
+    ) -> bool {
         let window = Window { now: self.now, from: self.now, until };
         let end = match until {
             Time::NEVER => End::Never,
@@ -110,7 +116,7 @@ impl Planner<'_> {
         let pool = &mut self.state.pool;
         let checkpoint = pool.checkpoint();
         let key = pool.open(element, end, Arc::clone(shape));
-        for task in claim.placement.iter() {
+        for task in placement.iter() {
             let node = pool.node(task.node);
             let has_devices = match task.share.0 as u16 {
                 WHOLE => task.devices.minus(node.free_during(window)).is_empty(),
@@ -123,7 +129,7 @@ impl Planner<'_> {
             }
             pool.grant(key, task);
         }
-        pool.close(key, Arc::clone(&claim.placement));
+        pool.close(key, Arc::clone(placement));
         true
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Memo {
 const LOOK_AFTER: u32 = 16;
 
 /// The shortest stretch of time: too short for any reservation to begin within it.
-const MOMENT: Span = Span(1);
+pub(super) const MOMENT: Span = Span(1);
 
 impl Planner<'_> {
     pub(crate) fn memo(&mut self, class: ClassId) -> &mut Memo {

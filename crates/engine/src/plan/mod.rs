@@ -45,7 +45,7 @@ use crate::state::pool::{Checkpoint, HoldKey};
 use crate::state::shape::ClassId;
 use claims::Kept;
 use forecast::Forecast;
-use hope::Memo;
+use hope::{MOMENT, Memo};
 use limited::Limited;
 use preempt::Rights;
 
@@ -59,7 +59,9 @@ pub(crate) fn plan(state: &mut State, now: Time) -> Plan {
     }
     let mut planner = Planner::new(state, now);
     planner.run(|_| false);
-    let (refill, thaw) = (planner.limited.refill(), planner.rights.thaw);
+    // What starts here on borrowed quota cannot be taken back before it is committed: the next pass looks at that.
+    let lent = planner.has_lent().then_some(now + MOMENT);
+    let (refill, thaw) = (planner.limited.refill(), lent.or(planner.rights.thaw));
     let plan = planner.finish();
     (state.refill, state.thaw) = (refill, thaw);
     state.reservations.clone_from(&plan.reservations);
@@ -312,6 +314,18 @@ impl<'s> Planner<'s> {
                 placement: Arc::clone(&booking.placement),
             })
             .collect()
+    }
+
+    /// True when something starts beyond what its leaf owns.
+    fn has_lent(&self) -> bool {
+        let policy = &self.state.policy;
+        let borrows = |planned: &Planned| match planned {
+            Planned::Came { leaf, gpus, .. } => {
+                gpus.iter().any(|(model, _)| policy.borrowed(*leaf, *model) > 0)
+            }
+            Planned::Left { .. } => false,
+        };
+        policy.tree().preemption.reclaim && self.planned.iter().any(borrows)
     }
 
     /// Ends the pass: the plan, and the state as it was.

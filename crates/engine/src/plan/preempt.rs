@@ -164,6 +164,7 @@ impl Planner<'_> {
             Room { planner: self, candidate, memo, pick, reach, gauge, gone: Vec::new(), found: None };
         if room.widen(order) {
             room.narrow(0..room.gone.len());
+            room.spare();
         }
         let (found, gone) = (room.found.take(), std::mem::take(&mut room.gone));
         // Everything is put back; the decision is made with what was found.
@@ -173,8 +174,9 @@ impl Planner<'_> {
             }
         }
         self.state.pool.rollback(checkpoint);
-        let victims = gone.into_iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim).collect();
-        found.map(|placement| Way { placement, victims })
+        let victims = gone.into_iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim);
+        let victims: Vec<Victim> = victims.collect();
+        found.filter(|_| !victims.is_empty()).map(|placement| Way { placement, victims })
     }
 
     /// Who may be made to go for a candidate, in order.
@@ -326,6 +328,40 @@ impl Room<'_, '_> {
             self.narrow(middle..stretch.end);
             self.narrow(stretch.start..middle);
         }
+    }
+
+    /// Lets stay whoever is in the way of no place that was found: a search that finds another way with him there, or none,
+    /// does not say that he is.
+    fn spare(&mut self) {
+        let Some(placement) = self.found.clone() else { return };
+        let by_model = gpus_by_model(&self.planner.state.pool, &placement);
+        for at in (0..self.gone.len()).rev() {
+            if !self.gone[at].1 {
+                continue;
+            }
+            self.stays(at);
+            let allows = |caps: &[(ModelId, u64)]| {
+                let held =
+                    |model| by_model.iter().find(|(known, _)| known == model).map_or(0, |(_, milli)| *milli);
+                caps.iter().all(|(model, most)| held(model) <= *most)
+            };
+            let is_admitted = self.admitted().is_ok_and(|tries| tries.iter().any(|one| allows(&one.caps)));
+            if !is_admitted || !self.fits(&placement) {
+                self.goes(at);
+            }
+        }
+    }
+
+    /// Is all of a placement free, as things stand?
+    fn fits(&mut self, placement: &Arc<[TaskPlacement]>) -> bool {
+        let gone = self.gone.iter().filter(|(_, is_gone)| *is_gone);
+        let delay = gone.map(|(victim, _)| victim.delay).max().unwrap_or(Span(0));
+        let until = self.candidate.duration.map_or(Time::NEVER, |span| self.planner.now + span + delay);
+        let checkpoint = self.planner.state.pool.checkpoint();
+        let (element, shape) = (self.candidate.element, &self.candidate.shape);
+        let fits = self.planner.take_promised(element, placement, shape, until);
+        self.planner.state.pool.rollback(checkpoint);
+        fits
     }
 
     fn goes(&mut self, at: usize) {

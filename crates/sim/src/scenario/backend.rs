@@ -171,6 +171,13 @@ impl Backend {
         of_job.map(|(id, _)| id.element).collect()
     }
 
+    /// Ranks of an attempt that run.
+    pub(crate) fn running_ranks(&self, id: AttemptId) -> Vec<Rank> {
+        let tasks = self.attempts.get(&id).map_or(&[][..], |attempt| &attempt.tasks);
+        let running = (0..).map(Rank).zip(tasks).filter(|(_, task)| task.is_running());
+        running.map(|(rank, _)| rank).collect()
+    }
+
     /// Something happens to running tasks of an element now; answers to how many. Without a rank, to all.
     pub(crate) fn force(
         &mut self,

@@ -285,7 +285,7 @@ impl World {
     pub(crate) fn audit(&self) -> Result<(), Broken> {
         match &self.runtime {
             Some(runtime) if runtime.store().fault == Fault::None => {
-                audit(runtime, runtime.store().copy(), &self.tree, self.now)
+                audit(runtime, runtime.store().copy(), &self.tree, self.now, |_| false)
             }
             _ => Ok(()),
         }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use muster_model::{
-    AttemptId, NodeId, Observation, Outcome, Rank, Span, TaskExit, TaskPlacement, Time, UserName,
+    AttemptId, CheckpointBy, NodeId, Observation, Outcome, Rank, Span, TaskCheckpoint, TaskExit,
+    TaskPlacement, Time, UserName,
 };
 
 /// How far a task has come.
@@ -21,6 +22,7 @@ enum Stage {
 pub(crate) enum Fate {
     Failed(Outcome),
     Refused { rank: Rank, reason: Arc<str> },
+    Preempted,
     Requeued,
     Cancelled(UserName),
 }
@@ -29,8 +31,9 @@ impl Fate {
     fn weight(&self) -> u8 {
         match self {
             Fate::Failed(_) | Fate::Refused { .. } => 0,
-            Fate::Requeued => 1,
-            Fate::Cancelled(_) => 2,
+            Fate::Preempted => 1,
+            Fate::Requeued => 2,
+            Fate::Cancelled(_) => 3,
         }
     }
 }
@@ -49,13 +52,82 @@ pub(crate) struct Attempt {
     /// Every one of them has begun.
     pub(crate) has_run: bool,
     pub(crate) fate: Option<Fate>,
+    /// Once it was told to go for another: when it is stopped at the latest, saved or not.
+    pub(crate) leaving: Option<Time>,
+    /// Requests for a checkpoint so far, and what each task has acknowledged last.
+    asked: u32,
+    acknowledged: Vec<Option<TaskCheckpoint>>,
 }
 
 impl Attempt {
     pub(crate) fn new(id: AttemptId, placement: Arc<[TaskPlacement]>, held_from: Time) -> Self {
         let stages = vec![Stage::Ordered; placement.len()];
         let began = vec![false; placement.len()];
-        Self { id, placement, held_from, stages, began, is_going: false, has_run: false, fate: None }
+        let acknowledged = vec![None; placement.len()];
+        Self {
+            id,
+            placement,
+            held_from,
+            stages,
+            began,
+            is_going: false,
+            has_run: false,
+            fate: None,
+            leaving: None,
+            asked: 0,
+            acknowledged,
+        }
+    }
+
+    /// Every user process runs, and nobody asked for its end.
+    pub(crate) fn is_running(&self) -> bool {
+        self.has_run && self.fate.is_none()
+    }
+
+    /// It is asked to save its progress.
+    pub(crate) fn ask(&mut self) {
+        self.asked += 1;
+    }
+
+    /// It is told to go for another: at once, or when it has saved its progress or `lead` is over.
+    pub(crate) fn evict(&mut self, at: Time, lead: Option<Span>) {
+        match lead.filter(|_| self.is_running()) {
+            Some(lead) => {
+                self.leaving = Some(at + lead);
+                self.ask();
+            }
+            None => {
+                self.leaving = Some(at);
+                self.stop(Fate::Preempted);
+            }
+        }
+    }
+
+    /// A task says that its progress is saved. Answers what the progress of the gang is called from now on, if that is news.
+    pub(crate) fn acknowledge(
+        &mut self,
+        rank: Rank,
+        told: &TaskCheckpoint,
+        by: CheckpointBy,
+    ) -> Option<Arc<str>> {
+        let known = self.acknowledged.get_mut(rank.0 as usize)?;
+        if known.as_ref().is_some_and(|known| known.count >= told.count) {
+            return None;
+        }
+        *known = Some(told.clone());
+        let counting = match by {
+            CheckpointBy::First => 1,
+            CheckpointBy::All => self.acknowledged.len(),
+        };
+        let all: Option<Vec<&TaskCheckpoint>> =
+            self.acknowledged[..counting].iter().map(Option::as_ref).collect();
+        let all = all?;
+        let answers = all.iter().map(|one| one.answers).min()?;
+        let label = Arc::clone(&all[0].label);
+        if self.leaving.is_some() && answers >= self.asked && self.is_running() {
+            self.stop(Fate::Preempted);
+        }
+        Some(label)
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::{
-    Decision, DependencyKind, ElementId, Event, JobId, JobSpec, NodeId, NodeName, Outcome, QueueName,
-    QueueTree, Restart, Span, Target, Time, UserName,
+    AttemptId, CheckpointBy, Decision, DependencyKind, ElementId, Event, Eviction, EvictionCause, JobId,
+    JobSpec, NodeId, NodeName, Observation, Outcome, QueueName, QueueTree, Rank, Restart, Span, Target,
+    TaskCheckpoint, TaskPlacement, Time, Topology, TopologyRule, UserName,
 };
 use muster_runtime::engine::Fact;
 use muster_runtime::{Batch, Record};
 
 use super::attempt::{Attempt, Fate};
+use super::claims::{self, Claim, Claims};
 use super::cover::Cover;
-use super::{holdings, site};
+use super::{holdings, site, topology};
 
 /// A failed start is tried again at least so often (docs/jobs.md, `restart`).
 const START_RETRIES: u32 = 3;
@@ -30,6 +32,8 @@ pub(crate) enum Phase {
 #[derive(Clone, Debug)]
 pub(crate) struct Element {
     pub(crate) phase: Phase,
+    /// What its saved progress is called.
+    pub(crate) saved: Option<Arc<str>>,
     attempts: u32,
     restarts: u32,
     begun: bool,
@@ -53,6 +57,9 @@ pub(crate) struct Book {
     pub(crate) over: BTreeMap<JobId, bool>,
     pub(crate) nodes: Vec<holdings::Host>,
     pub(crate) queues: QueueTree,
+    /// Levels of the topology, widest first.
+    pub(crate) levels: Vec<Arc<str>>,
+    pub(crate) claims: Claims,
     /// Ends of elements and of jobs that this batch must tell.
     ends: Vec<(ElementId, Outcome)>,
     job_ends: Vec<(JobId, bool)>,
@@ -68,6 +75,8 @@ impl Book {
             over: BTreeMap::new(),
             nodes: Vec::new(),
             queues,
+            levels: Vec::new(),
+            claims: Claims::default(),
             ends: Vec::new(),
             job_ends: Vec::new(),
             running: Vec::new(),
@@ -93,6 +102,28 @@ impl Book {
                 Phase::Waits { .. } | Phase::Ended(_) => None,
             })
         })
+    }
+
+    /// What counts in quota and limits: what holds its places and was not told to go, and what was promised places.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (&Job, &[TaskPlacement])> {
+        self.counted_without(&[])
+    }
+
+    /// As [`Book::counted`], as if some attempts had been told to go.
+    pub(crate) fn counted_without(
+        &self,
+        gone: &[AttemptId],
+    ) -> impl Iterator<Item = (&Job, &[TaskPlacement])> {
+        let stays = move |attempt: &&Attempt| attempt.leaving.is_none() && !gone.contains(&attempt.id);
+        let holds = self.active().filter(move |(_, attempt)| stays(attempt));
+        let holds = holds.map(|(job, attempt)| (job, &*attempt.placement));
+        let promised = self.claims.of.iter();
+        holds.chain(promised.filter_map(|(id, claim)| Some((self.jobs.get(&id.job)?, &*claim.placement))))
+    }
+
+    /// The leaf in which a job waits and is counted.
+    pub(crate) fn leaf_of<'a>(&'a self, job: &'a Job) -> &'a str {
+        job.leaf.as_str()
     }
 
     /// The attempt that an element holds something for.
@@ -123,6 +154,9 @@ impl Book {
     }
 
     fn event(&mut self, at: Time, event: &Event, cover: &mut Cover) -> Result<(), String> {
+        if changes_the_world(event) {
+            self.claims.intervene();
+        }
         match event {
             Event::Submitted { job, spec } => self.submitted(*job, spec)?,
             Event::Hold(target) => self.hold(*target, true),
@@ -130,10 +164,16 @@ impl Book {
             Event::Cancel { target, by } => self.cancel(*target, by),
             Event::Requeue(target) => self.requeue(*target),
             Event::QueuesSet(tree) => self.queues_set(tree),
-            // Stories have no topology and no services, and ask for no checkpoint yet.
-            Event::LevelsSet(_) | Event::Checkpoint(_) | Event::Scaled { .. } => {}
+            Event::LevelsSet(levels) => self.levels.clone_from(levels),
+            Event::Checkpoint(target) => self.ask_checkpoint(*target, cover),
+            // Stories have no services yet.
+            Event::Scaled { .. } => {}
             Event::Task(report) => {
                 let id = report.id;
+                if let Observation::Checkpointed(told) = &report.what {
+                    self.acknowledged(id, report.rank, told, cover);
+                    return Ok(());
+                }
                 if let Some(attempt) = self.attempt_mut(id.element).filter(|attempt| attempt.id == id) {
                     if attempt.hear(report.rank, &report.what) {
                         self.running.push(id);
@@ -153,7 +193,13 @@ impl Book {
                 self.settle(at, id.element);
             }
             Event::EvictionDue { id } => {
-                return Err(format!("{id} is told to go in a world without preemption"));
+                let attempt = self.attempt_mut(id.element).filter(|attempt| attempt.id == *id);
+                let attempt = attempt.ok_or_else(|| format!("{id} is to go though it is over"))?;
+                match attempt.leaving {
+                    Some(due) if due <= at => attempt.stop(Fate::Preempted),
+                    _ => return Err(format!("{id} is to go now, though nobody told it so")),
+                }
+                cover.unsaved += 1;
             }
             Event::NodeLost { node, reason } => self.node_lost(at, node, reason),
             Event::NodeJoined(spec) => match self.host_mut(&spec.name) {
@@ -206,7 +252,7 @@ impl Book {
             return Err(format!("{} is accepted twice, as {first} and as {id}", spec.name));
         }
         let waits = Phase::Waits { held: spec.held, not_before: Time(0) };
-        let element = Element { phase: waits, attempts: 0, restarts: 0, begun: false };
+        let element = Element { phase: waits, saved: None, attempts: 0, restarts: 0, begun: false };
         let indices: Vec<u32> = spec.array.as_ref().map_or(vec![0], |array| array.indices().collect());
         let elements = indices.into_iter().map(|index| (index, element.clone())).collect();
         let leaf = spec.queue.clone();
@@ -219,10 +265,39 @@ impl Book {
         if target.index.is_none() {
             job.held = hold;
         }
-        for (_, element) in meant(job, target) {
+        let mut promised = Vec::new();
+        for (index, element) in meant(job, target) {
             if let Phase::Waits { held, .. } = &mut element.phase {
                 *held = hold;
+                promised.push(ElementId { job: target.job, index });
             }
+        }
+        // Who may not start gives up what it was promised.
+        self.claims.of.retain(|id, _| !hold || !promised.contains(id));
+    }
+
+    fn ask_checkpoint(&mut self, target: Target, cover: &mut Cover) {
+        let Some(job) = self.jobs.get_mut(&target.job) else { return };
+        for (_, element) in meant(job, target) {
+            if let Phase::Active(attempt) = &mut element.phase
+                && attempt.is_running()
+            {
+                cover.checkpoints += 1;
+                attempt.ask();
+            }
+        }
+    }
+
+    fn acknowledged(&mut self, id: AttemptId, rank: Rank, told: &TaskCheckpoint, cover: &mut Cover) {
+        let Some(job) = self.jobs.get_mut(&id.element.job) else { return };
+        let by = job.spec.checkpoint.map_or(CheckpointBy::First, |terms| terms.by);
+        let Some(element) = job.elements.get_mut(&id.element.index) else { return };
+        let Phase::Active(attempt) = &mut element.phase else { return };
+        if attempt.id == id
+            && let Some(label) = attempt.acknowledge(rank, told, by)
+        {
+            cover.saved += 1;
+            element.saved = Some(label);
         }
     }
 
@@ -281,7 +356,7 @@ impl Book {
         let fate = attempt.fate.clone();
         let is_left = |most: u32| element.restarts < most;
         let again = match &fate {
-            Some(Fate::Requeued) => Some((element.restarts, Time(0))),
+            Some(Fate::Requeued | Fate::Preempted) => Some((element.restarts, Time(0))),
             Some(Fate::Refused { .. }) if is_left(restart.max_restarts.max(START_RETRIES)) => {
                 Some(next_restart(at, restart, element.restarts))
             }
@@ -303,7 +378,7 @@ impl Book {
                 Some(Fate::Cancelled(by)) => Outcome::Cancelled { by },
                 Some(Fate::Refused { rank, reason }) => Outcome::StartFailed { rank, reason },
                 Some(Fate::Failed(outcome)) => outcome,
-                Some(Fate::Requeued) => return,
+                Some(Fate::Requeued | Fate::Preempted) => return,
             },
         );
     }
@@ -313,6 +388,7 @@ impl Book {
         let Some(element) = job.elements.get_mut(&id.index) else { return };
         element.begun = true;
         element.phase = Phase::Ended(outcome.clone());
+        self.claims.of.remove(&id);
         self.ends.push((id, outcome));
         let outcomes = job.elements.values().map(|element| match &element.phase {
             Phase::Ended(outcome) => Some(outcome.is_success()),
@@ -362,9 +438,68 @@ impl Book {
     }
 
     fn decision(&mut self, at: Time, decision: &Decision, cover: &mut Cover) -> Result<(), String> {
-        let Decision::Start { id, placement, backfilled } = decision else {
-            return Err(format!("{decision:?} in a world without preemption"));
+        match decision {
+            Decision::Start { id, placement, backfilled } => {
+                self.start(at, *id, (placement, *backfilled), cover)
+            }
+            Decision::Claim { element, placement, evict } => self
+                .claim(at, *element, (placement, evict), cover)
+                .map_err(|what| format!("{element} is promised places: {what}")),
+            Decision::Unclaim { element } => {
+                claims::judge_end(self, *element)
+                    .map_err(|what| format!("{element} is promised nothing any more: {what}"))?;
+                cover.given_up += 1;
+                self.claims.of.remove(element);
+                Ok(())
+            }
+        }
+    }
+
+    /// Others are told to go for an element.
+    fn claim(
+        &mut self,
+        at: Time,
+        id: ElementId,
+        (placement, evict): (&Arc<[TaskPlacement]>, &[Eviction]),
+        cover: &mut Cover,
+    ) -> Result<(), String> {
+        let job = self.jobs.get(&id.job).ok_or("it is of no job")?;
+        let element = job.elements.get(&id.index).ok_or("it is no element")?;
+        let Phase::Waits { held: false, not_before } = element.phase else {
+            return Err("it does not wait, or is held".to_owned());
         };
+        if at < not_before.max(job.spec.begin.unwrap_or_default()) || !self.is_free(job) {
+            return Err("it may not start yet".to_owned());
+        }
+        claims::judge(self, at, id, placement, evict)?;
+        for eviction in evict {
+            let victim = eviction.id.element;
+            let lead = self.jobs[&victim.job].spec.checkpoint.map(|terms| terms.lead);
+            if let Some(attempt) = self.attempt_mut(victim) {
+                attempt.evict(at, lead);
+            }
+            *self.claims.went.entry((victim, id)).or_default() += 1;
+            match eviction.cause {
+                EvictionCause::Reclaimed => cover.reclaimed += 1,
+                EvictionCause::Outranked | EvictionCause::Yielded => cover.outranked += 1,
+            }
+        }
+        // Those who go count no more; so judged, and only then does it count itself.
+        let job = &self.jobs[&id.job];
+        topology::judge(self, job, placement)?;
+        holdings::judge_queues(self, job, placement).map_err(|what| format!("beyond {what}"))?;
+        let claim = Claim { placement: Arc::clone(placement), intervened: false };
+        self.claims.of.insert(id, claim);
+        Ok(())
+    }
+
+    fn start(
+        &mut self,
+        at: Time,
+        id: AttemptId,
+        (placement, backfilled): (&Arc<[TaskPlacement]>, bool),
+        cover: &mut Cover,
+    ) -> Result<(), String> {
         let ElementId { job: number, index } = id.element;
         let job = self.jobs.get(&number).ok_or_else(|| format!("{id} starts and is of no job"))?;
         let element = job.elements.get(&index).ok_or_else(|| format!("{id} starts and is no element"))?;
@@ -390,10 +525,19 @@ impl Book {
             return Err(format!("{id} starts beyond the cap of its array"));
         }
         // 2. May it start there?
-        holdings::judge_start(self, job, *id, placement, at)?;
-        count_start(job, element, placement, *backfilled, cover);
+        match self.claims.of.get(&id.element) {
+            Some(claim) if claim.placement != *placement => {
+                return Err(format!("{id} starts elsewhere than it was promised"));
+            }
+            Some(_) => cover.kept += 1,
+            None => {}
+        }
+        holdings::judge_start(self, job, id, placement, at)?;
+        claims::judge_start(self, id.element, placement).map_err(|what| format!("{id} starts: {what}"))?;
+        count_start(job, element, placement, backfilled, cover);
         // 3. It does.
-        let attempt = Attempt::new(*id, Arc::clone(placement), at);
+        self.claims.of.remove(&id.element);
+        let attempt = Attempt::new(id, Arc::clone(placement), at);
         let Some(element) = self.jobs.get_mut(&number).and_then(|job| job.elements.get_mut(&index)) else {
             return Ok(());
         };
@@ -457,6 +601,29 @@ impl Book {
     }
 }
 
+/// True for what may make a promise impossible: nodes, devices, levels and queues are not what they were.
+fn changes_the_world(event: &Event) -> bool {
+    match event {
+        Event::NodeJoined(_)
+        | Event::NodeLost { .. }
+        | Event::NodeDrained { .. }
+        | Event::DrainSet { .. }
+        | Event::ForeignUse { .. }
+        | Event::QueuesSet(_)
+        | Event::LevelsSet(_) => true,
+        Event::Submitted { .. }
+        | Event::Hold(_)
+        | Event::Release(_)
+        | Event::Cancel { .. }
+        | Event::Requeue(_)
+        | Event::Checkpoint(_)
+        | Event::Scaled { .. }
+        | Event::Task(_)
+        | Event::StartOverdue { .. }
+        | Event::EvictionDue { .. } => false,
+    }
+}
+
 /// The elements of a job that are meant.
 fn meant(job: &mut Job, target: Target) -> impl Iterator<Item = (u32, &mut Element)> {
     let is_meant = move |index: u32| target.index.is_none_or(|one| one == index);
@@ -485,6 +652,9 @@ fn count_start(
     cover.backfills += u64::from(backfilled);
     cover.array_starts += u64::from(job.spec.array.is_some());
     cover.restarts += u64::from(element.attempts > 0);
+    let wish = job.spec.constraint.topology.as_ref();
+    let must_lie = |wish: &Topology| matches!(wish.rule, TopologyRule::Required(_)) || wish.segment.is_some();
+    cover.together += u64::from(wish.is_some_and(must_lie));
     cover.shares += u64::from(placement.iter().any(|place| (1..1000).contains(&place.share.0)));
 }
 

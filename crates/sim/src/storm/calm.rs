@@ -4,14 +4,16 @@
 use muster_model::queue::Backfill;
 use muster_model::{
     DependencyKind, DeviceSet, ElementId, Event, Foreign, GpuModel, NodeId, QueueSpec, Reason, Span, Time,
+    TopologyRule,
 };
 use muster_runtime::Input;
 use muster_runtime::engine::Engine;
 
 use super::book::{Job, Phase};
 use super::fit;
-use super::holdings::path_of;
+use super::holdings::{Host, path_of};
 use super::site::MODELS;
+use super::topology::{self, Domain};
 use super::world::{START_LIMIT, World};
 use crate::scenario::command::Starts;
 
@@ -28,6 +30,7 @@ impl World {
     /// Calms everything, lets time run, and judges what is left.
     pub(crate) fn calm_down(&mut self) -> Result<(), String> {
         self.trace.line(|| "calm".to_owned());
+        self.book.claims.went.clear();
         self.lay()?;
         self.run_out()?;
         self.judge_rest()
@@ -96,8 +99,21 @@ impl World {
             }
             let inputs = self.arrivals();
             self.settle(inputs, &[])?;
+            self.judge_evictions()?;
         }
         Err("in the calm something is due again and again".to_owned())
+    }
+
+    /// Nobody goes round in circles. A claimant that ends leaves the places to others, and waits again only when it restarts
+    /// or has to go itself, for which somebody else needs a right of his own; so with nobody new, of each two the one goes
+    /// for the other at most as often as there are elements.
+    fn judge_evictions(&self) -> Result<(), String> {
+        let elements: usize = self.book.jobs.values().map(|job| job.elements.len()).sum();
+        let most = (elements as u32 + 1) * MOST_ATTEMPTS as u32;
+        match self.book.claims.went.iter().find(|(_, times)| **times > most) {
+            Some(((victim, by), times)) => Err(format!("{victim} goes for {by} for the {times}th time")),
+            None => Ok(()),
+        }
     }
 
     /// By when everything must be over: as if all that is left ran one after the other, each as often and as long as it may.
@@ -114,6 +130,9 @@ impl World {
 
     /// What is left waits, holds nothing, and for a reason that is true.
     fn judge_rest(&mut self) -> Result<(), String> {
+        if let Some(id) = self.book.claims.of.keys().next() {
+            return Err(format!("{id} was promised places and never starts"));
+        }
         if let Some((_, attempt)) = self.book.active().next() {
             return Err(format!("{} never ends", attempt.id));
         }
@@ -167,9 +186,12 @@ impl World {
             }
             // Only what does not come back may be missing: nodes that stay away, what its queues never get.
             Reason::NeverFits(_)
+            | Reason::NeverInTopology(_)
             | Reason::Capacity(_)
+            | Reason::Topology(_)
             | Reason::Quota { .. }
-            | Reason::MayNotBorrow { .. } => !self.could_start(job),
+            | Reason::MayNotBorrow { .. }
+            | Reason::BorrowedTime { .. } => !self.could_start(job),
             Reason::Behind { element } => {
                 let first = self.book.jobs.get(&element.job);
                 let blocks = |first: &Job| first.leaf == job.leaf && !self.could_start(first);
@@ -204,7 +226,27 @@ impl World {
         };
         let models: Vec<GpuModel> =
             MODELS.iter().map(|model| GpuModel::from(*model)).filter(is_sure).collect();
-        fit::fits(&self.book.nodes, &job.spec, &models) == Some(true)
+        let (levels, hosts) = (&self.book.levels, &self.book.nodes);
+        let Some(wish) = &job.spec.constraint.topology else {
+            return fit::fits(hosts, &job.spec, &models) == Some(true);
+        };
+        match &wish.rule {
+            // Nobody knows of slices: that takes a search of its own.
+            _ if wish.segment.is_some() => false,
+            TopologyRule::Required(level) => {
+                let ids = (0..hosts.len() as u32).map(NodeId);
+                let domain = |(id, host)| topology::domain(levels, host, id, level);
+                let of_all: Vec<Option<Domain>> = ids.zip(hosts).map(domain).collect();
+                of_all.iter().flatten().any(|one| {
+                    let inside = hosts.iter().zip(&of_all).filter(|(_, of)| of.as_ref() == Some(one));
+                    let inside: Vec<Host> = inside.map(|(host, _)| host.clone()).collect();
+                    fit::fits(&inside, &job.spec, &models) == Some(true)
+                })
+            }
+            TopologyRule::Anywhere | TopologyRule::Preferred(_) | TopologyRule::Spread(_) => {
+                fit::fits(hosts, &job.spec, &models) == Some(true)
+            }
+        }
     }
 }
 

@@ -104,6 +104,22 @@ cover! {
     clock_forward,
     /// The clock jumped back.
     clock_back,
+    /// Attempts told to go since their queue had borrowed.
+    reclaimed,
+    /// Attempts told to go for a higher priority.
+    outranked,
+    /// Of these, stopped without having saved their progress in time.
+    unsaved,
+    /// Promised places that were kept.
+    kept,
+    /// Promised places that were given up, since the world had changed.
+    given_up,
+    /// Checkpoints that people asked for.
+    checkpoints,
+    /// Checkpoints acknowledged.
+    saved,
+    /// Starts of gangs that must lie in one domain, or in slices.
+    together,
     /// Elements that were left waiting at the end, for a reason that is true.
     left_waiting,
 }

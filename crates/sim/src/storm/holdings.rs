@@ -8,6 +8,7 @@ use muster_model::{
 };
 
 use super::book::{Book, Job};
+use super::{quota, topology};
 
 /// A node as the journal has it.
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ impl Host {
     }
 
     /// From when on these devices may not be held anew.
-    fn closes(&self, devices: DeviceSet) -> Option<Time> {
+    pub(crate) fn closes(&self, devices: DeviceSet) -> Option<Time> {
         let single = devices.iter().filter_map(|device| self.devices_from.get(&device).copied());
         single.chain(self.drained_from).min()
     }
@@ -98,8 +99,24 @@ pub(crate) fn judge_start(
             return Err(format!("{id} starts on a device of node {} that is not free", place.node));
         }
     }
-    // 3. Within the limits of its queues.
+    // 3. As it wants to lie, and within the limits of its queues, where what was promised counts already.
+    topology::judge(book, job, placement).map_err(|what| format!("{id} starts {what}"))?;
+    if book.claims.of.contains_key(&id.element) {
+        return Ok(());
+    }
     judge_queues(book, job, placement).map_err(|what| format!("{id} starts beyond {what}"))
+}
+
+/// Does a place hold something of a device?
+pub(crate) fn is_on(place: &TaskPlacement, node: NodeId, device: usize) -> bool {
+    place.node == node && place.devices.contains(device)
+}
+
+/// The model that a place holds.
+pub(crate) fn model_of<'a>(book: &'a Book, place: &TaskPlacement) -> Option<&'a GpuModel> {
+    let device = place.devices.iter().next()?;
+    let host = book.nodes.get(place.node.0 as usize)?;
+    host.spec.devices.get(device).map(|device| &device.model)
 }
 
 fn judge_place(book: &Book, job: &Job, place: &TaskPlacement, at: Time) -> Result<(), &'static str> {
@@ -139,47 +156,23 @@ fn judge_place(book: &Book, job: &Job, place: &TaskPlacement, at: Time) -> Resul
     Ok(())
 }
 
-/// Ceilings that hold whatever siblings do: quota and what may be borrowed, elements at once, GPUs of a user.
-fn judge_queues(book: &Book, job: &Job, placement: &[TaskPlacement]) -> Result<(), String> {
+/// Elements at once, GPUs of a user, quota.
+pub(crate) fn judge_queues(book: &Book, job: &Job, placement: &[TaskPlacement]) -> Result<(), String> {
     for (path, queue) in path_of(book, job) {
         let inside = |other: &Job| path_of(book, other).iter().any(|(name, _)| *name == path);
-        let others: Vec<_> = book.active().filter(|(other, _)| inside(other)).collect();
+        let others: Vec<_> = book.counted().filter(|(other, _)| inside(other)).collect();
         if queue.limits.running_jobs.is_some_and(|most| others.len() as u32 >= most) {
             return Err(format!("the running jobs of {path}"));
         }
-        let mut held: BTreeMap<GpuModel, u64> = BTreeMap::new();
-        let mut of_user = 0;
-        let places = others.iter().map(|(other, attempt)| (*other, &*attempt.placement));
-        for (of, places) in places.chain([(job, placement)]) {
-            for place in places {
-                let milli = u64::from(place.devices.len()) * u64::from(place.share.0);
-                let spec = book.nodes.get(place.node.0 as usize).map(|host| &host.spec);
-                let first = place.devices.iter().next();
-                let model = first.and_then(|device| spec?.devices.get(device)).map(|one| one.model.clone());
-                let Some(model) = model else { continue };
-                *held.entry(model).or_default() += milli;
-                of_user += if of.spec.user == job.spec.user { milli } else { 0 };
-            }
-        }
+        let of_user = others.iter().filter(|(other, _)| other.spec.user == job.spec.user);
+        let places = of_user.flat_map(|(_, places)| places.iter()).chain(placement);
+        let milli: u64 = places.map(|place| u64::from(place.devices.len()) * u64::from(place.share.0)).sum();
         let asks = placement.iter().any(|place| !place.devices.is_empty());
-        if asks && queue.limits.gpus_per_user.is_some_and(|most| of_user > most * 1000) {
+        if asks && queue.limits.gpus_per_user.is_some_and(|most| milli > most * 1000) {
             return Err(format!("the GPUs that a user may hold in {path}"));
         }
-        for (model, nominal) in &queue.quota {
-            let asked = placement.iter().any(|place| {
-                let spec = book.nodes.get(place.node.0 as usize).map(|host| &host.spec);
-                place.devices.iter().any(|at| {
-                    spec.and_then(|spec| spec.devices.get(at)).is_some_and(|one| one.model == *model)
-                })
-            });
-            let most = queue.borrow.map(|more| (nominal + more) * 1000);
-            let used = held.get(model).copied().unwrap_or(0);
-            if asked && most.is_some_and(|most| used > most) {
-                return Err(format!("the quota of {path} for {model}, with all that it may borrow"));
-            }
-        }
     }
-    Ok(())
+    quota::judge(book, job, placement)
 }
 
 /// The queues above a job, from the top; those of a removed queue wait in the default one.

@@ -2,12 +2,13 @@
 //! Chosen by dice; it does not know what becomes of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::payload::{Command, Identity};
 use muster_model::{
-    Array, Bytes, Checkpoint, CpuMilli, Dependency, DependencyKind, GpuMilli, JobId, JobSpec, Payload,
-    QueueTree, Restart, Span, TaskExit, TaskGroup, Time,
+    Array, Bytes, Checkpoint, CheckpointBy, CpuMilli, Dependency, DependencyKind, GpuMilli, JobId, JobSpec,
+    Payload, QueueTree, Restart, Segment, Span, TaskExit, TaskGroup, Time, Topology, TopologyRule,
 };
 use muster_runtime::Draft;
 
@@ -70,6 +71,24 @@ fn shape(dice: &mut Dice, spec: &mut JobSpec) {
     if dice.chance(5) {
         spec.constraint.exclude.push("n5".into());
     }
+    spec.constraint.topology = dice.chance(15).then(|| wish(dice, &spec.groups));
+}
+
+/// How its tasks are to lie to each other; slices only where they divide its groups.
+fn wish(dice: &mut Dice, groups: &[TaskGroup]) -> Topology {
+    let level: Arc<str> = (*dice.pick(&["block", "leaf", "leaf", Topology::NODE])).into();
+    let rule = match dice.roll(8) {
+        0..=3 => TopologyRule::Required(level),
+        4 | 5 => TopologyRule::Preferred(level),
+        6 => TopologyRule::Spread(level),
+        _ => TopologyRule::Anywhere,
+    };
+    let divides = |group: &TaskGroup| {
+        group.min_tasks.is_multiple_of(2) && 2u32.is_multiple_of(group.tasks_per_node.unwrap_or(1))
+    };
+    let may_slice = groups.iter().all(divides) && !matches!(rule, TopologyRule::Spread(_));
+    let segment = (may_slice && dice.chance(50)).then(|| Segment { tasks: 2, level: "leaf".into() });
+    Topology { rule, segment }
 }
 
 fn group(dice: &mut Dice, pattern: &TaskGroup, name: &str) -> TaskGroup {
@@ -113,12 +132,15 @@ fn terms(dice: &mut Dice, spec: &mut JobSpec, now: Time) {
         },
         false => Restart::NEVER,
     };
-    spec.checkpoint = dice.chance(20).then(|| Checkpoint {
+    spec.checkpoint = dice.chance(35).then(|| Checkpoint {
         signal: 10,
-        lead: Span::from_secs(2),
-        by: Default::default(),
+        lead: Span::from_secs(dice.between(1, 20)),
+        by: *dice.pick(&[CheckpointBy::First, CheckpointBy::All]),
         then: Default::default(),
     });
+    if dice.chance(10) {
+        spec.protect = super::site::protection(dice);
+    }
     spec.held = dice.chance(5);
     spec.begin = dice.chance(8).then(|| now + Span::from_secs(dice.roll(120)));
 }

@@ -4,7 +4,8 @@
 //!
 //! * `dice.rs`, `site.rs`, `jobs.rs`, `weather.rs`: what there is and what happens, chosen by dice
 //! * `world.rs`: daemon, disk (`disk.rs`), tasks (the backend of `scenario/`), wire (`wire.rs`), and what holds at all times
-//! * `book.rs`, `attempt.rs`, `holdings.rs`: a second account of every job from the journal alone
+//! * `book.rs`, `attempt.rs`, `holdings.rs`, `quota.rs`, `topology.rs`, `claims.rs`: a second account of every job from the
+//!   journal alone
 //! * `calm.rs`, `fit.rs`: the end of a story, and what may be left then
 //! * `cover.rs`, `trace.rs`: what happened, counted and told
 //!
@@ -14,13 +15,16 @@
 mod attempt;
 mod book;
 mod calm;
+mod claims;
 mod cover;
 mod dice;
 mod disk;
 mod fit;
 mod holdings;
 mod jobs;
+mod quota;
 mod site;
+mod topology;
 mod trace;
 mod weather;
 mod wire;

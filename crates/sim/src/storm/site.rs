@@ -1,14 +1,21 @@
 //! What a story begins with: nodes, and a queue tree that the engine accepts. Chosen by dice; it knows no time.
 
+use std::sync::Arc;
+
 use muster_model::node::Device;
 use muster_model::queue::{Backfill, Limits};
-use muster_model::{Bytes, CpuMilli, JobSpec, NodeSpec, Preemption, QueueName, QueueSpec, QueueTree, Span};
+use muster_model::{
+    Bytes, CpuMilli, JobSpec, NodeSpec, Preemption, Protection, QueueName, QueueSpec, QueueTree, Span,
+};
 use muster_runtime::engine::Engine;
 
 use super::dice::Dice;
 
 /// GPU models of nodes; `slice` stands for a MIG slice.
 pub(crate) const MODELS: [&str; 3] = ["h100", "a100", "slice"];
+
+/// Levels of the topology, where there is one.
+pub(crate) const LEVELS: [&str; 2] = ["block", "leaf"];
 
 const NODE: &str = "nodes: [{name: a, gpus: 1, gpu: h100, gpu-memory: 80GB, cpus: 4, memory: 64GB}]";
 const JOB: &str = "name: storm\ntime: 1m\nrun: work";
@@ -54,6 +61,7 @@ impl Patterns {
         node.devices = (0..count).filter_map(device).collect();
         node.cpus = CpuMilli(*dice.pick(&[4_000, 16_000, 64_000]));
         node.memory = Bytes(*dice.pick(&[64, 256]));
+        node.domains = domains(dice);
         node.labels.insert("zone".into(), (*dice.pick(&["east", "west"])).into());
         if dice.chance(30) {
             node.extras.insert("nic".into(), 2);
@@ -82,7 +90,7 @@ fn any_tree(dice: &mut Dice) -> QueueTree {
         Backfill::Conservative { depth: 100 },
     ]);
     tree.half_life = Span::from_secs(600);
-    tree.preemption = Preemption::OFF;
+    tree.preemption = Preemption { reclaim: dice.chance(70), priority: dice.chance(70) };
     if dice.chance(75) {
         let mut team = QueueSpec::named("team");
         if dice.chance(40) {
@@ -90,6 +98,15 @@ fn any_tree(dice: &mut Dice) -> QueueTree {
             team.borrow = dice.chance(50).then(|| dice.roll(6));
         }
         team.queues = vec![leaf(dice, "red"), leaf(dice, "blue")];
+        if dice.chance(40) {
+            let mut deep = QueueSpec::named("deep");
+            if dice.chance(50) {
+                deep.quota.insert("h100".into(), dice.between(2, 6));
+                deep.lend = dice.chance(50).then(|| dice.roll(3));
+            }
+            deep.queues = vec![leaf(dice, "left"), leaf(dice, "right")];
+            team.queues.push(deep);
+        }
         tree.queues = vec![QueueSpec::named("default"), team];
         if dice.chance(60) {
             tree.queues.push(leaf(dice, "solo"));
@@ -114,8 +131,32 @@ fn leaf(dice: &mut Dice, name: &str) -> QueueSpec {
         queue.limits.gpus_per_user = dice.chance(50).then(|| dice.between(1, 6));
         queue.limits.time = dice.chance(20).then(|| Span::from_secs(90));
     }
+    queue.protect = dice.chance(15).then(|| protection(dice));
+    queue.limits.borrowed_time = dice.chance(10).then(|| Span::from_secs(dice.between(20, 120)));
     queue.priority = dice.chance(10).then_some((-1, 3));
     queue
+}
+
+/// How long something is safe from being told to go.
+pub(crate) fn protection(dice: &mut Dice) -> Protection {
+    match dice.roll(3) {
+        0 => Protection::Always,
+        _ => Protection::For(Span::from_secs(dice.between(1, 60))),
+    }
+}
+
+/// Levels of the topology; none in some sites.
+pub(crate) fn levels(dice: &mut Dice) -> Vec<Arc<str>> {
+    match dice.roll(3) {
+        0 => Vec::new(),
+        _ => LEVELS.iter().map(|level| (*level).into()).collect(),
+    }
+}
+
+/// Where a node lies; some say nothing, or too little.
+pub(crate) fn domains(dice: &mut Dice) -> Vec<Arc<str>> {
+    let all = [format!("b{}", dice.roll(2)).into(), format!("l{}", dice.roll(2)).into()];
+    all[..*dice.pick(&[2, 2, 2, 2, 1, 0])].to_vec()
 }
 
 /// Paths of the leaves.

@@ -170,7 +170,13 @@ impl World {
         let job = JobId(self.dice.between(1, self.next_job().0));
         let index = self.dice.chance(40).then(|| self.dice.roll(6) as u32);
         let target = Target { job, index };
-        let event = match self.dice.roll(8) {
+        let event = match self.dice.roll(11) {
+            8..=10 => {
+                let busy = self.backend.busy();
+                let one = busy.get(self.dice.roll(8) as usize).map(|id| id.element);
+                let of = |id: ElementId| Target { job: id.job, index: Some(id.index) };
+                Event::Checkpoint(one.map_or(target, of))
+            }
             0 | 1 => Event::Cancel { target, by: (*self.dice.pick(&USERS)).into() },
             2 => Event::Hold(target),
             3 | 4 => Event::Release(target),
@@ -223,6 +229,11 @@ impl World {
             // It comes back when the daemon has heard that it was gone: it registers anew.
             2..=8 if !self.hosts[at].up && known.is_none_or(|known| !self.book.nodes[known].up) => {
                 self.hosts[at].up = true;
+                if self.dice.chance(20) {
+                    let spec = &mut self.hosts[at].spec;
+                    spec.labels.insert("zone".into(), (*self.dice.pick(&["east", "west"])).into());
+                    spec.domains = site::domains(&mut self.dice);
+                }
                 self.notices.push(Event::NodeJoined(Box::new(self.hosts[at].spec.clone())));
             }
             9 => {

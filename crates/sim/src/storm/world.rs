@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::view::State;
-use muster_model::{Effect, ElementId, Event, Foreign, JobId, NodeId, QueueTree, Span, TaskReport, Time};
+use muster_model::{
+    AttemptId, Decision, Effect, ElementId, Event, Eviction, Foreign, JobId, NodeId, Observation, QueueTree,
+    Span, TaskCheckpoint, TaskReport, Time,
+};
 use muster_runtime::engine::Engine;
 use muster_runtime::{Draft, Input, Receipt, Refused, Runtime, Submission};
 
@@ -49,7 +52,10 @@ pub(crate) struct World {
     pub(crate) runtime: Option<Runtime<Disk>>,
     remains: Option<Disk>,
     tree: QueueTree,
+    levels: Vec<Arc<str>>,
     snapshot_after: usize,
+    /// Checkpoints of each attempt that its tasks have acknowledged.
+    acknowledged: BTreeMap<AttemptId, u32>,
     pub(crate) backend: Backend,
     pub(crate) wire: Wire,
     pub(crate) book: Book,
@@ -72,6 +78,7 @@ impl World {
         let patterns = Patterns::read()?;
         let tree = super::site::tree(&mut dice);
         let nodes = patterns.nodes(&mut dice);
+        let levels = super::site::levels(&mut dice);
         let snapshot_after = *dice.pick(&[3, 20, 4096]);
         let mut world = Self {
             dice,
@@ -84,7 +91,9 @@ impl World {
             remains: Some(Disk::default()),
             book: Book::new(tree.clone()),
             tree,
+            levels,
             snapshot_after,
+            acknowledged: BTreeMap::new(),
             backend: Backend::default(),
             wire: Wire::default(),
             hosts: nodes.into_iter().map(Host::new).collect(),
@@ -275,6 +284,9 @@ impl World {
 
     fn order(&mut self, effect: &Effect) -> Result<(), String> {
         let id = effect.id();
+        if let Effect::Checkpoint { request, .. } = effect {
+            self.acknowledge(id, *request);
+        }
         let Effect::Prepare { placement, .. } = effect else {
             return self.backend.carry_out(self.now, effect);
         };
@@ -300,6 +312,22 @@ impl World {
         self.backend.prepare(self.now, id, placement, Terms::of(&spec, conduct), starts)?;
         self.cover.bad_starts += bad.get();
         Ok(())
+    }
+
+    /// Tasks that are asked to save their progress do so, if they are of that kind, and say so a little later.
+    fn acknowledge(&mut self, id: AttemptId, request: u32) {
+        if self.dice.chance(35) {
+            return;
+        }
+        let count = self.acknowledged.entry(id).or_default();
+        *count += 1;
+        for rank in self.backend.running_ranks(id) {
+            let (at, label) = (self.now, format!("step {count}").into());
+            let told = TaskCheckpoint { count: *count, answers: request, warned: false, at, label };
+            let report = TaskReport { id, rank, what: Observation::Checkpointed(told) };
+            let later = self.now + Span(self.dice.roll(4_000));
+            self.wire.send(later, report, &mut self.dice, &mut self.cover, self.calm);
+        }
     }
 
     /// The daemon is gone; what is durable and what runs stays.
@@ -347,6 +375,9 @@ impl World {
     /// Nodes as they are, where the engine has them otherwise.
     pub(crate) fn nodes_now(&self) -> Vec<Input> {
         let mut inputs = Vec::new();
+        if self.book.levels != self.levels {
+            inputs.push(Event::LevelsSet(self.levels.clone()));
+        }
         for host in &self.hosts {
             let known = self.book.nodes.iter().find(|known| known.spec.name == host.spec.name);
             let another = known.is_some_and(|known| known.spec != host.spec);
@@ -409,7 +440,16 @@ impl World {
         self.cover.audits += 1;
         let at = runtime.instant(self.clock());
         self.compare_elements(engine, at)?;
-        audit(runtime, runtime.store().copy(), &self.tree, at)
+        // What has just started on borrowed quota may be taken back by the next pass, and no pass takes back what it starts.
+        let is_fresh = |eviction: &Eviction| {
+            let attempt = self.book.attempt(eviction.id.element);
+            attempt.is_some_and(|attempt| attempt.held_from == runtime.last())
+        };
+        let excused = |decision: &Decision| match decision {
+            Decision::Claim { evict, .. } => evict.iter().any(is_fresh),
+            Decision::Start { .. } | Decision::Unclaim { .. } => false,
+        };
+        audit(runtime, runtime.store().copy(), &self.tree, at, excused)
     }
 
     fn compare_elements(&self, engine: &Engine, at: Time) -> Result<(), String> {
@@ -429,6 +469,9 @@ impl World {
                     }
                     (Phase::Active(_), _) => false,
                 };
+                if engine.last_checkpoint(id) != element.saved {
+                    return Err(format!("{id} forgets that {:?} is saved", element.saved));
+                }
                 if !agree {
                     return Err(format!(
                         "{id} is {:?} by the journal and {} in memory",

@@ -1,0 +1,162 @@
+//! Who was told to go for whom, and what became of it, from the journal alone: by what right, that the claimant then starts
+//! where it was promised, unless the world has changed meanwhile, and that it does not go on for ever. It shares no code
+//! with the engine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::{
+    AttemptId, ElementId, Eviction, EvictionCause, GpuModel, Protection, QueueSpec, TaskPlacement, Time,
+};
+
+use super::book::{Book, Job};
+use super::holdings::{self, path_of};
+use super::quota::{self, by_model, nominal};
+
+/// What an element was promised.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) placement: Arc<[TaskPlacement]>,
+    /// Nodes, queues or levels have changed since: that it is given up needs no other reason.
+    pub(crate) intervened: bool,
+}
+
+/// All promises, and who went for whom.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claims {
+    pub(crate) of: BTreeMap<ElementId, Claim>,
+    /// Times that the one was told to go for the other, since arrivals stopped.
+    pub(crate) went: BTreeMap<(ElementId, ElementId), u32>,
+}
+
+impl Claims {
+    /// The world changes under every promise.
+    pub(crate) fn intervene(&mut self) {
+        for claim in self.of.values_mut() {
+            claim.intervened = true;
+        }
+    }
+}
+
+/// May an element be promised these places, and others be told to leave them?
+pub(crate) fn judge(
+    book: &Book,
+    at: Time,
+    element: ElementId,
+    placement: &[TaskPlacement],
+    evict: &[Eviction],
+) -> Result<(), String> {
+    let claimant = book.jobs.get(&element.job).ok_or("it is of no job")?;
+    if book.claims.of.contains_key(&element) {
+        return Err("it was promised places already".to_owned());
+    }
+    if evict.is_empty() {
+        return Err("nobody goes for it, so it could start".to_owned());
+    }
+    let mut gone: Vec<AttemptId> = Vec::new();
+    for eviction in evict {
+        let victim = book.attempt(eviction.id.element).filter(|attempt| attempt.id == eviction.id);
+        let victim = victim.filter(|victim| victim.leaving.is_none() && victim.fate.is_none());
+        let victim = victim.ok_or_else(|| format!("{} is to go and does not run", eviction.id))?;
+        let job = &book.jobs[&eviction.id.element.job];
+        may_go(
+            book,
+            (claimant, job),
+            eviction,
+            (placement, &victim.placement),
+            (at, victim.held_from),
+            &gone,
+        )
+        .map_err(|why| format!("{} is to go: {why}", eviction.id))?;
+        gone.push(eviction.id);
+    }
+    Ok(())
+}
+
+fn may_go(
+    book: &Book,
+    (claimant, victim): (&Job, &Job),
+    eviction: &Eviction,
+    (wanted, held): (&[TaskPlacement], &[TaskPlacement]),
+    (at, held_from): (Time, Time),
+    gone: &[AttemptId],
+) -> Result<(), &'static str> {
+    // 1. Nothing protects it.
+    let of_queue = path_of(book, victim).iter().rev().find_map(|(_, queue)| queue.protect);
+    let safe = |one: Protection| one.until(held_from) > at;
+    if safe(victim.spec.protect) || of_queue.is_some_and(safe) {
+        return Err("it is protected");
+    }
+    // 2. There is a right.
+    let terms = book.queues.preemption;
+    let (to, from) = (book.leaf_of(claimant), book.leaf_of(victim));
+    match eviction.cause {
+        EvictionCause::Outranked => {
+            let outranks = victim.spec.priority < claimant.spec.priority;
+            let is_right = terms.priority && to == from && outranks;
+            if is_right { Ok(()) } else { Err("it is not of lower priority in the same queue") }
+        }
+        EvictionCause::Yielded => Err("nothing here runs only as long as nobody waits"),
+        EvictionCause::Reclaimed if !terms.reclaim => Err("nothing is taken back"),
+        EvictionCause::Reclaimed => {
+            let (wanted, held) = (by_model(book, wanted), by_model(book, held));
+            let owes = |(model, milli): (&GpuModel, &u64)| {
+                held.contains_key(model) && owes(book, (claimant, victim), model, *milli, gone)
+            };
+            if wanted.iter().any(owes) { Ok(()) } else { Err("its queue owes the claimant's nothing") }
+        }
+    }
+}
+
+/// The claimant's side stays within what it owns, and the other side is beyond that, all the way down.
+fn owes(book: &Book, (to, from): (&Job, &Job), model: &GpuModel, milli: u64, gone: &[AttemptId]) -> bool {
+    let used = |queue: &str| -> u64 {
+        let inside = |job: &Job| path_of(book, job).iter().any(|(name, _)| name == queue);
+        let counted = book.counted_without(gone).filter(|(job, _)| inside(job));
+        counted.map(|(_, places)| quota::by_model(book, places).get(model).copied().unwrap_or(0)).sum()
+    };
+    let (to, from) = (path_of(book, to), path_of(book, from));
+    let shared = to.iter().zip(&from).take_while(|(one, other)| one.0 == other.0).count();
+    let beyond = |(name, queue): &(String, &QueueSpec)| used(name) > nominal(queue, model);
+    to.get(shared).is_some_and(|(name, queue)| used(name) + milli <= nominal(queue, model))
+        && from.len() > shared
+        && from[shared..].iter().all(beyond)
+}
+
+/// May a promise be given up? Only when the world has changed since, or a drain of its places lies ahead.
+pub(crate) fn judge_end(book: &Book, element: ElementId) -> Result<(), String> {
+    let claim = book.claims.of.get(&element).ok_or("it was promised nothing")?;
+    let closes = |place: &TaskPlacement| {
+        let host = book.nodes.get(place.node.0 as usize);
+        host.is_none_or(|host| host.closes(place.devices).is_some())
+    };
+    match claim.intervened || claim.placement.iter().any(closes) {
+        true => Ok(()),
+        false => Err("others went for it and nothing has changed since".to_owned()),
+    }
+}
+
+/// Does a start leave what others were promised to them?
+pub(crate) fn judge_start(
+    book: &Book,
+    element: ElementId,
+    placement: &[TaskPlacement],
+) -> Result<(), String> {
+    let leaving = |attempt: &super::attempt::Attempt| attempt.leaving.is_some();
+    let stays =
+        book.active().filter(|(_, attempt)| !leaving(attempt)).map(|(_, attempt)| &*attempt.placement);
+    let promised = book.claims.of.iter().filter(|(of, _)| **of != element);
+    let all: Vec<&TaskPlacement> =
+        stays.chain(promised.map(|(_, claim)| &*claim.placement)).flatten().collect();
+    for place in placement {
+        for device in place.devices.iter() {
+            let own = placement.iter().filter(|other| holdings::is_on(other, place.node, device));
+            let others = all.iter().filter(|other| holdings::is_on(other, place.node, device));
+            let held: u32 = own.map(|one| one.share.0).chain(others.map(|one| one.share.0)).sum();
+            if held > 1000 {
+                return Err(format!("device {device} of node {} is promised to another", place.node));
+            }
+        }
+    }
+    Ok(())
+}
