@@ -170,8 +170,8 @@ impl World {
         let job = JobId(self.dice.between(1, self.next_job().0));
         let index = self.dice.chance(40).then(|| self.dice.roll(6) as u32);
         let target = Target { job, index };
-        let event = match self.dice.roll(11) {
-            8..=10 => {
+        let event = match self.dice.roll(14) {
+            8..=13 => {
                 let busy = self.backend.busy();
                 let one = busy.get(self.dice.roll(8) as usize).map(|id| id.element);
                 let of = |id: ElementId| Target { job: id.job, index: Some(id.index) };
