@@ -16,9 +16,9 @@ use serde_json::Value;
 use crate::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery};
 use crate::routes::{self, RouteId};
 use crate::types::{
-    ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, ErrorBody, Explained, JobDetail,
-    JobList, NodeList, QueueList, QueuesRequest, ResumeRequest, ScaleRequest, SubmitRequest, SubmitResponse,
-    Timeline, UsageList,
+    ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, DropReservationRequest, ErrorBody,
+    Explained, JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest, ResumeRequest,
+    ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList, WindowList,
 };
 
 /// What the `Upgrade` header of an attach request says.
@@ -170,6 +170,22 @@ impl Client {
     /// Takes a node, or some of its GPUs, back.
     pub async fn resume(&self, node: &str, request: &ResumeRequest) -> Result<ActionResponse, ClientError> {
         self.call(RouteId::Resume, Some(node), None, Some(to_value(request)?)).await
+    }
+
+    /// Lists advance reservations.
+    pub async fn reservations(&self) -> Result<WindowList, ClientError> {
+        self.read(RouteId::Reservations, None, None).await
+    }
+
+    /// Sets nodes or GPUs aside.
+    pub async fn reserve(&self, name: &str, request: &ReserveRequest) -> Result<ActionResponse, ClientError> {
+        self.call(RouteId::Reserve, Some(name), None, Some(to_value(request)?)).await
+    }
+
+    /// Takes an advance reservation back.
+    pub async fn drop_reservation(&self, name: &str) -> Result<ActionResponse, ClientError> {
+        let request = to_value(&DropReservationRequest {})?;
+        self.call(RouteId::DropReservation, Some(name), None, Some(request)).await
     }
 
     /// Who held what when.

@@ -6,9 +6,9 @@ use schemars::{Schema, SchemaGenerator};
 
 use crate::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery};
 use crate::types::{
-    ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, Explained, JobDetail, JobList,
-    NodeList, QueueList, QueuesRequest, ResumeRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline,
-    UsageList,
+    ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, DropReservationRequest, Explained,
+    JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest, ResumeRequest, ScaleRequest,
+    SubmitRequest, SubmitResponse, Timeline, UsageList, WindowList,
 };
 
 /// What a route does; the daemon matches on it exhaustively, so a route without a handler does not compile.
@@ -54,6 +54,12 @@ pub enum RouteId {
     Drain,
     /// Take it back.
     Resume,
+    /// List advance reservations.
+    Reservations,
+    /// Set nodes or GPUs aside.
+    Reserve,
+    /// Take a reservation back.
+    DropReservation,
     /// Who held what when.
     Timeline,
     /// Long poll.
@@ -261,6 +267,23 @@ pub const ROUTES: &[Route] = &[
             RouteId::Resume,
             "/v1/nodes/{name}/resume",
             "Take new work again on a node, or on some of its GPUs.",
+        )
+    },
+    get(RouteId::Reservations, "/v1/reservations", "List advance reservations.", json!(WindowList)),
+    Route {
+        request: json!(ReserveRequest),
+        ..act(
+            RouteId::Reserve,
+            "/v1/reservations/{name}",
+            "Set nodes or GPUs aside for some users over a stretch of time, once or again and again.",
+        )
+    },
+    Route {
+        request: json!(DropReservationRequest),
+        ..act(
+            RouteId::DropReservation,
+            "/v1/reservations/{name}/drop",
+            "Take an advance reservation back; what runs in it goes on.",
         )
     },
     Route {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_model::unit::{GpuMilli, Span, Time};
-use muster_model::view::{Bar, Explanation, JobView, NodeView, QueueView, UsageView};
+use muster_model::view::{Bar, Explanation, JobView, NodeView, QueueView, UsageView, WindowView};
 use muster_model::{ElementId, JobId, NodeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -273,6 +273,62 @@ pub struct ResumeRequest {
     #[serde(default)]
     pub gpus: Vec<String>,
 }
+
+/// Advance reservations, by name.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct WindowList {
+    /// Daemon's clock.
+    pub now: Time,
+    /// Rows.
+    pub reservations: Vec<WindowView>,
+}
+
+/// Sets nodes or GPUs aside for some users over a stretch of time.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ReserveRequest {
+    /// These nodes as a whole: names, or ranges such as `node[01-04]`.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// Or so many GPUs, wherever they are free then.
+    #[serde(default)]
+    pub gpus: Option<u32>,
+    /// Of this model; any by default.
+    #[serde(default)]
+    pub gpu: Option<String>,
+    /// Whose jobs may name it.
+    #[serde(default)]
+    pub users: Vec<String>,
+    /// Queues whose jobs may name it, those of queues below them included; a job of either is enough.
+    #[serde(default)]
+    pub queues: Vec<String>,
+    /// When it begins.
+    #[serde(default)]
+    pub at: Option<Time>,
+    /// The same, counted from now. Without both, at once.
+    #[serde(default)]
+    pub after: Option<Span>,
+    /// How long it is open.
+    pub length: Span,
+    /// From one beginning to the next; just once by default.
+    #[serde(default)]
+    pub every: Option<Span>,
+    /// How many times in all; for ever by default.
+    #[serde(default)]
+    pub times: Option<u32>,
+    /// The same by time: it does not begin again at or after this instant.
+    #[serde(default)]
+    pub until: Option<Time>,
+    /// What of others is still there when it begins is stopped and queued again; without it, that stands against it.
+    #[serde(default)]
+    pub stop: bool,
+    /// What for.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// Takes an advance reservation back.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DropReservationRequest {}
 
 /// One complaint about a spec.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

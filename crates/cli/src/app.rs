@@ -34,6 +34,7 @@ impl App {
             Command::Queues(args) => cmd::queues::run(self, args).await,
             Command::Usage(args) => cmd::usage::run(self, args).await,
             Command::Nodes(args) => cmd::nodes::run(self, args).await,
+            Command::Reserve(args) => cmd::reserve::run(self, *args).await,
             Command::StopDaemon(args) => cmd::stop_daemon::run(self, args).await,
             Command::Advise(args) => cmd::advise::run(self, &args),
             Command::Prove(args) => cmd::prove::run(self, &args),

@@ -95,6 +95,8 @@ pub enum Command {
     Queues(cmd::queues::Args),
     Usage(cmd::usage::Args),
     Nodes(cmd::nodes::Args),
+    #[command(visible_alias = "reservations")]
+    Reserve(Box<cmd::reserve::Args>),
     Advise(Box<cmd::advise::Args>),
     Compare(Box<cmd::compare::Args>),
     Inventory(cmd::inventory::Args),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView};
+use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView, WindowView};
 use muster_model::{
     AttemptId, Effect, ElementId, Event, JobId, JobSpec, NodeId, NodeName, NodeSpec, Plan, QueueName,
     QueueTree, Rank, Reservation, Span, TaskPlacement, Time, UserName,
@@ -42,6 +42,12 @@ impl Engine {
     /// Why not.
     pub fn judge(&self, event: &Event) -> Result<(), Refusal> {
         self.state.judge(event)
+    }
+
+    /// What began or ended by now, drains and windows, does so for whoever asks from here on. [`Engine::apply`] and
+    /// [`Engine::plan`] see to it themselves; who judges says it first.
+    pub fn turn(&mut self, now: Time) {
+        self.state.turn(now);
     }
 
     /// Applies an event that was accepted (or journalled). Reports on stale attempts and repeated observations change
@@ -133,23 +139,26 @@ impl Engine {
     // ---- read ----
 
     /// When [`Engine::overdue`] and [`Engine::plan`] should run though no event comes: begin times, back-offs, drains that
-    /// begin, refills of budgets and ends of protections that kept something back, the ends of waits for a last checkpoint,
-    /// and, once [`Engine::watch_starts`] was called, for starts.
+    /// begin, windows that begin or end, refills of budgets and ends of protections that kept something back, the ends of
+    /// waits for a last checkpoint, and, once [`Engine::watch_starts`] was called, for starts.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         let state = &self.state;
         let due = [state.entries.next_wake(), state.starting.next_wake(), state.pool.next_drain()];
-        let more = [state.claims.next_wake(), state.refill, state.thaw];
+        let more = [state.claims.next_wake(), state.refill, state.thaw, state.windows.next_turn()];
         due.into_iter().chain(more).flatten().min()
     }
 
-    /// What has not been reported in time, and what a drain that began stops, as events for [`Engine::apply`] and the
-    /// journal.
+    /// What has not been reported in time, what a drain or a window that began stops, and where windows go, as events for
+    /// [`Engine::apply`] and the journal.
     #[must_use]
     pub fn overdue(&self, now: Time) -> Vec<Event> {
         let mut events = self.state.overdue(now);
         events.extend(self.state.evictions_due(now));
         events.extend(self.state.drained_away(now));
+        let of_windows = plan::window::events(&self.state, now).into_iter();
+        let new: Vec<Event> = of_windows.filter(|event| !events.contains(event)).collect();
+        events.extend(new);
         events
     }
 
@@ -208,6 +217,12 @@ impl Engine {
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeView> {
         self.state.node_views()
+    }
+
+    /// All advance reservations, by name.
+    #[must_use]
+    pub fn windows(&self, now: Time) -> Vec<WindowView> {
+        self.state.window_views(now)
     }
 
     /// What a node offers.

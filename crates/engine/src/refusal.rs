@@ -1,6 +1,6 @@
 //! Why an event is not accepted. A refusal is for the one who asked; nothing of it is journalled.
 
-use muster_model::{ElementId, JobId, NodeName, QueueName, Reason, Target};
+use muster_model::{ElementId, JobId, NodeName, QueueName, Reason, Target, WindowName};
 use muster_policy::TreeError;
 
 use crate::bounds::Malformed;
@@ -82,6 +82,37 @@ pub enum Refusal {
         /// How many it names.
         devices: usize,
     },
+    /// A window of that name is there, with other terms.
+    #[error("there is a reservation {0} already")]
+    WindowExists(WindowName),
+    /// A window that makes no sense.
+    #[error("the reservation makes no sense: {0}")]
+    BadWindow(&'static str),
+    /// No such window.
+    #[error("there is no reservation {0}")]
+    UnknownWindow(WindowName),
+    /// The job's user and queue are not among those that a window is for.
+    #[error("the reservation {0} is for others")]
+    NotForYou(WindowName),
+    /// Another window has the node at some time of this one.
+    #[error("{node} is set aside for the reservation {other} at some of that time")]
+    WindowOverlaps {
+        /// The node.
+        node: NodeName,
+        /// Whose it is.
+        other: WindowName,
+    },
+    /// Others would still be there when a window begins.
+    #[error("{}", taken(*.gpus, .in_way))]
+    WindowTaken {
+        /// GPUs asked for and found; `None` when it names nodes.
+        gpus: Option<(u32, u32)>,
+        /// Who would hold the others.
+        in_way: Vec<ElementId>,
+    },
+    /// A queue that is not in the tree, be it a leaf or a parent.
+    #[error("there is no queue {0}")]
+    NoQueue(QueueName),
     /// The queue tree contradicts itself.
     #[error(transparent)]
     Queues(#[from] TreeError),
@@ -96,6 +127,26 @@ pub enum RestoreError {
     /// A job is in a queue that the snapshot does not have.
     #[error("job {0} is in a queue that the snapshot does not have")]
     UnknownQueue(JobId),
+}
+
+/// So many are named; the next refusal names others.
+const MOST_NAMED: usize = 5;
+
+/// Why a window cannot have what it asks for.
+fn taken(gpus: Option<(u32, u32)>, in_way: &[ElementId]) -> String {
+    let what = match gpus {
+        Some((asked, found)) => format!("only {found} of {asked} GPUs can be set aside then"),
+        None => "its nodes are not all free then".to_owned(),
+    };
+    let more = match in_way.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named: Vec<String> = in_way.iter().take(MOST_NAMED).map(ElementId::to_string).collect();
+    match named.is_empty() {
+        true => what,
+        false => format!("{what}; still there: {}{more}", named.join(", ")),
+    }
 }
 
 /// A job, or one element of its array.

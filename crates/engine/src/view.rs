@@ -17,6 +17,7 @@ use crate::state::State;
 use crate::state::entries::{Owner, Standing};
 use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunEnd, RunStage};
 use crate::state::node::Node;
+use crate::state::window;
 
 impl State {
     /// All jobs in memory, by number.
@@ -157,12 +158,13 @@ impl State {
                 }
             }
         }
+        let seen = self.pool.seen();
         let mut views: Vec<NodeView> = self
             .pool
             .nodes()
             .iter()
             .enumerate()
-            .map(|(id, node)| node_view(node, |device| holders.remove(&(NodeId(id as u32), device))))
+            .map(|(id, node)| node_view(node, seen, |device| holders.remove(&(NodeId(id as u32), device))))
             .collect();
         views.sort_by(|left, right| left.name.cmp(&right.name));
         views
@@ -324,12 +326,12 @@ fn fresh_view(id: ElementId, record: &JobRecord, ordinal: u32) -> ElementView {
     }
 }
 
-fn node_view(node: &Node, mut holders: impl FnMut(usize) -> Option<Vec<ElementId>>) -> NodeView {
+fn node_view(node: &Node, seen: Time, mut holders: impl FnMut(usize) -> Option<Vec<ElementId>>) -> NodeView {
     let devices = node.spec.devices.iter().enumerate();
     NodeView {
         name: node.spec.name.clone(),
         up: node.up,
-        drained: node.drains.node.as_ref().filter(|_| node.walls.whole).map(why),
+        drained: node.drains.node.as_ref().filter(|_| node.walls.is_drained).map(why),
         drain: node.drains.node.clone(),
         cpus: node.spec.cpus,
         cpus_used: CpuMilli(u32::try_from(node.used.cpus).unwrap_or(u32::MAX)),
@@ -347,12 +349,13 @@ fn node_view(node: &Node, mut holders: impl FnMut(usize) -> Option<Vec<ElementId
                     is_virtual: device.is_virtual,
                     used: GpuMilli(u32::from(node.held_of(index))),
                     foreign: node.foreign.devices.contains(index),
-                    drained: node.foreign.drained.or(node.walls.devices).contains(index),
+                    drained: node.foreign.drained.or(node.walls.drained).contains(index),
                     drain: node.drains.of_device(&node.spec, index).cloned(),
                     elements,
                 }
             })
             .collect(),
+        windows: node.claims.iter().filter_map(|claim| window::view::of_node(claim, seen)).collect(),
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{AttemptId, JobId, NodeName, Rank, UserName};
+use crate::id::{AttemptId, JobId, NodeName, Rank, UserName, WindowName};
 use crate::job::{JobSpec, Replicas};
 use crate::node::{DeviceSet, Drain, Foreign, NodeSpec};
 use crate::outcome::TaskExit;
 use crate::queue::QueueTree;
 use crate::unit::{Span, Time};
+use crate::window::{Window, WindowPlace};
 
 /// Everything that can wake the engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +102,22 @@ pub enum Event {
         replicas: Replicas,
         /// Who asked.
         by: UserName,
+    },
+    /// Nodes or GPUs are set aside for some users over a stretch of time.
+    WindowSet(Box<Window>),
+    /// Where a window is that names GPUs by number: replaces what was said before.
+    WindowPlaced {
+        /// Which.
+        window: WindowName,
+        /// Its places.
+        places: Vec<WindowPlace>,
+    },
+    /// A window is no more: taken back, or over for good. What runs in it goes on.
+    WindowDropped {
+        /// Which.
+        window: WindowName,
+        /// Who took it back; `None` when it is over.
+        by: Option<UserName>,
     },
 }
 

@@ -91,6 +91,10 @@ name_id! {
     /// Login name of whoever a job belongs to.
     UserName
 }
+name_id! {
+    /// Name of an advance reservation.
+    WindowName
+}
 
 /// One element of a job: what the engine starts whole. A job without an array has one, at index 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

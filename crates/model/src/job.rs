@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{JobId, NodeName, PayloadId, QueueName, UserName};
+use crate::id::{JobId, NodeName, PayloadId, QueueName, UserName, WindowName};
 use crate::node::GpuModel;
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
 
@@ -278,6 +278,9 @@ pub struct NodeConstraint {
     /// How its nodes must lie to each other in the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<Topology>,
+    /// The advance reservation in which it runs, and only in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowName>,
 }
 
 /// How the nodes of a gang lie to each other. Levels are named as the cluster names them; the narrowest of every

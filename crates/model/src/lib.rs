@@ -18,10 +18,13 @@ pub mod queue;
 pub mod reason;
 pub mod unit;
 pub mod view;
+pub mod window;
 
 pub use effect::{Effect, StopCause};
 pub use event::{Event, Observation, Target, TaskCheckpoint, TaskReport};
-pub use id::{Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName};
+pub use id::{
+    Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName, WindowName,
+};
 pub use job::{
     AfterCheckpoint, Array, Checkpoint, CheckpointBy, Dependency, DependencyKind, JobSpec, Kind,
     NodeConstraint, Notebook, Protection, Replicas, Restart, Segment, Service, TaskGroup, Tier, Topology,
@@ -34,3 +37,4 @@ pub use plan::{Decision, Eviction, EvictionCause, Plan, Reservation, TaskPlaceme
 pub use queue::{Preemption, QueueSpec, QueueTree};
 pub use reason::Reason;
 pub use unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
+pub use window::{Window, WindowPlace, WindowTimes, WindowWhat};

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{ElementId, JobId, NodeName, QueueName, UserName};
+use crate::id::{ElementId, JobId, NodeName, QueueName, UserName, WindowName};
 use crate::job::DependencyKind;
 use crate::node::GpuModel;
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
@@ -163,6 +163,47 @@ pub enum Reason {
         /// When they are over at the latest.
         by: Time,
     },
+    /// It fits, but would still be there when an advance reservation of others begins.
+    WindowAhead {
+        /// Which.
+        window: WindowName,
+        /// When that begins.
+        from: Time,
+        /// How long this job would have to be at most to end before.
+        fits_if_shorter_than: Option<Span>,
+    },
+    /// The advance reservation that it names has not begun.
+    WindowNotOpen {
+        /// Which.
+        window: WindowName,
+        /// When that begins.
+        begins: Time,
+    },
+    /// It fits, but the advance reservation that it names would end before.
+    WindowEnds {
+        /// Which.
+        window: WindowName,
+        /// When that ends.
+        ends: Time,
+        /// When it begins again, if it does.
+        again: Option<Time>,
+        /// How long this job would have to be at most to end before.
+        fits_if_shorter_than: Option<Span>,
+    },
+    /// The advance reservation that it names is over, was taken back, or is not for it any more.
+    WindowOver {
+        /// Which.
+        window: WindowName,
+    },
+    /// The advance reservation that it names is never open for so long.
+    WindowTooShort {
+        /// Which.
+        window: WindowName,
+        /// Time limit and grace asked for; `None` is endless.
+        asked: Option<Span>,
+        /// How long it is open, or still is when it does not begin again.
+        length: Span,
+    },
     /// Strict order: a job before it in its queue is blocked by capacity, and backfill is off.
     Behind {
         /// Which.
@@ -201,6 +242,7 @@ impl Reason {
             | Reason::NeverInTopology(_)
             | Reason::TimeLimit { .. }
             | Reason::Priority { .. }
+            | Reason::WindowTooShort { .. }
             | Reason::PendingJobs { .. } => true,
             Reason::Budget { asked_gpu_secs, budget_gpu_secs, .. } => asked_gpu_secs > budget_gpu_secs,
             Reason::BorrowedTime { asked, nominal, .. } => asked > nominal,

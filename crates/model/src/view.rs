@@ -4,12 +4,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{ElementId, JobId, NodeName, QueueName, Rank, UserName};
+use crate::id::{ElementId, JobId, NodeName, QueueName, Rank, UserName, WindowName};
 use crate::node::{DeviceSet, Drain, GpuModel};
 use crate::outcome::{Outcome, TaskExit};
 use crate::plan::EvictionCause;
 use crate::reason::Reason;
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
+use crate::window::WindowTimes;
 
 /// State of an element, as people name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -260,6 +261,70 @@ pub struct NodeView {
     pub memory_used: Bytes,
     /// Devices by index.
     pub devices: Vec<DeviceView>,
+    /// Advance reservations that it, or devices of it, are set aside for; by name.
+    #[serde(default)]
+    pub windows: Vec<NodeWindowView>,
+}
+
+/// An advance reservation as one node sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeWindowView {
+    /// Which.
+    pub window: WindowName,
+    /// Only these devices, by index; empty is the node as a whole.
+    pub devices: Vec<u16>,
+    /// It is open now.
+    pub is_open: bool,
+    /// When it begins next, or began if it is open.
+    pub begins: Time,
+    /// When it ends then.
+    pub ends: Time,
+}
+
+/// An advance reservation: one row of `muster reserve`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WindowView {
+    /// Name.
+    pub name: WindowName,
+    /// Whose jobs may name it.
+    pub users: Vec<UserName>,
+    /// Queues whose jobs may name it.
+    pub queues: Vec<QueueName>,
+    /// When it is open.
+    pub times: WindowTimes,
+    /// It is open now.
+    pub is_open: bool,
+    /// When it begins next, or began if it is open; `None` once it is over.
+    pub begins: Option<Time>,
+    /// When it ends then.
+    pub ends: Option<Time>,
+    /// GPUs that it asks for; `None` when it names nodes.
+    pub gpus: Option<u32>,
+    /// Of this model; `None` is any.
+    pub model: Option<GpuModel>,
+    /// GPUs that could not be set aside yet, or not any more.
+    pub gpus_missing: u32,
+    /// Where it is, by node.
+    pub places: Vec<WindowPlaceView>,
+    /// Elements that name it and hold something now.
+    pub running: u32,
+    /// Elements that name it and wait.
+    pub waiting: u32,
+    /// What of others is still there when it begins is stopped.
+    pub stop: bool,
+    /// Who asked for it.
+    pub by: Option<UserName>,
+    /// What for; may be empty.
+    pub reason: String,
+}
+
+/// Where an advance reservation is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WindowPlaceView {
+    /// The node.
+    pub node: NodeName,
+    /// Only these devices, by index; empty is the node as a whole.
+    pub devices: Vec<u16>,
 }
 
 /// A device of a node.
@@ -394,6 +459,9 @@ pub struct Explanation {
     /// Who made it go, when its last attempt, or the present one, was made to.
     #[serde(default)]
     pub preempted: Option<PreemptedView>,
+    /// What it could use and is set aside for others now, when it is capacity that it waits for; at most ten.
+    #[serde(default)]
+    pub set_aside: Vec<SetAside>,
     /// When it starts at the latest.
     pub eta: Option<Eta>,
     /// Changes of which each alone would start it now; the engine tried them.
@@ -527,6 +595,19 @@ pub struct OutOfService {
     pub devices: Vec<u16>,
     /// Since or from when, by whom and why.
     pub drain: Drain,
+}
+
+/// A node, or devices of one, that an advance reservation of others keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SetAside {
+    /// The node.
+    pub node: NodeName,
+    /// Only these devices, by index; empty is the node as a whole.
+    pub devices: Vec<u16>,
+    /// The reservation.
+    pub window: WindowName,
+    /// When it ends.
+    pub ends: Time,
 }
 
 /// An expected start.

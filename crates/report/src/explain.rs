@@ -9,6 +9,7 @@ use crate::nodes;
 use crate::placed;
 use crate::reason::{self, Line};
 use crate::style::{Ink, Style, clean, wrap};
+use crate::windows;
 
 /// Holders named; they are the first to end, and JSON has more.
 const HOLDERS_NAMED: usize = 4;
@@ -86,6 +87,9 @@ fn body(explanation: &Explanation, now: Time, style: &Style) -> Vec<Line> {
         };
         let drain = nodes::drain(&one.drain, now, style);
         lines.push(Line::new("drained", format!("{what} {drain}")));
+    }
+    for one in &explanation.set_aside {
+        lines.push(Line::new("reserved", windows::set_aside(one, now, style)));
     }
     if let Some((position, waiting)) = explanation.position {
         lines.push(Line::new("queue", queue_line(explanation, position, waiting)));

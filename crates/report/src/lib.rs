@@ -24,6 +24,7 @@ pub mod timeline;
 mod topology;
 pub mod usage;
 pub mod watch;
+pub mod windows;
 
 #[cfg(test)]
 mod sample;

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::reason;
 use crate::style::{Ink, Style, clean};
 use crate::table::{Align, Cell, Table};
+use crate::windows;
 
 /// With at most this many devices in all, each gets a row of its own: what fits a screen beside the nodes.
 const DEVICES_LISTED: usize = 16;
@@ -97,7 +98,7 @@ fn is_held(node: &NodeView) -> bool {
     node.cpus_used.0 > 0 || node.memory_used.0 > 0 || node.devices.iter().any(|device| device.used.0 > 0)
 }
 
-/// What is drained: `since 12:00:00 by ann: bad fan`, `GPUs 3,5 from 18:00:00`.
+/// What is drained: `since 12:00:00 by ann: bad fan`, `GPUs 3,5 from 18:00:00`; and what is reserved.
 fn note(node: &NodeView, now: Time, style: &Style) -> String {
     let mut notes = Vec::new();
     match (&node.drain, &node.drained) {
@@ -116,6 +117,7 @@ fn note(node: &NodeView, now: Time, style: &Style) -> String {
     for (one, devices) in groups {
         notes.push(format!("{} {}", gpus(&devices), drain(one, now, style)));
     }
+    notes.extend(node.windows.iter().map(|window| windows::on_node(window, now, style)));
     notes.join("; ")
 }
 
@@ -209,6 +211,7 @@ mod tests {
             memory: Bytes(256 << 30),
             memory_used: Bytes(0),
             devices,
+            windows: Vec::new(),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::clock;
 use crate::limits;
 use crate::style::Style;
 use crate::topology::{self, Ever};
+use crate::windows;
 
 /// What the group of a job without roles is called.
 const ONLY_GROUP: &str = "main";
@@ -66,6 +67,11 @@ pub fn word(reason: &Reason) -> &'static str {
         Reason::Reserved { .. } => "reservation",
         Reason::DrainAhead { .. } => "drain",
         Reason::MakingRoom { .. } => "making room",
+        Reason::WindowAhead { .. }
+        | Reason::WindowNotOpen { .. }
+        | Reason::WindowEnds { .. }
+        | Reason::WindowOver { .. }
+        | Reason::WindowTooShort { .. } => "advance reservation",
         Reason::Behind { .. } => "strict order",
         Reason::NeverFits(_) | Reason::NeverInTopology(_) => "never fits",
         Reason::TimeLimit { .. } => "time limit",
@@ -118,6 +124,11 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
             let verb = if *evicting == 1 { "makes" } else { "make" };
             format!("{who} {verb} room, by {} at the latest", clock::time(*by, now, style))
         }
+        Reason::WindowAhead { .. }
+        | Reason::WindowNotOpen { .. }
+        | Reason::WindowEnds { .. }
+        | Reason::WindowOver { .. }
+        | Reason::WindowTooShort { .. } => windows::short(reason, now, style),
         Reason::Behind { element: other } => format!("behind {} in strict order", element(*other)),
         Reason::NeverFits(gap) => {
             format!("never fits: {}", limiting(gap).unwrap_or_else(|| total(gap)))
@@ -176,12 +187,12 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
                 None => vec![line],
             }
         }
-        Reason::MakingRoom { evicting, by } => {
-            let who = count((*evicting).into(), "job");
-            let verb = if *evicting == 1 { "was" } else { "were" };
-            let text = format!("{who} {verb} told to make room for it, and will have by {}", at(*by));
-            vec![Line::new("waits for", text), Line::new("", "then it starts: its places are kept for it")]
-        }
+        Reason::MakingRoom { evicting, by } => making_room(*evicting, &at(*by)),
+        Reason::WindowAhead { .. }
+        | Reason::WindowNotOpen { .. }
+        | Reason::WindowEnds { .. }
+        | Reason::WindowOver { .. }
+        | Reason::WindowTooShort { .. } => windows::lines(reason, now, style),
         Reason::Behind { element: other } => vec![
             Line::new(
                 "behind",
@@ -201,6 +212,13 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
                 .with(format!("muster run … --priority {}", asked.clamp(lowest, highest))),
         ],
     }
+}
+
+fn making_room(evicting: u32, by: &str) -> Vec<Line> {
+    let who = count(evicting.into(), "job");
+    let verb = if evicting == 1 { "was" } else { "were" };
+    let text = format!("{who} {verb} told to make room for it, and will have by {by}");
+    vec![Line::new("waits for", text), Line::new("", "then it starts: its places are kept for it")]
 }
 
 fn reached(kind: DependencyKind) -> &'static str {

@@ -231,6 +231,7 @@ pub fn explanation() -> Explanation {
         out_of_service: Vec::new(),
         placement: None,
         preempted: None,
+        set_aside: Vec::new(),
         eta: Some(Eta { start: after(20), reserved: true }),
         sooner: vec![Change::Tasks { tasks: 3 }],
     }

@@ -106,7 +106,10 @@ pub(crate) fn is_observation(event: &Event) -> bool {
         | Event::Requeue(_)
         | Event::Checkpoint(_)
         | Event::Scaled { .. }
+        | Event::WindowSet(_)
+        | Event::WindowDropped { .. }
         // Found anew at the next step.
+        | Event::WindowPlaced { .. }
         | Event::StartOverdue { .. }
         | Event::EvictionDue { .. } => false,
     }

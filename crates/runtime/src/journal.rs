@@ -46,6 +46,9 @@ impl Record {
                 Event::StartOverdue { .. } => "start_overdue",
                 Event::EvictionDue { .. } => "eviction_due",
                 Event::Scaled { .. } => "scaled",
+                Event::WindowSet(_) => "window_set",
+                Event::WindowPlaced { .. } => "window_placed",
+                Event::WindowDropped { .. } => "window_dropped",
             },
         }
     }

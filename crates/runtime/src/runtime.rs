@@ -180,7 +180,8 @@ impl<S: Store> Runtime<S> {
         };
         let at = clamp(now, live.last);
 
-        // 2. Inputs, one after the other: judged on the state that the ones before it left.
+        // 2. Inputs, one after the other: judged at this instant, on the state that the ones before it left.
+        live.engine.turn(at);
         let mut batch =
             Batch { at, records: Vec::new(), facts: Vec::new(), payloads: Vec::new(), receipts: Vec::new() };
         let retry = observations(&inputs);
@@ -192,7 +193,7 @@ impl<S: Store> Runtime<S> {
             }
         }
 
-        // What was waited for in vain; after a load, tasks get the whole limit to be heard of again.
+        // What was waited for in vain, and what time brings; after a load, tasks get the whole limit to be heard of again.
         if !std::mem::replace(&mut live.is_watching, true) {
             live.engine.watch_starts(at, self.start_limit);
         }

@@ -28,6 +28,7 @@ pub use cluster_writer::{ClusterNotes, Unwritable, write_cluster};
 pub use diagnostic::{Colour, Diagnostic, Diagnostics};
 pub use hostlist::{expand_names, fold_names};
 pub use job::{Checked, Document, check, check_all, parse};
+pub use names::check_name;
 pub use partition::{Choice, Partition, PartitionError, partition};
 pub use quantity::Begin;
 pub use queues::parse_queues;

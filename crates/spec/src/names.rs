@@ -11,7 +11,10 @@ const MAX_NODE_NAME: usize = 253;
 pub(crate) const MAX_NODES: usize = 100_000;
 
 /// A name of at most [`MAX_NAME`] letters, digits, `.`, `_` and `-` that starts with neither `-` nor `.`.
-pub(crate) fn check_name(text: &str) -> Result<String, Malformed> {
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_name(text: &str) -> Result<String, Malformed> {
     checked(text, MAX_NAME)
 }
 

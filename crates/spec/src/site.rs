@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::{GpuModel, NodeSpec, QueueName, QueueSpec, QueueTree, UserName};
+use muster_model::{GpuModel, NodeSpec, QueueName, QueueSpec, QueueTree, UserName, WindowName};
 
 /// The surroundings of a check. Without any node nothing about capacity, models and labels is checked.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Site<'a> {
     pub(crate) levels: Vec<Arc<str>>,
     /// Path of every leaf queue, in file order.
     pub(crate) leaves: Vec<QueueName>,
+    /// Advance reservations, by name; `None` when nobody knows, and then their names are not checked.
+    pub(crate) windows: Option<Vec<WindowName>>,
     /// Leaf of a job that names none.
     pub(crate) default_queue: &'a QueueName,
 }
@@ -40,13 +42,27 @@ impl<'a> Site<'a> {
         }
         let mut leaves = Vec::new();
         collect(&queues.queues, "", &mut leaves);
-        Self { user, hosts, models, levels: Vec::new(), leaves, default_queue: &queues.default_queue }
+        Self {
+            user,
+            hosts,
+            models,
+            levels: Vec::new(),
+            leaves,
+            windows: None,
+            default_queue: &queues.default_queue,
+        }
     }
 
     /// With these topology levels, widest first, without the node.
     #[must_use]
     pub fn with_levels(self, levels: impl IntoIterator<Item = Arc<str>>) -> Self {
         Self { levels: levels.into_iter().collect(), ..self }
+    }
+
+    /// With these advance reservations.
+    #[must_use]
+    pub fn with_windows(self, windows: impl IntoIterator<Item = WindowName>) -> Self {
+        Self { windows: Some(windows.into_iter().collect()), ..self }
     }
 }
 

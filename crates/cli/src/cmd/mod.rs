@@ -20,6 +20,7 @@ pub mod ps;
 pub mod queues;
 pub mod release;
 pub mod requeue;
+pub mod reserve;
 pub mod run;
 pub mod scale;
 pub mod schema;

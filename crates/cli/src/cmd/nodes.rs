@@ -65,8 +65,10 @@ struct Drain {
 
 /// An instant, or a time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+pub enum At {
+    /// That one.
     Instant(Time),
+    /// The next one.
     TimeOfDay(civil::Time),
 }
 
@@ -104,7 +106,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
 }
 
 /// The instant that is meant: of a time of day, the next.
-fn instant(at: At, now: &jiff::Zoned) -> Result<Time> {
+pub fn instant(at: At, now: &jiff::Zoned) -> Result<Time> {
     let time = match at {
         At::Instant(time) => return Ok(time),
         At::TimeOfDay(time) => time,
@@ -118,7 +120,8 @@ fn instant(at: At, now: &jiff::Zoned) -> Result<Time> {
     Ok(Time(u64::try_from(next.timestamp().as_millisecond())?))
 }
 
-fn parse_at(text: &str) -> Result<At, String> {
+/// Reads an instant, or a time of day.
+pub fn parse_at(text: &str) -> Result<At, String> {
     let is_time_of_day = text.len() <= 8 && text.contains(':');
     let time = is_time_of_day.then(|| text.parse::<civil::Time>().ok()).flatten();
     match time {
@@ -129,7 +132,8 @@ fn parse_at(text: &str) -> Result<At, String> {
     }
 }
 
-fn parse_in(text: &str) -> Result<Span, String> {
+/// Reads a length of time.
+pub fn parse_in(text: &str) -> Result<Span, String> {
     parse_span(text).map_err(|error| error.label)
 }
 

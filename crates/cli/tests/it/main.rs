@@ -23,6 +23,7 @@ mod mistakes;
 mod preempt;
 mod prove;
 mod pty;
+mod reserve;
 mod services;
 mod slices;
 mod terminal;

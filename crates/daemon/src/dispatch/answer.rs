@@ -50,6 +50,7 @@ impl<S: StateStore> Dispatcher<S> {
             }
             Ask::Queues(reply) => send(reply, self.read(|engine| Ok(engine.queues(now)))),
             Ask::Nodes(reply) => send(reply, self.read(|engine| Ok(engine.nodes()))),
+            Ask::Windows(reply) => send(reply, self.read(|engine| Ok(engine.windows(now)))),
             Ask::Usage(reply) => send(
                 reply,
                 self.read(|engine| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use muster_api::Action;
 use muster_api::types::ActionResponse;
-use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView};
+use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView, WindowView};
 use muster_model::{ElementId, Event, JobId, QueueName, QueueTree, UserName};
 use muster_runtime::{Receipt, Submission};
 use tokio::sync::{mpsc, oneshot};
@@ -43,7 +43,7 @@ impl Handle {
         self.send(|reply| Input::SetQueues { tree, reply }).await
     }
 
-    /// A drain, or its end; `word` is the answer when it is accepted.
+    /// A drain or a reservation, or its end; `word` is the answer when it is accepted.
     pub(crate) async fn change_node(&self, event: Event, word: String) -> Result<ActionResponse, Failure> {
         self.send(|reply| Input::ChangeNode { event, word, reply }).await
     }
@@ -85,6 +85,10 @@ impl Handle {
 
     pub(crate) async fn nodes(&self) -> Result<Vec<NodeView>, Failure> {
         self.ask(Ask::Nodes).await
+    }
+
+    pub(crate) async fn windows(&self) -> Result<Vec<WindowView>, Failure> {
+        self.ask(Ask::Windows).await
     }
 
     pub(crate) async fn usage(&self) -> Result<BTreeMap<(UserName, QueueName), u64>, Failure> {

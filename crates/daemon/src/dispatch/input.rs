@@ -7,7 +7,7 @@ use muster_api::Action;
 use muster_api::types::{ActionResponse, PlannedStart};
 use muster_backends::driver::Report;
 use muster_model::unit::Time;
-use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView};
+use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView, WindowView};
 use muster_model::{
     ElementId, Event, JobId, JobSpec, NodeId, NodeName, QueueName, QueueTree, TaskPlacement, UserName,
 };
@@ -51,7 +51,7 @@ pub(crate) enum Input {
         /// Gets a word.
         reply: Reply<ActionResponse>,
     },
-    /// A node or some of its devices go out of service, or come back.
+    /// A node or some of its devices go out of service, come back, or are set aside.
     ChangeNode {
         /// As the engine is told.
         event: Event,
@@ -91,6 +91,8 @@ pub(crate) enum Ask {
     Queues(Reply<Vec<QueueView>>),
     /// Nodes.
     Nodes(Reply<Vec<NodeView>>),
+    /// Advance reservations.
+    Windows(Reply<Vec<WindowView>>),
     /// Decayed GPU-seconds by user and queue.
     Usage(Reply<BTreeMap<(UserName, QueueName), u64>>),
     /// Planned starts and names of nodes.

@@ -34,7 +34,23 @@ fn engine(refusal: &Refusal) -> Failure {
             "only what runs can save its progress; `muster ps` shows what does",
         ),
         Refusal::Ended(_) => Failure::conflict(refusal.to_string(), "requeue it to run it again"),
-        Refusal::UnknownQueue(_) => Failure::Refused {
+        Refusal::WindowExists(window) => Failure::conflict(
+            refusal.to_string(),
+            format!("`muster reserve {window} --drop` takes it back, or choose another name"),
+        ),
+        Refusal::WindowTaken { .. } => Failure::Refused {
+            message: refusal.to_string(),
+            hints: vec![
+                "let it begin later, ask for less, or give `--stop` to have those stopped and queued again"
+                    .to_owned(),
+            ],
+        },
+        Refusal::WindowOverlaps { .. } | Refusal::UnknownWindow(_) | Refusal::NotForYou(_) => {
+            let hints = vec!["`muster reserve` lists them".to_owned()];
+            Failure::Refused { message: refusal.to_string(), hints }
+        }
+        Refusal::BadWindow(_) => Failure::bad_request(refusal.to_string()),
+        Refusal::UnknownQueue(_) | Refusal::NoQueue(_) => Failure::Refused {
             message: refusal.to_string(),
             hints: vec!["`muster queues` lists them".to_owned()],
         },
@@ -72,6 +88,7 @@ fn hints(reason: &Reason) -> Vec<String> {
         Reason::Budget { .. } => {
             "give a shorter time limit, ask for fewer GPUs, or take another queue; `muster queues` shows the budgets"
         }
+        Reason::WindowTooShort { .. } => "give a time limit that fits in, grace included",
         Reason::PendingJobs { .. } => {
             "wait until some have started, or cancel some; an array of many elements counts as one job"
         }

@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use bytes::Bytes;
-use muster_model::{JobId, NodeName};
+use muster_model::{JobId, NodeName, WindowName};
 use serde::de::DeserializeOwned;
 
 use super::{App, MAX_BODY_BYTES};
@@ -50,6 +50,23 @@ impl FromRequestParts<App> for NodePath {
         match Path::<String>::from_request_parts(parts, app).await {
             Ok(Path(name)) => Ok(Self(name.into())),
             Err(_) => Err(Failure::NotFound("a node's name is UTF-8".to_owned())),
+        }
+    }
+}
+
+/// The advance reservation that a path names.
+pub(crate) struct WindowPath(pub(crate) WindowName);
+
+impl FromRequestParts<App> for WindowPath {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let Ok(Path(name)) = Path::<String>::from_request_parts(parts, app).await else {
+            return Err(Failure::NotFound("a reservation's name is UTF-8".to_owned()));
+        };
+        match muster_spec::check_name(&name) {
+            Ok(name) => Ok(Self(name.into())),
+            Err(wrong) => Err(Failure::bad_request(format!("no name of a reservation: {}", wrong.label))),
         }
     }
 }

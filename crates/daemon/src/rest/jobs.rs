@@ -288,6 +288,7 @@ fn nothing_to_explain(view: &JobView, index: Option<u32>) -> muster_model::view:
         out_of_service: Vec::new(),
         placement: None,
         preempted: None,
+        set_aside: Vec::new(),
         eta: None,
         sooner: Vec::new(),
     }

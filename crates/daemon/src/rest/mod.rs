@@ -8,6 +8,7 @@ mod nodes;
 mod queues;
 mod submit;
 mod timeline;
+mod windows;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -90,6 +91,9 @@ fn handler(route: &Route) -> MethodRouter<App> {
         RouteId::Nodes => on(filter, nodes::list),
         RouteId::Drain => on(filter, nodes::drain),
         RouteId::Resume => on(filter, nodes::resume),
+        RouteId::Reservations => on(filter, windows::list),
+        RouteId::Reserve => on(filter, windows::reserve),
+        RouteId::DropReservation => on(filter, windows::take_back),
         RouteId::Timeline => on(filter, timeline::timeline),
         RouteId::Changes => on(filter, timeline::changes),
         RouteId::OpenApi => on(filter, daemon::openapi),

@@ -34,10 +34,12 @@ pub(super) async fn submit(
     }
 
     // 2. Text to checked jobs, away from the dispatcher: a large text takes its time.
+    let windows: Vec<_> = app.handle.windows().await?.into_iter().map(|window| window.name).collect();
     let (dry_run, site, clock) = (request.dry_run, app.site.borrow().clone(), app.clock.now());
     let work = move || {
         let documents = muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
-        let surroundings = Site::new(caller.identity.user.clone(), &site.nodes, &site.queues);
+        let surroundings =
+            Site::new(caller.identity.user.clone(), &site.nodes, &site.queues).with_windows(windows);
         let checked = muster_spec::check_all(&documents, &surroundings)?;
         Ok((checked, request, caller))
     };

@@ -57,6 +57,11 @@ fn sample(id: RouteId) -> Option<Value> {
         RouteId::Cancel | RouteId::Hold | RouteId::Release | RouteId::Requeue | RouteId::Checkpoint => {
             Some(json!({ "index": null }))
         }
+        // Far ahead, where what runs now has ended.
+        RouteId::Reserve => {
+            Some(json!({ "gpus": 1, "after": 360_000_000, "length": 1000, "users": ["ann"] }))
+        }
+        RouteId::DropReservation => Some(json!({})),
         RouteId::Drain => Some(json!({ "reason": "cleaning" })),
         _ => None,
     }

@@ -2,10 +2,10 @@
 
 use muster_api::Action;
 use muster_api::query::{JobFilter, LogQuery};
-use muster_api::types::{ActionRequest, DrainRequest, QueuesRequest};
+use muster_api::types::{ActionRequest, DrainRequest, QueuesRequest, ReserveRequest};
 use muster_daemon::Mode;
-use muster_model::JobId;
 use muster_model::view::State;
+use muster_model::{JobId, Span};
 
 use crate::site::{ANN, BOB, ROOT, Site, refused, request, until};
 
@@ -48,6 +48,14 @@ async fn others_cannot_act_and_admins_can() {
     }
     assert_eq!(refused(bob.stop_daemon().await).code, "forbidden");
     assert_eq!(refused(bob.drain("n1", &DrainRequest::default()).await).code, "forbidden");
+    let mine = ReserveRequest {
+        gpus: Some(1),
+        users: vec!["ann".to_owned()],
+        length: Span::from_secs(60),
+        ..ReserveRequest::default()
+    };
+    assert_eq!(refused(ann.reserve("mine", &mine).await).code, "forbidden");
+    assert_eq!(refused(ann.drop_reservation("mine").await).code, "forbidden");
     let queues = QueuesRequest { source: "queues: [{name: mine}]".to_owned(), file: None };
     assert_eq!(refused(bob.set_queues(&queues).await).code, "forbidden");
     assert_eq!(

@@ -18,6 +18,7 @@ mod state;
 mod tests;
 mod topology;
 mod violation;
+mod windows;
 
 pub use violation::Violation;
 

@@ -9,7 +9,7 @@ use muster_model::{AttemptId, Decision, Effect, ElementId, NodeId, Plan, TaskPla
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ledger::{Sum, Sums};
-use super::{Violation, borrowed, budget, claims, drained, quota, reserved, topology};
+use super::{Violation, borrowed, budget, claims, drained, quota, reserved, topology, windows};
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::node::Node;
@@ -64,6 +64,7 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
     budget::check(state, now, plan, &mut found);
     reserved::check(state, now, plan, &mut found);
     drained::check(state, now, plan, &mut found);
+    windows::check(state, now, plan, &mut found);
     topology::check_reserved(state, plan, &mut found);
     if found.is_empty() { Ok(()) } else { Err(found) }
 }

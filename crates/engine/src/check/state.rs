@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_model::view::TaskStage;
-use muster_model::{ElementId, JobId, NodeId, Tier};
+use muster_model::{DeviceSet, ElementId, JobId, NodeId, Tier, WindowTimes};
 use rustc_hash::FxHashMap;
 
 use super::Violation;
@@ -12,6 +12,7 @@ use super::plan::needs_of;
 use crate::state::State;
 use crate::state::entries::{MAX_TICKETS, Owner, Standing};
 use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunStage};
+use crate::state::window::Placed;
 
 /// Walks all invariants of a state.
 pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
@@ -55,6 +56,7 @@ pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
     }
     check_nodes(state, &sums, &mut found);
     check_index(state, &mut found);
+    check_windows(state, &mut found);
     found
 }
 
@@ -223,6 +225,38 @@ fn check_index(state: &State, found: &mut Vec<Violation>) {
     check_domains(state, found);
     if state.pool.index.plain.len() != plain {
         found.push(Violation::State("the index of hosts has not every host".to_owned()));
+    }
+}
+
+/// Of every node, windows have what their places say; and no device is in two that are open.
+fn check_windows(state: &State, found: &mut Vec<Violation>) {
+    let now = state.pool.seen();
+    let is_open = |times: &WindowTimes| {
+        let (since, every) =
+            (now.0.checked_sub(times.start.0), times.every.map_or(u64::MAX, |every| every.0));
+        since.is_some_and(|since| {
+            let nth = since / every.max(1);
+            since % every.max(1) < times.length.0 && times.count.is_none_or(|count| nth < u64::from(count))
+        })
+    };
+    for (index, node) in state.pool.nodes().iter().enumerate() {
+        let on = |placed: &Placed| {
+            let places = placed.places.iter().filter(|place| place.node == node.spec.name);
+            places.map(|place| (placed.window.name.clone(), place.devices)).collect::<Vec<_>>()
+        };
+        let said: Vec<_> = state.windows.iter().flat_map(on).collect();
+        let claims = node.claims.iter().map(|claim| (claim.window.name.clone(), claim.devices));
+        if said != claims.collect::<Vec<_>>() {
+            found.push(Violation::State(format!("node {index} is not set aside as its windows say")));
+        }
+        let mut taken = DeviceSet::EMPTY;
+        for claim in node.claims.iter().filter(|claim| is_open(&claim.window.times)) {
+            let devices = claim.devices.unwrap_or(DeviceSet(u128::MAX));
+            if !devices.and(taken).is_empty() {
+                found.push(Violation::State(format!("node {index} is in two windows that are open")));
+            }
+            taken = taken.or(devices);
+        }
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) fn check_reserved(state: &State, plan: &Plan, found: &mut Vec<Violati
 
 /// A gang of one group of whole devices that wants to be spread: no domain has two tasks more than another in which
 /// there would still be room for one. What is free after the plan was free at the start, too. Not judged is what passed
-/// reservations or planned drains, since what is free may be kept for others, and what avoids nodes on which it failed.
+/// reservations, windows or planned drains, since what is free may be kept for others, and what avoids nodes on which it failed.
 pub(super) fn check_spread(
     state: &State,
     job: &Job,
@@ -92,6 +92,7 @@ pub(super) fn check_spread(
         || state.pool.has_drains_ahead()
         || !state.claims.of.is_empty()
         || plan.decisions.len() > plan.starts().count()
+        || !state.windows.is_empty()
         || known.is_some_and(|known| !known.avoid.is_empty())
         || devices == 0
         || !is_plain

@@ -13,7 +13,7 @@ use crate::state::topology::Scope;
 /// What is missing right now; `None` for a gang that nothing keeps in domains.
 pub(crate) fn now(pool: &Pool, shape: &Shape, eligible: &Eligible) -> Option<TopologyGap> {
     let admits = |id: NodeId, node: &Node| {
-        node.hosts()
+        gap::is_in_service(node)
             && eligible.as_ref().is_none_or(|eligible| eligible.get(id.0 as usize).copied() == Some(true))
     };
     missing(pool, shape, Count::FreeNow, admits)

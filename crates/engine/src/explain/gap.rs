@@ -31,11 +31,16 @@ pub(crate) struct Terms<'a> {
 /// What is missing right now.
 pub(crate) fn now(pool: &Pool, models: &Models, shape: &Shape, terms: Terms<'_>) -> CapacityGap {
     let admits = |id: NodeId, node: &Node| {
-        node.hosts()
+        is_in_service(node)
             && terms.eligible.as_ref().is_none_or(|eligible| eligible.get(id.0 as usize) == Some(&true))
             && !terms.avoid.contains(&id)
     };
     gap(pool, models, shape, Count::FreeNow, terms.caps, admits)
+}
+
+/// Up and not drained. What a window of others keeps just now is there, and not free.
+pub(super) fn is_in_service(node: &Node) -> bool {
+    node.up && !node.walls.is_drained
 }
 
 /// What would be missing on an idle cluster.
@@ -161,6 +166,7 @@ pub(super) fn milli_for(node: &Node, shape: &Shape, count: Count) -> u64 {
 
 pub(super) fn free_milli(node: &Node, device: usize, count: Count) -> u64 {
     match count {
+        _ if node.walls.outside.contains(device) => 0,
         Count::WhenIdle => u64::from(WHOLE),
         Count::FreeNow if node.usable.contains(device) => {
             u64::from(WHOLE.saturating_sub(node.held_of(device)))
@@ -197,17 +203,23 @@ fn room_on(
     rooms: Rooms,
     is_meant: impl Fn(ModelId) -> bool,
 ) -> u64 {
+    if count == Count::FreeNow && !node.hosts() {
+        return 0;
+    }
     let group = need.group;
     let accepted = node.models.iter().filter(|(model, _)| need.accepts(*model) && is_meant(*model));
     let free = match count {
         Count::FreeNow => node.free(),
-        Count::WhenIdle => muster_model::DeviceSet::first(node.spec.devices.len()),
+        Count::WhenIdle => muster_model::DeviceSet::first(node.spec.devices.len()).minus(node.walls.outside),
     };
     let held = |device| match count {
         Count::FreeNow => node.held_of(device),
         Count::WhenIdle => 0,
     };
-    let may_use = |device: usize| count == Count::WhenIdle || node.usable.contains(device);
+    let may_use = |device: usize| match count {
+        Count::FreeNow => node.usable.contains(device),
+        Count::WhenIdle => !node.walls.outside.contains(device),
+    };
     let by_gpu = match (group.devices, group.share) {
         (0, 0) => u64::MAX,
         _ if !rooms.gpus => u64::MAX,

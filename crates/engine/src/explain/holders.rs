@@ -20,7 +20,8 @@ pub(super) fn of(state: &State, now: Time, shape: &Shape) -> Vec<Holder> {
             .iter()
             .filter(|task| {
                 let node = state.pool.node(task.node);
-                let model = task.devices.iter().next().and_then(|device| node.model_of(device));
+                let mut devices = task.devices.minus(node.walls.outside).iter();
+                let model = devices.next().and_then(|device| node.model_of(device));
                 let is_wanted =
                     |model| shape.groups.iter().any(|group| group.wants_gpu() && group.accepts(model));
                 node.hosts() && shape.admits(node) && model.is_some_and(is_wanted)

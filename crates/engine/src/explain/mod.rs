@@ -2,6 +2,7 @@
 //! in `report`. Everything is tried on scratch with the planner itself, at the element's own place in the order, so that
 //! no explanation promises what the engine would not do.
 
+mod ahead;
 mod beside;
 pub(crate) mod domains;
 pub(crate) mod gap;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use muster_model::view::{Eta, Explanation, State as Word};
 use muster_model::{ElementId, Event, JobId, JobSpec, Reason, Time};
 
+use crate::plan::window::strangers;
 use crate::refusal::Refusal;
 use crate::state::entries::{Owner, Standing, seq};
 use crate::state::{State, rank_of};
@@ -45,6 +47,15 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
         explanation.eta = Some(Eta { start: *by, reserved: true });
         return Some(explanation);
     }
+    if let [Reason::WindowNotOpen { begins, .. }] = explanation.reasons[..] {
+        explanation.eta = eta_inside(state, now, begins, owner, id);
+    }
+    let in_window =
+        |reason: &Reason| matches!(reason, Reason::WindowNotOpen { .. } | Reason::WindowOver { .. });
+    if explanation.reasons.iter().any(in_window) {
+        explanation.position = None;
+        return Some(explanation);
+    }
     if !matches!(state.entries.standing(owner), Standing::Queued(_)) {
         // Not in the order: what would stand against it besides is read from the state.
         let outer = state.outer_reason(now, id.job, job, ordinal, &mut reasons::Gaps::default());
@@ -58,6 +69,7 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     explanation.sooner = sooner::within_queue(&mut trial, &finding);
     explanation.holders = trial.holders(&finding);
     explanation.out_of_service = trial.out_of_service(&finding);
+    explanation.set_aside = trial.set_aside(&finding);
     explanation.reasons.extend(finding.quota.iter().chain(&finding.reason).cloned());
     trial.end();
     // 3. As a new submission, which is behind all others of its priority.
@@ -87,6 +99,24 @@ pub(crate) fn explain_submission(state: &mut State, now: Time, spec: &JobSpec) -
     }
 }
 
+/// When an element starts at the latest whose window begins later. On a copy that has come so far: what ends by then has
+/// ended, and what the window stops is gone.
+fn eta_inside(state: &State, now: Time, begins: Time, owner: Owner, id: ElementId) -> Option<Eta> {
+    let mut copy = state.clone();
+    let window = state.jobs.get(&id.job)?.record.spec.constraint.window.as_ref()?;
+    let stops = state.windows.get(window).filter(|placed| placed.window.stop);
+    let stopped = stops.map(|placed| strangers(state, placed, begins, now)).unwrap_or_default();
+    for key in copy.pool.ended_by(now, begins, &stopped) {
+        copy.pool.release(key);
+    }
+    copy.wake(begins);
+    let mut trial = Trial::at(&mut copy, begins, owner, id);
+    let finding = trial.finding();
+    let eta = trial.eta(&finding);
+    trial.end();
+    eta.map(|eta| Eta { reserved: false, ..eta })
+}
+
 fn blank(id: ElementId, spec: &JobSpec, state: Word) -> Explanation {
     Explanation {
         element: id,
@@ -99,6 +129,7 @@ fn blank(id: ElementId, spec: &JobSpec, state: Word) -> Explanation {
         out_of_service: Vec::new(),
         placement: None,
         preempted: None,
+        set_aside: Vec::new(),
         eta: None,
         sooner: Vec::new(),
     }

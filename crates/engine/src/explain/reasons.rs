@@ -3,10 +3,11 @@
 
 use muster_model::queue::Backfill;
 use muster_model::reason::{CapacityGap, TopologyGap};
-use muster_model::{ElementId, JobId, NodeId, Protection, Reason, Time};
+use muster_model::{ElementId, JobId, Protection, Reason, Reservation, Time};
 use muster_policy::Promise;
 use rustc_hash::FxHashMap;
 
+use super::ahead::walls_ahead;
 use super::{domains, gap};
 use crate::plan::ask::{Caps, picks};
 use crate::plan::terms::{self, Whose};
@@ -47,6 +48,13 @@ impl State {
             reasons.push(reason);
             return reasons;
         }
+        if let Some(window) = record.spec.constraint.window.clone() {
+            match self.opens(job, now) {
+                Time::NEVER => reasons.push(Reason::WindowOver { window }),
+                begins if begins > now => reasons.push(Reason::WindowNotOpen { window, begins }),
+                _ => {}
+            }
+        }
         if record.cap_room() == 0 {
             let cap = record.spec.array.as_ref().and_then(|array| array.max_running).unwrap_or(0);
             reasons.push(Reason::ArrayCap { running: record.active, cap });
@@ -69,10 +77,12 @@ impl State {
             Err(reason) => return Some(reason),
         };
         let missing = |caps: &Caps| {
-            let eligible = &shape.eligible(&self.pool);
+            let inside = shape.window.as_ref().map(|window| self.pool.inside(window));
+            let pool = inside.as_ref().unwrap_or(&self.pool);
+            let eligible = &shape.eligible(pool);
             let terms = gap::Terms { eligible, avoid: &[], caps };
-            let gap = gap::now(&self.pool, self.policy.models(), shape, terms);
-            (gap, domains::now(&self.pool, shape, eligible))
+            let gap = gap::now(pool, self.policy.models(), shape, terms);
+            (gap, domains::now(pool, shape, eligible))
         };
         if let Some((model, _)) = caps.first()
             && gap::is_short(&gaps.entry((job.class, caps.clone())).or_insert_with(|| missing(&caps)).0)
@@ -92,9 +102,13 @@ impl State {
             return Some(Reason::Topology(together.clone()));
         }
         let element = ElementId { job: id, index: job.record.index_of(ordinal) };
-        let other = self.reservations.iter().find(|one| one.element != element);
+        let is_beside = |one: &&Reservation| {
+            let of = self.jobs.get(&one.element.job).map(|job| &job.record.spec.constraint.window);
+            one.element != element && of == Some(&shape.window)
+        };
+        let other = self.reservations.iter().find(is_beside);
         if other.is_none()
-            && let Some(reason) = self.drain_reason(now, job)
+            && let Some(reason) = self.wall_reason(now, job)
         {
             return Some(reason);
         }
@@ -127,14 +141,15 @@ impl State {
         Some(Reason::MakingRoom { evicting: ends.len() as u32, by })
     }
 
-    /// The first drain that begins before it would have ended, on a node that it may use.
-    fn drain_reason(&self, now: Time, job: &Job) -> Option<Reason> {
+    /// The first drain, or window of others, that begins before it would have ended, on a node that it may use; or the
+    /// end of its own window.
+    fn wall_reason(&self, now: Time, job: &Job) -> Option<Reason> {
         let shape = self.classes.shape(job.class);
         let until = job.record.duration().map_or(Time::NEVER, |span| now + span);
-        let is_meant = |(from, node): &(Time, NodeId)| *from < until && shape.admits(self.pool.node(*node));
-        let (from, node) = self.pool.drains_ahead().find(is_meant)?;
-        let node = self.pool.node(node).spec.name.clone();
-        Some(Reason::DrainAhead { node, from, fits_if_shorter_than: None })
+        walls_ahead(&self.pool, shape, now)
+            .into_iter()
+            .find(|(from, _)| *from < until)
+            .map(|(from, wall)| wall.reason(&self.pool, from, None))
     }
 
     /// What quota leaves of each model that it may use; the first refusal of its queue's limits, budgets and quota when no

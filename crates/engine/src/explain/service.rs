@@ -1,10 +1,11 @@
-//! What an element could use, and an administrator took out of service.
+//! What an element could use, and an administrator took out of service or set aside for others.
 
-use muster_model::view::OutOfService;
+use muster_model::view::{OutOfService, SetAside, device_indices};
 
 use crate::state::State;
 use crate::state::node::Node;
 use crate::state::shape::Shape;
+use crate::state::window::times;
 
 /// At most this many are named.
 const MOST: usize = 10;
@@ -14,6 +15,22 @@ pub(super) fn of(state: &State, shape: &Shape) -> Vec<OutOfService> {
     let by_name = (0..state.pool.nodes().len() as u32).map(|rank| state.pool.node(state.pool.at_rank(rank)));
     let usable = by_name.filter(|node| node.up && !node.drains.is_empty() && shape.admits(node));
     usable.flat_map(|node| of_node(node, shape)).take(MOST).collect()
+}
+
+/// By name of the node and of the window: what windows of others keep now.
+pub(super) fn set_aside(state: &State, shape: &Shape) -> Vec<SetAside> {
+    let by_name = (0..state.pool.nodes().len() as u32).map(|rank| state.pool.node(state.pool.at_rank(rank)));
+    let claimed = by_name.filter(|node| node.up && shape.admits(node));
+    let claims = claimed.flat_map(|node| node.claims.iter().map(move |claim| (node, claim)));
+    let kept = claims.filter_map(|(node, claim)| {
+        let window = &claim.window;
+        let (_, ends) = times::open_at(&window.times, state.pool.seen())?;
+        let devices = claim.devices.map(device_indices).unwrap_or_default();
+        let is_others = shape.window.as_ref() != Some(&window.name);
+        let (node, window) = (node.spec.name.clone(), window.name.clone());
+        is_others.then_some(SetAside { node, devices, window, ends })
+    });
+    kept.take(MOST).collect()
 }
 
 fn of_node(node: &Node, shape: &Shape) -> Vec<OutOfService> {

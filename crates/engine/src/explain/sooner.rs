@@ -96,7 +96,9 @@ fn shorter(trial: &mut Trial<'_>, finding: &Finding) -> Option<Change> {
     let limit = match finding.reason {
         Some(
             Reason::Reserved { fits_if_shorter_than: Some(limit), .. }
-            | Reason::DrainAhead { fits_if_shorter_than: Some(limit), .. },
+            | Reason::DrainAhead { fits_if_shorter_than: Some(limit), .. }
+            | Reason::WindowAhead { fits_if_shorter_than: Some(limit), .. }
+            | Reason::WindowEnds { fits_if_shorter_than: Some(limit), .. },
         ) => limit,
         Some(Reason::Budget { .. }) => {
             let longest = trial.longest_promise()?;

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use muster_model::queue::Backfill;
-use muster_model::view::{Eta, Holder, OutOfService};
-use muster_model::{ElementId, JobSpec, NodeId, Reason, Span, Time};
+use muster_model::view::{Eta, Holder, OutOfService, SetAside};
+use muster_model::{ElementId, JobSpec, Reason, Span, Time};
 use muster_policy::{Promise, Slot};
 
+use super::ahead::{WallAhead, walls_ahead};
 use super::{domains, gap, holders, service};
 use crate::plan::ask::{Caps, picks};
 use crate::plan::gauge::Reach;
@@ -33,12 +34,12 @@ pub(super) struct Trial<'s> {
 }
 
 /// What begins later where it would have a place now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Ahead {
     /// The planned start of an element.
     Start(ElementId),
-    /// A drain.
-    Drain(NodeId),
+    /// A drain, or the beginning or end of a window.
+    Wall(WallAhead),
 }
 
 /// What a trial found.
@@ -106,10 +107,12 @@ impl<'s> Trial<'s> {
         }
         let caps = tries.last().map(|widest| widest.caps.clone()).unwrap_or_default();
         let quota = if caps.is_empty() { None } else { self.quota_in_the_way(&candidate, &memo) };
-        let state = &*self.planner.state;
+        let state = &mut *self.planner.state;
+        let outer = state.pool.look_inside(candidate.shape.window.as_ref());
         let terms = gap::Terms { eligible: &memo.eligible, avoid: &candidate.avoid, caps: &caps };
         let gap = gap::now(&state.pool, state.policy.models(), &candidate.shape, terms);
         let together = domains::now(&state.pool, &candidate.shape, &memo.eligible);
+        state.pool.look(outer);
         // Waiting for GPUs helps only where quota leaves a model that a task fits on.
         let could_wait = gap::is_short(&gap) && gap.gpus_total.0 > 0;
         match (could_wait, together, quota) {
@@ -134,13 +137,14 @@ impl<'s> Trial<'s> {
         places.next()
     }
 
-    /// The reservation or drain that stands against it: the first whose beginning it may not outlast.
+    /// The reservation or wall that stands against it: the first whose beginning it may not outlast.
     fn outlasted(&mut self, candidate: &Candidate) -> Option<Reason> {
         let now = self.planner.now;
         let pool = &self.planner.state.pool;
         let bookings = pool.bookings().iter().map(|one| (one.start, Ahead::Start(one.element)));
         let mut starts: Vec<(Time, Ahead)> = bookings.collect();
-        starts.extend(pool.drains_ahead().map(|(from, node)| (from, Ahead::Drain(node))));
+        let walls = walls_ahead(pool, &candidate.shape, now).into_iter();
+        starts.extend(walls.map(|(from, wall)| (from, Ahead::Wall(wall))));
         starts.sort_unstable();
         // What fits a window fits every shorter one.
         let outlasts = |trial: &mut Self, start: Time| {
@@ -154,16 +158,13 @@ impl<'s> Trial<'s> {
                 false => high = middle,
             }
         }
-        let (start, what) = *starts.get(low)?;
+        let (start, what) = starts.get(low)?.clone();
         let grace = self.spec.grace;
         debug_assert!(candidate.duration.is_none_or(|duration| duration > start.since(now)));
         let longest = start.since(now).0.checked_sub(grace.0).filter(|limit| *limit > 0).map(Span);
         Some(match what {
             Ahead::Start(element) => Reason::Reserved { element, start, fits_if_shorter_than: longest },
-            Ahead::Drain(node) => {
-                let node = self.planner.state.pool.node(node).spec.name.clone();
-                Reason::DrainAhead { node, from: start, fits_if_shorter_than: longest }
-            }
+            Ahead::Wall(wall) => wall.reason(&self.planner.state.pool, start, longest),
         })
     }
 
@@ -213,19 +214,23 @@ impl<'s> Trial<'s> {
                 Reason::Capacity(_)
                 | Reason::Topology(_)
                 | Reason::Reserved { .. }
-                | Reason::DrainAhead { .. },
+                | Reason::DrainAhead { .. }
+                | Reason::WindowAhead { .. }
+                | Reason::WindowEnds { .. },
             ) => {}
             Some(Reason::Budget { refills_at, .. }) => return self.eta_refilled(&candidate, *refills_at),
             Some(_) => return None,
         }
         let memo = self.planner.memo(candidate.class).clone();
         let tries = self.planner.admitted(&candidate, &memo.picks).ok()?;
-        let reserved = self.planner.may_reserve(candidate.leaf) && self.planner.candidate(slot).is_some();
+        let reserved = self.planner.may_reserve(&self.planner.lane(candidate.leaf, candidate.class))
+            && self.planner.candidate(slot).is_some();
         let wish = Wish {
             element: candidate.element,
             shape: &candidate.shape,
             tries: &tries,
             reach: Reach { shape: &candidate.shape, eligible: &memo.eligible, avoid: &candidate.avoid },
+            home: &candidate.home,
             duration: candidate.duration,
         };
         let (start, _, _) =
@@ -266,6 +271,7 @@ impl<'s> Trial<'s> {
             shape: &candidate.shape,
             tries: &tries,
             reach: Reach { shape: &candidate.shape, eligible: &memo.eligible, avoid: &candidate.avoid },
+            home: &candidate.home,
             duration: candidate.duration,
         };
         let (start, _, _) = reserve::earliest(
@@ -295,12 +301,26 @@ impl<'s> Trial<'s> {
         }
     }
 
+    /// What it could use and is set aside for others now, when it is capacity that it waits for.
+    pub(super) fn set_aside(&mut self, finding: &Finding) -> Vec<SetAside> {
+        match (&self.candidate, &finding.reason) {
+            (Some(candidate), Some(Reason::Capacity(_) | Reason::Topology(_))) => {
+                service::set_aside(self.planner.state, &candidate.shape)
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Who holds GPUs that it could use, when it is capacity that it waits for.
     pub(super) fn holders(&mut self, finding: &Finding) -> Vec<Holder> {
         let Some(candidate) = &self.candidate else { return Vec::new() };
         match &finding.reason {
             Some(Reason::Capacity(_) | Reason::Topology(_)) => {
-                holders::of(self.planner.state, self.planner.now, &candidate.shape)
+                let (state, shape) = (&mut *self.planner.state, &candidate.shape);
+                let outer = state.pool.look_inside(shape.window.as_ref());
+                let found = holders::of(state, self.planner.now, shape);
+                state.pool.look(outer);
+                found
             }
             _ => Vec::new(),
         }

@@ -103,6 +103,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) caps: &'a [(ModelId, u64)],
     pub(crate) eligible: &'a Eligible,
     pub(crate) avoid: &'a [NodeId],
+    /// Where it ran last, by name: of places that are equally good, these.
+    pub(crate) home: &'a [NodeId],
     pub(crate) window: Window,
     /// Set for a future start.
     pub(crate) freed: Option<Freed<'a>>,

@@ -87,15 +87,19 @@ impl Planner<'_> {
 
     /// Can it start, and if not, will it? A start is made on scratch.
     fn chance(&mut self, element: ElementId, claim: &Claim, shape: &Arc<Shape>, until: Time) -> Chance {
-        if self.take_promised(element, &claim.placement, shape, until) {
-            return Chance::Start;
-        }
+        let outer = self.state.pool.look_inside(shape.window.as_ref());
+        let starts = self.take_promised(element, &claim.placement, shape, until);
         let pool = &self.state.pool;
         let is_sound = claim.placement.iter().all(|task| {
-            let node = pool.node(task.node);
-            let usable = node.usable.minus(node.walls.before(until));
-            node.hosts() && node.walls.closes >= until && task.devices.minus(usable).is_empty()
+            let walls = &pool.node(task.node).walls;
+            let usable = pool.node(task.node).usable.minus(walls.during(self.now, until));
+            let is_open = pool.node(task.node).hosts() && !walls.is_closed(self.now, until);
+            is_open && task.devices.minus(usable).is_empty()
         });
+        self.state.pool.look(outer);
+        if starts {
+            return Chance::Start;
+        }
         let waits = self.state.still_leaving(claim).next().is_some();
         if is_sound && waits { Chance::Wait } else { Chance::GiveUp }
     }

@@ -14,10 +14,11 @@ use super::reserve::{self, Wish};
 use super::score::Scoring;
 use super::search::EFFORT;
 use super::terms::{self, Admitted, Whose};
-use super::{Planned, Planner, Verdict, gang};
+use super::{Lane, Planned, Planner, Verdict, gang};
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::ends::End;
 use crate::state::entries::ENDLESS;
+use crate::state::job::Element;
 use crate::state::node::Window;
 use crate::state::shape::{ClassId, Eligible, Shape};
 use crate::state::topology::Scope;
@@ -41,6 +42,8 @@ pub(crate) struct Candidate {
     pub(crate) owns: bool,
     pub(crate) shape: Arc<Shape>,
     pub(crate) avoid: SmallVec<[NodeId; 1]>,
+    /// Where it ran last, by name.
+    pub(crate) home: SmallVec<[NodeId; 1]>,
     /// Limit and grace; `None` is endless.
     pub(crate) duration: Option<Span>,
 }
@@ -50,6 +53,7 @@ pub(crate) struct Candidate {
 pub(crate) struct Seat<'a> {
     pub(crate) element: ElementId,
     pub(crate) avoid: &'a [NodeId],
+    pub(crate) home: &'a [NodeId],
 }
 
 impl Candidate {
@@ -58,7 +62,7 @@ impl Candidate {
     }
 
     pub(crate) fn seat(&self) -> Seat<'_> {
-        Seat { element: self.element, avoid: &self.avoid }
+        Seat { element: self.element, avoid: &self.avoid, home: &self.home }
     }
 }
 
@@ -90,8 +94,18 @@ impl Planner<'_> {
             owns: record.spec.protect_of(ordinal) != Protection::None,
             shape: Arc::clone(self.state.classes.shape(job.class)),
             avoid: avoid.map(|known| known.avoid.clone()).unwrap_or_default(),
+            home: known.map(|known| self.home(known)).unwrap_or_default(),
             duration: record.duration(),
         })
+    }
+
+    /// Where an element ran last, by name.
+    fn home(&self, known: &Element) -> SmallVec<[NodeId; 1]> {
+        let placement = known.run.as_ref().map(|run| &run.placement[..]).unwrap_or_default();
+        let mut nodes: SmallVec<[NodeId; 1]> = placement.iter().map(|task| task.node).collect();
+        nodes.sort_unstable_by_key(|id| self.state.pool.node(*id).rank);
+        nodes.dedup();
+        nodes
     }
 
     /// Decides about one entry: start, reserve, or pass it over.
@@ -140,7 +154,7 @@ impl Planner<'_> {
             return Verdict::Started;
         }
         // 4. A place later.
-        if self.may_reserve(candidate.leaf) {
+        if self.may_reserve(&self.lane(candidate.leaf, candidate.class)) {
             self.reserve(slot, candidate, &memo.eligible, &tries);
         }
         Verdict::Blocked
@@ -169,7 +183,9 @@ impl Planner<'_> {
             let (leaf, user) = (candidate.leaf, candidate.user);
             self.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
             let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
-            let backfilled = self.state.pool.bookings().len() > self.kept.len();
+            let window = &candidate.shape.window;
+            let mut ahead = self.state.pool.bookings().iter().skip(self.kept.len());
+            let backfilled = ahead.any(|one| one.shape.window == *window);
             self.decisions.push(Decision::Start { id, placement, backfilled });
             return true;
         }
@@ -187,7 +203,7 @@ impl Planner<'_> {
     ) -> Option<Arc<[TaskPlacement]>> {
         let until = duration.map_or(Time::NEVER, |span| self.now + span);
         let window = Window { now: self.now, from: self.now, until };
-        let (pick, caps, avoid) = (one.pick, &one.caps, seat.avoid);
+        let (pick, caps, avoid, home) = (one.pick, &one.caps, seat.avoid, seat.home);
         let ask = Ask {
             shape,
             scope: Scope::Cluster,
@@ -195,6 +211,7 @@ impl Planner<'_> {
             caps,
             eligible,
             avoid,
+            home,
             window,
             freed: None,
             effort: EFFORT,
@@ -206,7 +223,8 @@ impl Planner<'_> {
 
     fn reserve(&mut self, slot: Slot, candidate: &Candidate, eligible: &Eligible, tries: &[Admitted<'_>]) {
         self.heads.push(candidate.element);
-        let later = self.later.entry(candidate.leaf).or_default();
+        let lane = self.lane(candidate.leaf, candidate.class);
+        let later = self.later.entry(lane.clone()).or_default();
         later.looks += 1;
         if later.undatable.contains(&candidate.class) {
             return;
@@ -216,12 +234,13 @@ impl Planner<'_> {
             shape: &candidate.shape,
             tries,
             reach: Reach { shape: &candidate.shape, eligible, avoid: &candidate.avoid },
+            home: &candidate.home,
             duration: candidate.duration,
         };
         match reserve::earliest(&mut self.forecast, &mut self.state.pool, self.now, &wish) {
             Some((start, end, placement)) => {
                 self.waiting.count(slot, candidate.job);
-                self.later.entry(candidate.leaf).or_default().booked += 1;
+                self.later.entry(lane).or_default().booked += 1;
                 self.state.pool.book(
                     candidate.element,
                     (start, end),
@@ -229,19 +248,19 @@ impl Planner<'_> {
                     placement,
                 );
             }
-            None => self.later.entry(candidate.leaf).or_default().undatable.push(candidate.class),
+            None => self.later.entry(lane).or_default().undatable.push(candidate.class),
         }
     }
 
-    /// True while its leaf has fewer blocked entries with a reservation than backfill protects. What waits for a
+    /// True while its lane has fewer blocked entries with a reservation than backfill protects. What waits for a
     /// drained node or behind endless work cannot be dated, and does not use up the protection of those behind it. With
     /// very many queues only the first in order are protected: see [`LOOKS_AHEAD`].
-    pub(crate) fn may_reserve(&self, leaf: LeafId) -> bool {
+    pub(crate) fn may_reserve(&self, lane: &Lane) -> bool {
         let depth = match self.state.policy.tree().backfill {
             Backfill::None | Backfill::Easy => 1,
             Backfill::Conservative { depth } => depth,
         };
-        let goes_on = self.later.get(&leaf).is_none_or(|later| later.goes_on(depth));
+        let goes_on = self.later.get(lane).is_none_or(|later| later.goes_on(depth));
         goes_on && self.forecast.looks < LOOKS_AHEAD
     }
 

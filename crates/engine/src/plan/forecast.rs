@@ -192,7 +192,7 @@ impl<'w> Count<'w> {
 
 /// True when what runs there is all that keeps anybody from its devices, at any time.
 fn is_plain(node: &Node) -> bool {
-    node.bookings.is_empty() && node.walls.closes == Time::NEVER && node.walls.later.is_empty()
+    node.bookings.is_empty() && node.walls.ahead.is_empty()
 }
 
 /// How many tasks of a group a node takes, with so many devices free; models of a try aside.

@@ -66,10 +66,14 @@ pub(crate) fn try_place(
     end: End,
     shape: &Arc<Shape>,
 ) -> Placing {
-    match &shape.topology {
+    // The jobs of a window see what that sets aside, and all others the rest.
+    let outer = pool.look_inside(shape.window.as_ref());
+    let placing = match &shape.topology {
         None => place_anywhere(pool, ask, element, end, shape),
         Some(wish) => topology::place(pool, ask, element, end, shape, wish),
-    }
+    };
+    pool.look(outer);
+    placing
 }
 
 /// Places a gang in the scope of the request, wherever it fits.

@@ -8,11 +8,11 @@ use muster_model::{ElementId, JobId, Span, Time};
 use muster_policy::LeafId;
 use rustc_hash::FxHashMap;
 
-use super::Planner;
 use super::ask::{Caps, Pick, picks};
 use super::consider::{Candidate, Seat};
 use super::limited::Terms;
 use super::terms::Admitted;
+use super::{Lane, Planner};
 use crate::state::entries::ENDLESS;
 use crate::state::shape::{ClassId, Eligible};
 
@@ -61,7 +61,7 @@ impl Planner<'_> {
     fn probe(&mut self, class: ClassId, duration: Span) -> bool {
         let memo = self.memo(class).clone();
         let shape = Arc::clone(self.state.classes.shape(class));
-        let seat = Seat { element: ElementId::single(JobId(0)), avoid: &[] };
+        let seat = Seat { element: ElementId::single(JobId(0)), avoid: &[], home: &[] };
         let tries: Vec<Admitted<'_>> =
             memo.picks.iter().map(|pick| Admitted { pick, caps: Caps::new() }).collect();
         let span = (duration < ENDLESS).then_some(duration);
@@ -77,7 +77,8 @@ impl Planner<'_> {
 
     /// What does not fit: would it for a moment, before any reservation begins?
     fn is_kept_back(&mut self, seat: Seat<'_>, class: ClassId, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
-        if self.state.pool.bookings().is_empty() && !self.state.pool.has_drains_ahead() {
+        let pool = &self.state.pool;
+        if pool.bookings().is_empty() && !pool.has_drains_ahead() && !pool.has_windows() {
             return false;
         }
         let shape = Arc::clone(self.state.classes.shape(class));
@@ -113,7 +114,7 @@ impl Planner<'_> {
         *count += 1;
         let is_early = *count < LOOK_AFTER || !count.is_power_of_two();
         if is_early
-            || self.may_reserve(leaf)
+            || self.may_reserve(&Lane::of(leaf))
             || self.has_rights(leaf, priority)
             || self.asked_about == Some(leaf)
         {
@@ -124,7 +125,10 @@ impl Planner<'_> {
         // All are tried, so that what is learnt does not depend on the order in which they are kept.
         let hopeful = classes
             .iter()
-            .filter(|(class, duration)| !self.is_hopeless(*class, *duration) && self.probe(*class, *duration))
+            .filter(|(class, duration)| {
+                self.may_reserve(&self.lane(leaf, *class))
+                    || !self.is_hopeless(*class, *duration) && self.probe(*class, *duration)
+            })
             .count();
         if hopeful == 0 {
             for (class, _) in &classes {

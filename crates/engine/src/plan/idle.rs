@@ -53,6 +53,8 @@ fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], site: Site<'_>) -> Fit {
         Site::Known => &[][..],
         Site::Working(caps) => caps,
     };
+    let inside = shape.window.as_ref().map(|window| pool.inside(window));
+    let pool = inside.as_ref().unwrap_or(pool);
     if let [group] = &shape.groups[..]
         && caps.is_empty()
     {
@@ -93,6 +95,7 @@ fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], site: Site<'_>) -> Fit {
             caps,
             eligible,
             avoid,
+            home: &[],
             window,
             freed: None,
             effort,
@@ -109,10 +112,10 @@ fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], site: Site<'_>) -> Fit {
 
 /// How many tasks of a group a node could host, were nothing held (whole blocks where it has blocks).
 fn tasks_on_idle(node: &Node, group: &GroupNeed, site: Site<'_>) -> u64 {
-    let (devices, quantities) = match site {
-        Site::Known => (DeviceSet(u128::MAX), &node.capacity),
-        Site::Working(_) if !node.hosts() || node.walls.closes < Time::NEVER => return 0,
-        Site::Working(_) => (node.usable.minus(node.walls.before(Time::NEVER)), &node.limit),
+    let (devices, quantities) = match (site, node.walls.ever()) {
+        (Site::Known, _) => (DeviceSet(u128::MAX).minus(node.walls.outside), &node.capacity),
+        (Site::Working(_), Some(closed)) if node.hosts() => (node.usable.minus(closed), &node.limit),
+        (Site::Working(_), _) => return 0,
     };
     let on_model = |devices: u64| match (group.devices, group.share) {
         (0, share) => devices * (1000 / u64::from(share)),

@@ -28,13 +28,14 @@ mod topology;
 mod unit;
 mod walk;
 mod whole;
+pub(crate) mod window;
 
 pub(crate) use consider::Candidate;
 
 use std::sync::Arc;
 
 use muster_model::queue::Backfill;
-use muster_model::{Decision, ElementId, JobId, Plan, Reservation, Tier, Time};
+use muster_model::{Decision, ElementId, JobId, Plan, Reservation, Tier, Time, WindowName};
 use muster_policy::{LeafId, ModelId, Promise, Slot, UserId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -118,7 +119,21 @@ impl Taken {
     }
 }
 
-/// What a leaf's blocked entries were promised in a round.
+/// Entries that get in each other's way: those of a leaf, apart from those of it that run in one window.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Lane {
+    leaf: LeafId,
+    window: Option<WindowName>,
+}
+
+impl Lane {
+    /// Of the entries that name no window.
+    fn of(leaf: LeafId) -> Self {
+        Self { leaf, window: None }
+    }
+}
+
+/// What a lane's blocked entries were promised in a round.
 #[derive(Clone, Debug, Default)]
 struct Later {
     /// Entries with a reservation.
@@ -164,8 +179,8 @@ pub(crate) struct Planner<'s> {
     /// Who was told to go in this pass.
     evicted: FxHashSet<HoldKey>,
     rights: Rights,
-    /// Reservations of this round, per leaf.
-    later: FxHashMap<LeafId, Later>,
+    /// Reservations of this round, per lane.
+    later: FxHashMap<Lane, Later>,
     /// A leaf that is read to its end even when nothing of it can start: somebody asks about an entry of it.
     pub(crate) asked_about: Option<LeafId>,
     planned: Vec<Planned>,
@@ -219,6 +234,11 @@ impl<'s> Planner<'s> {
         }
     }
 
+    /// The lane of a class in a leaf.
+    pub(crate) fn lane(&self, leaf: LeafId, class: ClassId) -> Lane {
+        Lane { leaf, window: self.state.classes.shape(class).window.clone() }
+    }
+
     /// One round: every entry once.
     fn round(&mut self, stop: &impl Fn(Slot) -> bool) -> Round {
         let strict = self.state.policy.tree().backfill == Backfill::None;
@@ -242,8 +262,9 @@ impl<'s> Planner<'s> {
                 continue;
             }
             // Most entries of a long queue end here, without a look at their job.
+            let lane = self.lane(leaf, class);
             let verdict = if self.is_hopeless(class, duration)
-                && !self.may_reserve(leaf)
+                && !self.may_reserve(&lane)
                 && !self.may_preempt(leaf, class, priority, duration)
             {
                 self.note_contest(class);
@@ -258,7 +279,7 @@ impl<'s> Planner<'s> {
                     *started.entry(slot).or_default() += 1;
                     pass.started(&self.state.policy, leaf, user);
                 }
-                Verdict::Blocked if strict => pass.skip_leaf(leaf),
+                Verdict::Blocked if strict && lane.window.is_none() => pass.skip_leaf(leaf),
                 Verdict::Blocked if self.is_leaf_hopeless(&mut blocked, leaf, priority) => {
                     pass.skip_leaf(leaf);
                 }

@@ -159,6 +159,7 @@ impl Planner<'_> {
         let shape = Arc::clone(&candidate.shape);
         let reach = Reach { shape: &shape, eligible: &memo.eligible, avoid: &candidate.avoid };
         let checkpoint = self.state.pool.checkpoint();
+        let outer = self.state.pool.look_inside(shape.window.as_ref());
         let gauge = Gauge::new(&self.state.pool, reach);
         let mut room =
             Room { planner: self, candidate, memo, pick, reach, gauge, gone: Vec::new(), found: None };
@@ -174,6 +175,7 @@ impl Planner<'_> {
             }
         }
         self.state.pool.rollback(checkpoint);
+        self.state.pool.look(outer);
         let victims = gone.into_iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim);
         let victims: Vec<Victim> = victims.collect();
         found.filter(|_| !victims.is_empty()).map(|placement| Way { placement, victims })

@@ -30,12 +30,16 @@ pub(crate) struct Wish<'a> {
     /// Tries that limits and quota admit now.
     pub(crate) tries: &'a [Admitted<'a>],
     pub(crate) reach: Reach<'a>,
+    /// Where it ran last, by name.
+    pub(crate) home: &'a [NodeId],
     /// How long it holds what it gets; `None` is endless.
     pub(crate) duration: Option<Span>,
 }
 
 /// To give one task back on scratch and take it again costs as much as so many looks at a node.
 const GIVE_BACK: usize = 8;
+/// So many beginnings and ends of windows are looked at: some windows begin again for ever.
+const MOST_TURNS: u32 = 64;
 
 /// A future start: from when until when, and where.
 pub(crate) type Slot = (Time, Time, Arc<[TaskPlacement]>);
@@ -44,16 +48,20 @@ pub(crate) type Slot = (Time, Time, Arc<[TaskPlacement]>);
 /// group of whole devices can be told by counting ahead; debug builds ask the sweep, too.
 pub(crate) fn earliest(forecast: &mut Forecast, pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
     let checkpoint = pool.checkpoint();
-    let found = match Forecast::tells(wish) {
+    let outer = pool.look_inside(wish.shape.window.as_ref());
+    // What comes and goes with windows is seen by the sweep alone.
+    let tells = Forecast::tells(wish) && !pool.has_windows();
+    let found = match tells {
         true => forecast.earliest(pool, now, wish),
         false => sweep(pool, now, wish, &mut forecast.looks),
     };
     pool.rollback(checkpoint);
     #[cfg(debug_assertions)]
-    if Forecast::tells(wish) {
+    if tells {
         assert_eq!(found, sweep(pool, now, wish, &mut 0), "counting ahead finds what the sweep finds");
         pool.rollback(checkpoint);
     }
+    pool.look(outer);
     found
 }
 
@@ -64,20 +72,24 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>, looks: &mut usize) -> Opti
     let mut booking_ends = booking_ends.into_iter().filter(|end| *end > now && *end < Time::NEVER).peekable();
     let mut back = Back::default();
     let mut cursor = EndCursor::default();
+    let (mut turn, mut turns) = (pool.next_turn(now), 0);
     let mut last = None;
     loop {
         // 1. The next instant at which something comes back.
         let held = pool.next_end(now, cursor).map(|(time, _, _)| time);
         let booked = booking_ends.peek().copied();
-        let from = match (held, booked) {
+        let Some(from) = [held, booked, turn].into_iter().flatten().min() else {
             // Everything is back: the one instant at which it is worth a search.
-            (None, None) => {
-                return last.and_then(|from| wish.start_at(pool, now, from, Freed::Back(&back), EFFORT));
-            }
-            (held, booked) => held.unwrap_or(Time::NEVER).min(booked.unwrap_or(Time::NEVER)),
+            return last.and_then(|from| wish.start_at(pool, now, from, Freed::Back(&back), EFFORT));
         };
-        // 2. Give back everything that ends then.
+        // 2. Windows begin and end, and everything comes back that ends then.
         let mut is_news = booked == Some(from);
+        if turn == Some(from) {
+            (is_news, turns) = (true, turns + 1);
+            turn = pool.next_turn(from).filter(|_| turns < MOST_TURNS);
+            pool.look_from(from);
+            gauge = Gauge::new(pool, wish.reach);
+        }
         while booking_ends.next_if_eq(&from).is_some() {}
         while let Some((time, key, next)) = pool.next_end(now, cursor).filter(|(time, _, _)| *time == from) {
             debug_assert!(time > now);
@@ -140,10 +152,11 @@ impl Wish<'_> {
         let until = self.duration.map_or(Time::NEVER, |span| from + span);
         let window = Window { now, from, until };
         let Reach { shape, eligible, avoid } = self.reach;
+        let home = self.home;
         self.tries.iter().find_map(|Admitted { pick, caps }| {
             let freed = Some(freed);
             let (scope, scoring) = (Scope::Cluster, None);
-            let ask = Ask { shape, scope, pick, caps, eligible, avoid, window, freed, effort, scoring };
+            let ask = Ask { shape, scope, pick, caps, eligible, avoid, home, window, freed, effort, scoring };
             let (_, placement) = gang::place(pool, ask, self.element, End::Never, self.shape)?;
             Some((from, until, placement))
         })

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use muster_model::{ElementId, Topology, TopologyRule};
+use muster_model::{ElementId, NodeId, Topology, TopologyRule};
 use smallvec::SmallVec;
 
 use super::ask::Ask;
@@ -63,7 +63,19 @@ pub(super) fn place(
     models.dedup();
     let terms = &Terms { models, segment, end: if level == Some(nodes) { nodes + 1 } else { nodes } };
     let case = Case { element, end, shape, terms };
-    // 3. By its rule.
+    // 3. By its rule: first where it ran last, if that was one domain; there may be checkpoints and caches.
+    let home = level.and_then(|level| Some((home_of(pool, &ask, level)?, level)));
+    if let Some((scope, level)) = home {
+        let narrowed = Ask { scope, effort: 0, ..ask };
+        let placing = match &wish.rule {
+            TopologyRule::Required(_) => required(pool, narrowed, case, level),
+            TopologyRule::Preferred(_) => preferred(pool, narrowed, case, level),
+            TopologyRule::Spread(_) | TopologyRule::Anywhere => Placing::Impossible,
+        };
+        if let placed @ Placing::Placed(..) = placing {
+            return placed;
+        }
+    }
     match (&wish.rule, level) {
         (TopologyRule::Required(_), None) => Placing::Impossible,
         (TopologyRule::Required(_), Some(level)) => required(pool, ask, case, level),
@@ -77,6 +89,16 @@ pub(super) fn place(
             None => gang::place_anywhere(pool, ask, element, end, shape),
         },
     }
+}
+
+/// The one domain of a level that it ran in last.
+fn home_of(pool: &Pool, ask: &Ask<'_>, level: Level) -> Option<Scope> {
+    let of = |id: &NodeId| match pool.node(*id).domains.get(level) {
+        Some((domain, _)) => Some(Scope::Domain(*domain)),
+        None => (level >= pool.domains.levels().len()).then_some(Scope::Node(*id)),
+    };
+    let first = of(ask.home.first()?)?;
+    (ask.scope == Scope::Cluster && ask.home.iter().all(|id| of(id) == Some(first))).then_some(first)
 }
 
 /// In one domain of a level: the tightest that takes it.

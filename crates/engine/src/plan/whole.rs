@@ -24,7 +24,7 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
     match need.per_node {
         Some(block) => {
             let mut used = FxHashSet::default();
-            for node in gang.freed_nodes() {
+            for node in gang.freed_nodes().into_iter().chain(gang.ask.home.iter().copied()) {
                 left -= place_block(gang, group, need, &models, node, block.min(left), &mut used);
             }
             for model in &models {
@@ -97,14 +97,18 @@ fn spread(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, model: ModelId, tas
     tasks - left
 }
 
-/// The node with the fewest free devices that takes all of `tasks`.
+/// The node with the fewest free devices that takes all of `tasks`; before all others one where it ran last.
 fn tightest(gang: &Gang<'_>, need: &GroupNeed, model: ModelId, tasks: u32) -> Option<NodeId> {
     let devices =
         tasks.checked_mul(need.devices).filter(|devices| *devices <= DeviceSet::MAX_DEVICES as u32)?;
+    let takes_all = |node: &NodeId| room(gang, need, model, *node, tasks) == tasks;
+    if let Some(home) = gang.ask.home.iter().copied().find(takes_all) {
+        return Some(home);
+    }
     for list in lists(gang) {
         let mut walk = Walk::ascending(gang.ask.scope, model, list, count(devices));
         while let Some(node) = walk.next(gang.pool) {
-            if room(gang, need, model, node, tasks) == tasks {
+            if takes_all(&node) {
                 return Some(node);
             }
         }

@@ -84,7 +84,7 @@ impl State {
         elements.into_iter().map(|element| Event::Requeue(target(element))).collect()
     }
 
-    fn is_stopping(&self, element: ElementId) -> bool {
+    pub(crate) fn is_stopping(&self, element: ElementId) -> bool {
         let run = self.element(element).and_then(|known| known.run.as_ref());
         run.is_none_or(|run| matches!(run.stage, RunStage::Stopping(_)))
     }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use muster_model::{DeviceSet, Drain, NodeSpec, Time};
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
+
+use super::wall::{Wall, Walls, When};
 
 /// What was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,36 +29,6 @@ struct DeviceDrain {
     /// Its name, which it keeps when indices move; empty where devices have none.
     uuid: Arc<str>,
     drain: Drain,
-}
-
-/// What follows for placing, as seen from one instant.
-#[derive(Clone, Debug)]
-pub(crate) struct Walls {
-    /// The whole node takes nothing.
-    pub(crate) whole: bool,
-    /// Devices that take nothing.
-    pub(crate) devices: DeviceSet,
-    /// Nothing may be there from then on.
-    pub(crate) closes: Time,
-    /// Nothing may be on these devices from then on; those that take nothing already are left out.
-    pub(crate) later: SmallVec<[(Time, DeviceSet); 1]>,
-}
-
-impl Default for Walls {
-    fn default() -> Self {
-        Self { whole: false, devices: DeviceSet::EMPTY, closes: Time::NEVER, later: SmallVec::new() }
-    }
-}
-
-impl Walls {
-    /// Devices that may not be held until an instant.
-    pub(crate) fn before(&self, until: Time) -> DeviceSet {
-        if self.closes < until {
-            return DeviceSet(u128::MAX);
-        }
-        let walls = self.later.iter().filter(|(from, _)| *from < until);
-        walls.fold(DeviceSet::EMPTY, |all, (_, devices)| all.or(*devices))
-    }
 }
 
 impl Drains {
@@ -120,28 +91,35 @@ impl Drains {
     }
 
     /// What follows for placing.
-    pub(crate) fn walls(&self, spec: &NodeSpec, now: Time) -> Walls {
-        let mut walls = Walls::default();
+    pub(super) fn build(&self, walls: &mut Walls, spec: &NodeSpec, now: Time) {
         if let Some(drain) = &self.node {
             match drain.from <= now {
-                true => walls.whole = true,
-                false => walls.closes = drain.from,
+                true => (walls.is_drained, walls.whole) = (true, true),
+                false => walls.ahead.push(Wall { devices: None, when: When::From(drain.from) }),
             }
         }
         if self.devices.is_empty() {
-            return walls;
+            return;
         }
         for device in 0..spec.devices.len().min(DeviceSet::MAX_DEVICES) {
+            let one = DeviceSet::one(device);
             match self.of_device(spec, device).map(|drain| drain.from) {
                 None => {}
-                Some(from) if from <= now => walls.devices.insert(device),
-                Some(from) => match walls.later.iter_mut().find(|(at, _)| *at == from) {
-                    Some((_, devices)) => devices.insert(device),
-                    None => walls.later.push((from, DeviceSet::one(device))),
-                },
+                Some(from) if from <= now => walls.drained = walls.drained.or(one),
+                Some(from) => {
+                    let known =
+                        walls.ahead.iter_mut().find_map(|wall| match (&wall.when, &mut wall.devices) {
+                            (When::From(at), Some(devices)) if *at == from => Some(devices),
+                            _ => None,
+                        });
+                    match known {
+                        Some(devices) => *devices = devices.or(one),
+                        None => walls.ahead.push(Wall { devices: Some(one), when: When::From(from) }),
+                    }
+                }
             }
         }
-        walls
+        walls.devices = walls.devices.or(walls.drained);
     }
 
     /// Devices whose holders are to be stopped by now.

@@ -98,9 +98,9 @@ impl Entries {
             .map_or(Standing::Out, |entry| entry.standing)
     }
 
-    /// When the first sleeper wakes.
+    /// When the first sleeper wakes; some never do.
     pub(crate) fn next_wake(&self) -> Option<Time> {
-        self.sleepers.first().map(|(time, _)| *time)
+        self.sleepers.first().map(|(time, _)| *time).filter(|time| *time < Time::NEVER)
     }
 
     /// A sleeper whose time has come.

@@ -36,10 +36,14 @@ impl State {
             Event::Requeue(target) => self.judge_target(*target, Verb::Requeue),
             Event::Checkpoint(target) => self.judge_checkpoint(*target),
             Event::Scaled { job, replicas, .. } => self.judge_scale(*job, *replicas),
+            Event::WindowSet(window) => self.judge_window(window),
+            Event::WindowPlaced { window, .. } | Event::WindowDropped { window, .. } => {
+                self.judge_drop(window)
+            }
         }
     }
 
-    fn judge_node(&self, node: &NodeName) -> Result<(), Refusal> {
+    pub(super) fn judge_node(&self, node: &NodeName) -> Result<(), Refusal> {
         match self.pool.find(node) {
             Some(_) => Ok(()),
             None => Err(Refusal::UnknownNode(node.clone())),
@@ -87,6 +91,7 @@ impl State {
         }
         let leaf = self.policy.leaf(&spec.queue).ok_or_else(|| Refusal::UnknownQueue(spec.queue.clone()))?;
         self.policy.judge_submission(leaf, spec).map_err(Refusal::Never)?;
+        self.judge_inside(spec)?;
         let known =
             self.classes.find(spec).and_then(|class| self.classes.known_fit(class, self.pool.epoch()));
         if known == Some(true) {
@@ -96,8 +101,10 @@ impl State {
         match idle::fits_idle(&self.pool, &shape) {
             true => Ok(()),
             false => {
-                let gap = gap::when_idle(&self.pool, self.policy.models(), &shape);
-                let together = domains::when_idle(&self.pool, &shape).filter(|_| !gap::is_short(&gap));
+                let inside = shape.window.as_ref().map(|window| self.pool.inside(window));
+                let pool = inside.as_ref().unwrap_or(&self.pool);
+                let gap = gap::when_idle(pool, self.policy.models(), &shape);
+                let together = domains::when_idle(pool, &shape).filter(|_| !gap::is_short(&gap));
                 let reason = together.map_or(Reason::NeverFits(Box::new(gap)), Reason::NeverInTopology);
                 Err(Refusal::Never(reason))
             }

@@ -26,6 +26,8 @@ pub(crate) mod service;
 pub(crate) mod shape;
 pub(crate) mod snapshot;
 pub(crate) mod topology;
+pub(crate) mod wall;
+pub(crate) mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,6 +47,7 @@ use pool::Pool;
 use runners::Runners;
 use scalars::ExtraId;
 use shape::{ClassId, Classes, Shape};
+use window::Windows;
 
 /// An extra that no node has: what a name maps to that nobody has interned.
 const NO_EXTRA: ExtraId = ExtraId::MAX;
@@ -54,6 +57,7 @@ const NO_EXTRA: ExtraId = ExtraId::MAX;
 pub(crate) struct State {
     pub(crate) policy: Policy,
     pub(crate) pool: Pool,
+    pub(crate) windows: Windows,
     pub(crate) classes: Classes,
     /// Counted while a policy asks for it.
     pub(crate) mix: Mix,
@@ -91,6 +95,7 @@ impl State {
         Self {
             policy,
             pool,
+            windows: Windows::default(),
             classes: Classes::default(),
             mix: Mix::default(),
             jobs: BTreeMap::new(),
@@ -111,8 +116,9 @@ impl State {
 
     /// Applies one event.
     pub(crate) fn apply(&mut self, now: Time, event: &Event) {
-        // What follows from an event may depend on who is drained: on replay, no pass has said so yet.
-        self.pool.drains_begin(now);
+        // What follows from an event may depend on who is drained and on which windows are open: on replay, no pass has
+        // said so yet.
+        self.turn(now);
         match event {
             Event::NodeJoined(spec) => self.node_joined(now, spec),
             Event::NodeLost { node, reason } => self.node_lost(now, node, reason),
@@ -133,6 +139,9 @@ impl State {
             Event::StartOverdue { id, after } => self.start_overdue(now, *id, *after),
             Event::EvictionDue { id } => self.eviction_due(now, *id),
             Event::Scaled { job, replicas, by } => self.scaled(now, *job, *replicas, by),
+            Event::WindowSet(window) => self.window_set(now, window),
+            Event::WindowPlaced { window, places } => self.window_placed(now, window, places),
+            Event::WindowDropped { window, .. } => self.window_dropped(now, window),
         }
         self.spread_news(now);
     }
@@ -237,7 +246,7 @@ impl State {
 
     /// Wakes sleepers whose time has come.
     pub(crate) fn wake(&mut self, now: Time) {
-        self.pool.drains_begin(now);
+        self.turn(now);
         while let Some(owner) = self.entries.due(now) {
             self.sync(now, owner);
         }
@@ -264,7 +273,8 @@ impl State {
         self.count_waiting(owner.job);
         let Some(job) = self.jobs.get(&owner.job) else { return };
         let rank = rank_of(job, owner.ordinal);
-        let standing = standing(&job.record, owner.ordinal, now);
+        let opens = self.opens(job, now);
+        let standing = standing(&job.record, owner.ordinal, opens, now);
         self.entries.set(&mut self.policy, owner, rank, standing);
         // What waits no more, or may not start, gives up what it was promised.
         if standing == Standing::Out
@@ -273,6 +283,14 @@ impl State {
         {
             self.end_claim(now, owner.job, ordinal);
         }
+    }
+
+    /// From when on the window that a job names lets it start; the beginning of time when it names none.
+    pub(crate) fn opens(&self, job: &Job, now: Time) -> Time {
+        let record = &job.record;
+        record.spec.constraint.window.as_ref().map_or(Time(0), |window| {
+            self.windows.opens(window, &record.spec.user, self.policy.leaf_name(record.leaf), now)
+        })
     }
 
     /// Brings the count of jobs that wait in line with one of them.
@@ -315,11 +333,11 @@ pub(crate) fn rank_of(job: &Job, ordinal: Option<u32>) -> Rank {
 }
 
 /// How an entry should stand.
-fn standing(record: &JobRecord, ordinal: Option<u32>, now: Time) -> Standing {
+fn standing(record: &JobRecord, ordinal: Option<u32>, opens: Time, now: Time) -> Standing {
     if !record.waits_for.is_empty() {
         return Standing::Out;
     }
-    let begin = record.spec.begin.unwrap_or(Time(0));
+    let begin = record.spec.begin.unwrap_or(Time(0)).max(opens);
     let (from, tickets) = match ordinal {
         None if record.held => return Standing::Out,
         None if record.total == 1 => (begin, record.total - record.next),

@@ -5,11 +5,13 @@ use muster_model::{DeviceSet, Foreign, NodeSpec, Time};
 use muster_policy::ModelId;
 use smallvec::SmallVec;
 
-use super::drain::{Drains, Walls};
+use super::drain::Drains;
 use super::ends::End;
 use super::pool::HoldKey;
 use super::scalars::Scalars;
 use super::topology::DomainId;
+use super::wall::{View, Walls};
+use super::window::Claim;
 
 /// Thousandths of one whole device.
 pub(crate) const WHOLE: u16 = 1000;
@@ -22,7 +24,9 @@ pub(crate) struct Node {
     pub(crate) up: bool,
     /// What an administrator took out of service.
     pub(crate) drains: Drains,
-    /// What follows from it.
+    /// What windows set aside of it.
+    pub(crate) claims: SmallVec<[Claim; 1]>,
+    /// What follows from both.
     pub(crate) walls: Walls,
     pub(crate) foreign: Foreign,
     /// Its place among all nodes by name; ties between nodes break by it.
@@ -119,9 +123,9 @@ impl Node {
         self.up && !self.walls.whole
     }
 
-    /// Works out what may be given away, as seen from an instant.
-    pub(crate) fn put_into_service(&mut self, now: Time) {
-        self.walls = self.drains.walls(&self.spec, now);
+    /// Works out what may be given away, as one view has it.
+    pub(crate) fn put_into_service(&mut self, view: &View) {
+        self.walls = Walls::of(&self.drains, &self.claims, &self.spec, view);
         self.usable = DeviceSet::EMPTY;
         if self.hosts() {
             let all = DeviceSet::first(self.spec.devices.len());
@@ -156,7 +160,7 @@ impl Node {
 
     /// Usable devices that are wholly free throughout the window.
     pub(crate) fn free_during(&self, window: Window) -> DeviceSet {
-        let free = self.free_by(window).minus(self.walls.before(window.until));
+        let free = self.free_by(window).minus(self.walls.during(window.from, window.until));
         if self.booked.and(free).is_empty() {
             return free;
         }
@@ -169,7 +173,7 @@ impl Node {
     /// Thousandths of a usable device that are free throughout the window. What is held now counts as held for
     /// the whole window, so this may be low where a share ends before a booking begins.
     pub(crate) fn share_during(&self, device: usize, window: Window) -> u16 {
-        if !self.usable.minus(self.walls.before(window.until)).contains(device) {
+        if !self.usable.minus(self.walls.during(window.from, window.until)).contains(device) {
             return 0;
         }
         let booked: u16 = self
@@ -184,7 +188,7 @@ impl Node {
     /// How many tasks with these needs the quantities allow throughout the window. Exact over time: at every
     /// instant at which a booking begins, what has ended by then counts as free.
     pub(crate) fn scalar_fits(&self, need: &Scalars, window: Window) -> u64 {
-        if self.walls.closes < window.until {
+        if self.walls.is_closed(window.from, window.until) {
             return 0;
         }
         if need.is_zero() {

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use muster_model::node::GpuModel;
-use muster_model::{JobSpec, NodeName, Topology};
+use muster_model::{JobSpec, NodeName, Topology, WindowName};
 use muster_policy::ModelId;
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
@@ -26,6 +26,8 @@ pub(crate) struct Shape {
     pub(crate) order: SmallVec<[u16; 2]>,
     /// How its nodes must lie to each other.
     pub(crate) topology: Option<Topology>,
+    /// The window in which it runs, and only in it.
+    pub(crate) window: Option<WindowName>,
     labels: BTreeMap<Arc<str>, Arc<str>>,
     exclude: Vec<NodeName>,
 }
@@ -106,6 +108,7 @@ impl Shape {
             groups,
             order,
             topology: spec.constraint.topology.clone(),
+            window: spec.constraint.window.clone(),
             labels: spec.constraint.labels.clone(),
             exclude: spec.constraint.exclude.clone(),
         }
@@ -118,7 +121,7 @@ impl Shape {
 
     /// True when it may use every node.
     pub(crate) fn is_unconstrained(&self) -> bool {
-        self.labels.is_empty() && self.exclude.is_empty()
+        self.labels.is_empty() && self.exclude.is_empty() && self.window.is_none()
     }
 
     /// Which nodes it admits; `None` is all of them.
@@ -129,10 +132,16 @@ impl Shape {
         }
     }
 
-    /// True when the labels and exclusions admit a node.
+    /// True when labels, exclusions and the window admit a node.
     pub(crate) fn admits(&self, node: &Node) -> bool {
-        self.labels.iter().all(|(key, value)| node.spec.labels.get(key) == Some(value))
+        self.is_inside(node)
+            && self.labels.iter().all(|(key, value)| node.spec.labels.get(key) == Some(value))
             && !self.exclude.contains(&node.spec.name)
+    }
+
+    /// True when its window has something of a node, or it names none.
+    fn is_inside(&self, node: &Node) -> bool {
+        self.window.as_ref().is_none_or(|window| node.claims.iter().any(|claim| claim.window.name == *window))
     }
 }
 
@@ -270,5 +279,6 @@ fn hash_of(spec: &JobSpec) -> u64 {
     spec.constraint.labels.hash(&mut hasher);
     spec.constraint.exclude.hash(&mut hasher);
     spec.constraint.topology.hash(&mut hasher);
+    spec.constraint.window.hash(&mut hasher);
     hasher.finish()
 }

@@ -13,6 +13,7 @@ use super::drain::Drains;
 use super::job::{Job, JobRecord, Phase};
 use super::mix::Mix;
 use super::shape::Shape;
+use super::window::Placed;
 use crate::refusal::RestoreError;
 
 /// Durable state. It serialises; equal states give equal values.
@@ -24,6 +25,8 @@ pub struct Snapshot {
     /// By node id.
     nodes: Vec<StoredNode>,
     epoch: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    windows: Vec<Placed>,
     jobs: BTreeMap<JobId, JobRecord>,
     recent: Recent,
     #[serde(default, skip_serializing_if = "Mix::is_empty")]
@@ -56,6 +59,7 @@ impl State {
             levels: self.pool.domains.levels().to_vec(),
             nodes: self.pool.nodes().iter().map(node).collect(),
             epoch: self.pool.epoch(),
+            windows: self.windows.iter().cloned().collect(),
             jobs: self.jobs.iter().map(|(id, job)| (*id, job.record.clone())).collect(),
             recent: self.recent.clone(),
             mix: self.mix.clone(),
@@ -64,7 +68,7 @@ impl State {
 
     pub(crate) fn restore(snapshot: Snapshot) -> Result<Self, RestoreError> {
         let mut state = State::around(snapshot.policy);
-        // 1. Nodes, in order of their ids.
+        // 1. Nodes, in order of their ids, and what windows set aside of them.
         state.pool.set_levels(&snapshot.levels);
         for stored in snapshot.nodes {
             let name = stored.spec.name.clone();
@@ -77,6 +81,9 @@ impl State {
             }
             state.pool.set_drains(Time(0), node, drains);
             state.pool.set_up(node, stored.up);
+        }
+        for placed in snapshot.windows {
+            state.put_window(Time(0), placed);
         }
         state.pool.set_epoch(snapshot.epoch);
         state.publish_capacity(Time(0));

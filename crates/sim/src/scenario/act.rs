@@ -158,6 +158,15 @@ impl World {
                 batch.inputs.push(Input::Event(event));
             }
             Happening::Tasks { who, deed } => self.tasks(line, who, deed)?,
+            Happening::Reserve { window, after } => {
+                let mut window = window.clone();
+                window.times.start = self.now + *after;
+                batch.inputs.push(Input::Event(Event::WindowSet(window)));
+            }
+            Happening::Unreserve { name } => {
+                let dropped = Event::WindowDropped { window: name.as_str().into(), by: Some("root".into()) };
+                batch.inputs.push(Input::Event(dropped));
+            }
             Happening::Nodes { names, change } => {
                 for name in names {
                     let event = self.change_node(line, name, change)?;
@@ -229,8 +238,10 @@ impl World {
     ) -> Result<Result<Vec<(Checked, Document)>, String>, Mistake> {
         let runtime = self.runtime.as_ref().ok_or_else(|| no_daemon(line))?;
         let tree = runtime.queues().ok_or_else(|| no_daemon(line))?;
+        let engine = self.engine(line)?;
         let site = Site::new(user.into(), self.hosts.values().map(|host| &host.spec), tree)
-            .with_levels(self.levels.iter().cloned());
+            .with_levels(self.levels.iter().cloned())
+            .with_windows(engine.windows(self.now).into_iter().map(|window| window.name));
         // 1. Earlier jobs that this site would still take; others cannot be named any more.
         let (mut earlier, mut numbers) = (Vec::new(), Vec::new());
         for (job, known) in &self.jobs {

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use muster_model::{DeviceSet, QueueTree, Replicas, Span, TaskExit};
+use muster_model::{DeviceSet, QueueTree, Replicas, Span, TaskExit, Window};
 use muster_spec::{Cluster, Document};
 
 /// Every verb and how it is used.
-pub const VERBS: [(&str, &str); 34] = [
+pub const VERBS: [(&str, &str); 37] = [
     ("cluster", "cluster: {nodes: …}"),
     ("queues", "queues: {queues: …}, or `queues` alone to see them"),
     ("submit", "submit USER [lasts SPAN] [exits CODE | signal N | out-of-memory] [stubborn]: {name: …}"),
@@ -27,6 +27,11 @@ pub const VERBS: [(&str, &str); 34] = [
     ("undrain", "undrain NODES"),
     ("gpu-drain", "gpu-drain NODE GPUS [at +SPAN] [stop] [REASON]"),
     ("gpu-undrain", "gpu-undrain NODE GPUS"),
+    (
+        "reserve",
+        "reserve NAME nodes NODES | gpus N [of MODEL], at +SPAN for SPAN [every SPAN [times N]] [users A,B] [queues Q,R] [stop] [REASON]",
+    ),
+    ("unreserve", "unreserve NAME"),
     ("foreign", "foreign NODE none, or: foreign NODE [gpus GPUS] [cpus N] [memory SIZE]"),
     ("start-fails", "start-fails NODES [REASON]"),
     ("start-takes", "start-takes NODES SPAN"),
@@ -42,6 +47,7 @@ pub const VERBS: [(&str, &str); 34] = [
     ("usage", "usage"),
     ("nodes", "nodes"),
     ("reservations", "reservations"),
+    ("windows", "windows"),
 ];
 
 /// One line.
@@ -78,6 +84,10 @@ pub(crate) enum Happening {
     Tasks { who: Who, deed: Deed },
     /// Something happens to nodes.
     Nodes { names: Vec<String>, change: NodeChange },
+    /// Something is set aside; `after` is how long it lies ahead.
+    Reserve { window: Box<Window>, after: Span },
+    /// And taken back.
+    Unreserve { name: String },
 }
 
 /// What a user asks for.
@@ -177,6 +187,7 @@ pub(crate) enum Question {
     Usage,
     Nodes,
     Reservations,
+    Windows,
 }
 
 /// How the tasks of a job behave by themselves.

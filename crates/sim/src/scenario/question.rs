@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_model::view::{JobView, UsageView};
 use muster_model::{AttemptId, ElementId, Event, JobId, JobSpec, QueueName, TaskPlacement, Time, UserName};
 use muster_report::timeline::Planned;
-use muster_report::{Style, explain, nodes, ps, queues, usage};
+use muster_report::{Style, explain, nodes, ps, queues, usage, windows};
 use muster_runtime::engine::{Engine, Fact};
 
 use super::command::Question;
@@ -95,6 +95,7 @@ impl World {
             Question::Usage => usage::usage(&self.usage(line)?, &style),
             Question::Nodes => nodes::nodes(&self.engine(line)?.nodes(), self.now, &style),
             Question::Reservations => return self.reservations(line),
+            Question::Windows => windows::windows(&self.engine(line)?.windows(self.now), self.now, &style),
         };
         Ok(lines(&text))
     }

@@ -3,7 +3,9 @@
 
 use std::str::SplitWhitespace;
 
-use muster_model::{Bytes, CpuMilli, DeviceSet, Replicas, Span, TaskExit};
+use muster_model::{
+    Bytes, CpuMilli, DeviceSet, Replicas, Span, TaskExit, Time, Window, WindowTimes, WindowWhat,
+};
 use muster_spec::quantity::{parse_bytes, parse_cpus, parse_range, parse_span};
 use muster_spec::{Colour, Diagnostics, expand_names};
 
@@ -100,6 +102,11 @@ fn plain(verb: &str, words: &mut Words<'_>) -> Result<Command, Mistake> {
             let gpus = words.gpus()?.into_iter().collect();
             Ok(NodeChange::Undrain { gpus: Some(gpus) })
         }),
+        "reserve" => words.reserve(),
+        "unreserve" => {
+            let name = words.take("a name")?.to_owned();
+            Ok(Command::Happens(Happening::Unreserve { name }))
+        }
         "foreign" => words.nodes(Words::foreign),
         "start-fails" => {
             words.starts(|words| Ok(Starts::Fails(words.rest_or("it cannot be started").into())))
@@ -121,6 +128,7 @@ fn plain(verb: &str, words: &mut Words<'_>) -> Result<Command, Mistake> {
         "usage" => Ok(Command::Ask(Question::Usage)),
         "nodes" => Ok(Command::Ask(Question::Nodes)),
         "reservations" => Ok(Command::Ask(Question::Reservations)),
+        "windows" => Ok(Command::Ask(Question::Windows)),
         verb => Err(Mistake::at(words.line, format!("`{verb}` needs a mapping"))),
     }
 }
@@ -327,6 +335,49 @@ impl<'a> Words<'a> {
         };
         let stop = self.flag("stop");
         Ok(NodeChange::Drain { gpus, after, stop, reason: self.rest_or("maintenance").into() })
+    }
+
+    /// `night nodes n[1-2] at +6h for 8h every 1d users ann,bob`, in this order.
+    fn reserve(&mut self) -> Result<Command, Mistake> {
+        let name = self.take("a name")?;
+        let what = match self.after("gpus")? {
+            Some(count) => {
+                let (count, model) = (self.number(count)?, self.after("of")?);
+                WindowWhat::Gpus { count, model: model.map(Into::into) }
+            }
+            None => {
+                let text = self.after("nodes")?.ok_or_else(|| self.wrong("say `nodes` or `gpus`"))?;
+                let names = expand_names(text).map_err(|error| self.wrong(error.label))?;
+                WindowWhat::Nodes(names.into_iter().map(Into::into).collect())
+            }
+        };
+        let ahead = self.after("at")?.map(|text| match text.strip_prefix('+') {
+            Some("0s") => Ok(Span(0)),
+            Some(span) => self.parse_span(span),
+            None => Err(self.wrong("write `at +2h`")),
+        });
+        let after = ahead.transpose()?.unwrap_or(Span(0));
+        let length = self.after("for")?.ok_or_else(|| self.wrong("how long? `for 2h`"))?;
+        let length = self.parse_span(length)?;
+        let every = self.after("every")?.map(|text| self.parse_span(text)).transpose()?;
+        let count = self.after("times")?.map(|text| self.number(text)).transpose()?;
+        let list = |text: Option<&str>| -> Vec<String> {
+            text.into_iter().flat_map(|text| text.split(',')).map(str::to_owned).collect()
+        };
+        let users = list(self.after("users")?).into_iter().map(Into::into).collect();
+        let queues = list(self.after("queues")?).into_iter().map(Into::into).collect();
+        let stop = self.flag("stop");
+        let window = Window {
+            name: name.into(),
+            users,
+            queues,
+            what,
+            times: WindowTimes { start: Time(0), length, every, count },
+            stop,
+            by: Some("root".into()),
+            reason: self.rest_or("").into(),
+        };
+        Ok(Command::Happens(Happening::Reserve { window: Box::new(window), after }))
     }
 
     /// Replaces what others held before.

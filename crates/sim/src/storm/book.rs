@@ -166,8 +166,11 @@ impl Book {
             Event::QueuesSet(tree) => self.queues_set(tree),
             Event::LevelsSet(levels) => self.levels.clone_from(levels),
             Event::Checkpoint(target) => self.ask_checkpoint(*target, cover),
-            // Stories have no services yet.
-            Event::Scaled { .. } => {}
+            // Stories have no services and no windows yet.
+            Event::Scaled { .. }
+            | Event::WindowSet(_)
+            | Event::WindowPlaced { .. }
+            | Event::WindowDropped { .. } => {}
             Event::Task(report) => {
                 let id = report.id;
                 if let Observation::Checkpointed(told) = &report.what {

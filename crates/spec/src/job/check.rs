@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use muster_model::job::{Dependency, JobSpec, NodeConstraint};
-use muster_model::{NodeName, PayloadId, Protection, QueueName, TaskGroup};
+use muster_model::{NodeName, PayloadId, Protection, QueueName, TaskGroup, WindowName};
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::job::document::{GroupDocument, JobDocument, MAX_TASKS};
@@ -37,6 +37,7 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
     let groups = groups(document, site, &constraint, problems);
     constraint.topology =
         job.topology.as_ref().and_then(|written| topology::topology(written, site, &groups, problems));
+    constraint.window = window(job, site, problems);
     // 3. Everything that holds for the whole job.
     let queue = queue(job, site, problems);
     let kind = kind::kind(word, job, &groups, problems);
@@ -217,6 +218,31 @@ fn queue(job: &JobDocument, site: &Site<'_>, problems: &mut Problems) -> Option<
             .hint(hint)
     };
     problems.add(problem);
+    None
+}
+
+/// The advance reservation that a job names.
+fn window(job: &JobDocument, site: &Site<'_>, problems: &mut Problems) -> Option<WindowName> {
+    let written = job.reservation.as_ref()?;
+    let name = written.value.0.as_str();
+    let known = site.windows.as_deref().map(|known| known.iter().map(WindowName::as_str));
+    if known.clone().is_none_or(|mut known| known.any(|known| known == name)) {
+        return Some(name.into());
+    }
+    let names: Vec<&str> = known.into_iter().flatten().collect();
+    let label = match &names[..] {
+        [] => "there are none".to_owned(),
+        names => {
+            let shown: Vec<_> = names.iter().take(8).map(|name| format!("`{name}`")).collect();
+            format!("there is {}", shown.join(", "))
+        }
+    };
+    let hint = match nearest(name, names.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`? `muster reserve` lists them"),
+        None => "`muster reserve` lists them; without `reservation` it runs beside them".to_owned(),
+    };
+    let message = format!("there is no reservation {}", show(name));
+    problems.add(Problem::new(message).at(written.place, label).hint(hint));
     None
 }
 

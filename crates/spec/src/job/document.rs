@@ -77,6 +77,8 @@ document! {
         "exclude" exclude: OneOrMany<NodeNames>,
         /// How its nodes lie to each other in the network: `{required: leaf}`, `{preferred: leaf}` or `{spread: leaf}`, with levels as the cluster names them, or `node`. By default it does not matter.
         "topology" topology: TopologyDocument,
+        /// Advance reservation in which it runs, and only in it; `muster reserve` lists them. Its time limit and grace must fit in.
+        "reservation" reservation: Text,
         /// Several roles in one gang, each with tasks and a program of its own. Then `nodes`, `tasks` and resources stand in the groups.
         "groups" groups: Many<GroupDocument>,
     }
@@ -200,6 +202,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("needs", "after"),
     ("retries", "restart"),
     ("constraint", "labels"),
+    ("advance-reservation", "reservation"),
+    ("reserved", "reservation"),
     ("node-selector", "labels"),
     ("instances", "replicas"),
     ("scale", "replicas"),

@@ -58,6 +58,9 @@ pub struct Overrides {
     /// Queue to wait in
     #[arg(short, long, alias = "partition", short_alias = 'p', value_name = "QUEUE")]
     queue: Option<String>,
+    /// Advance reservation in which it runs, and only in it
+    #[arg(long, value_name = "NAME")]
+    reservation: Option<String>,
     /// Higher goes first within its queue
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<String>,
@@ -113,6 +116,7 @@ impl Overrides {
             ("time", &self.time),
             ("grace", &self.grace),
             ("queue", &self.queue),
+            ("reservation", &self.reservation),
             ("priority", &self.priority),
             ("array", &self.array),
             ("begin", &self.begin),
@@ -201,6 +205,7 @@ mod tests {
             json!({ "kind": "service", "replicas": "2..6", "port": "8000" }),
         );
         check(&["--kind", "notebook", "--idle", "30m"], json!({ "kind": "notebook", "idle": "30m" }));
+        check(&["--reservation", "exam"], json!({ "reservation": "exam" }));
         check(&["--restart", "3"], json!({ "restart": { "max": "3" } }));
         check(&["--restart", "on-failure"], json!({ "restart": "on-failure" }));
         check(&["--checkpoint", "USR1@60s"], json!({ "checkpoint": { "signal": "USR1", "grace": "60s" } }));

@@ -5,11 +5,12 @@ mod domains;
 mod kinds;
 mod nodes;
 mod scratch;
+mod windows;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_model::{ElementId, NodeId, NodeName, TaskPlacement, Time};
+use muster_model::{ElementId, NodeId, NodeName, TaskPlacement, Time, Window, WindowName};
 use rustc_hash::FxHashMap;
 
 use crate::state::ends::{End, Ends};
@@ -18,6 +19,7 @@ use crate::state::node::Node;
 use crate::state::scalars::ExtraId;
 use crate::state::shape::Shape;
 use crate::state::topology::Domains;
+use crate::state::wall::View;
 
 /// Key of a holding in the pool. It carries no meaning and no order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,8 +91,14 @@ pub(crate) struct Pool {
     drains_ahead: BTreeSet<(Time, NodeId)>,
     /// Nodes with a drain that stops what is there.
     drains_that_stop: BTreeSet<NodeId>,
-    /// The instant up to which drains have come into force.
-    drains_seen: Time,
+    /// Nodes of which windows set something aside.
+    claimed: BTreeSet<NodeId>,
+    /// These windows.
+    windows: BTreeMap<WindowName, Arc<Window>>,
+    /// The instant up to which drains and windows have come into force.
+    seen: Time,
+    /// Who looks, and from when; outside of scratch nobody in particular, from the instant seen.
+    view: View,
     /// One number for each set of holdings with their ends and places; a rollback brings the earlier one back.
     version: u64,
     versions: u64,

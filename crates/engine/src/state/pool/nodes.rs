@@ -5,9 +5,10 @@ use muster_policy::ModelId;
 use smallvec::SmallVec;
 
 use super::{HoldKey, Pool};
-use crate::state::drain::{Drains, Walls};
+use crate::state::drain::Drains;
 use crate::state::node::{Node, Published};
 use crate::state::scalars::Scalars;
+use crate::state::wall::Walls;
 
 impl Pool {
     /// Models that some node has.
@@ -69,15 +70,21 @@ impl Pool {
 
     /// Drains that began by now come into force; whoever asks is told so.
     pub(crate) fn drains_begin(&mut self, now: Time) {
-        self.drains_seen = self.drains_seen.max(now);
+        self.seen = self.seen.max(now);
+        self.view.at = self.seen;
         while let Some((from, id)) = self.drains_ahead.first().copied()
-            && from <= self.drains_seen
+            && from <= self.seen
         {
             self.drains_ahead.remove(&(from, id));
-            self.retire(id);
-            self.nodes[id.0 as usize].put_into_service(self.drains_seen);
-            self.publish(id);
+            self.serve(id);
         }
+    }
+
+    /// Works out anew what may be given away of a node.
+    pub(super) fn serve(&mut self, id: NodeId) {
+        self.retire(id);
+        self.nodes[id.0 as usize].put_into_service(&self.view);
+        self.publish(id);
     }
 
     /// Drains that lie ahead, the first to begin first.
@@ -118,6 +125,7 @@ impl Pool {
             spec: spec.clone(),
             up: true,
             drains: Drains::default(),
+            claims: SmallVec::new(),
             walls: Walls::default(),
             foreign: Foreign::default(),
             rank: rank as u32,
@@ -143,7 +151,7 @@ impl Pool {
     }
 
     /// Changes a node's terms and recomputes what follows from them.
-    fn change(&mut self, id: NodeId, edit: impl FnOnce(&mut Node)) {
+    pub(super) fn change(&mut self, id: NodeId, edit: impl FnOnce(&mut Node)) {
         let at = id.0 as usize;
         self.kinds_are_stale();
         self.retire(id);
@@ -154,8 +162,7 @@ impl Pool {
         edit(&mut self.nodes[at]);
         self.count_models(at, true);
         let drains = &self.nodes[at].drains;
-        self.drains_ahead
-            .extend(drains.instants().filter(|from| *from > self.drains_seen).map(|from| (from, id)));
+        self.drains_ahead.extend(drains.instants().filter(|from| *from > self.seen).map(|from| (from, id)));
         match drains.stops() {
             true => self.drains_that_stop.insert(id),
             false => self.drains_that_stop.remove(&id),
@@ -169,14 +176,20 @@ impl Pool {
         node.limit = node.capacity.clone();
         node.limit.cpus = node.capacity.cpus.saturating_sub(u64::from(node.foreign.cpus.0));
         node.limit.memory = node.capacity.memory.saturating_sub(node.foreign.memory.0);
-        node.put_into_service(self.drains_seen);
+        node.put_into_service(&self.view);
         self.publish(id);
         self.epoch += 1;
     }
 
     /// Gives everything back and, unless only what works is asked about, brings every node into service for good; on a
-    /// copy, to ask what an idle cluster could do.
+    /// copy, to ask what an idle cluster could do. Who looks from inside of a window is not concerned with when that is.
     pub(crate) fn make_idle(&mut self, only_working: bool) {
+        let own = self.view.window.clone();
+        for id in self.claimed.clone() {
+            let claims = &mut self.nodes[id.0 as usize].claims;
+            claims.retain(|claim| only_working || Some(&claim.window.name) == own.as_ref());
+            self.serve(id);
+        }
         for key in (0..self.holdings.len() as u32).map(HoldKey) {
             if self.holdings[key.0 as usize].is_some() {
                 self.release(key);
@@ -186,6 +199,9 @@ impl Pool {
             self.change(id, |node| {
                 (node.up, node.drains, node.foreign) = (true, Drains::default(), Foreign::default());
             });
+        }
+        for id in self.claimed.clone() {
+            self.nodes[id.0 as usize].walls.drop_own();
         }
     }
 }

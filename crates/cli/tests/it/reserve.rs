@@ -1,0 +1,130 @@
+//! Advance reservations on the virtual GPUs of this machine, as they are typed.
+
+use muster_api::types::{NodeList, WindowList};
+use muster_model::view::{State, WindowView};
+
+use crate::home::Home;
+
+fn reservations(home: &Home) -> Vec<WindowView> {
+    home.words("reserve --json").ok().json::<WindowList>().reservations
+}
+
+fn node(home: &Home) -> String {
+    home.words("nodes --json").ok().json::<NodeList>().nodes[0].name.to_string()
+}
+
+/// Who runs these tests, as the daemon calls them.
+fn me(home: &Home) -> String {
+    let job = home.run("", &["true"]);
+    home.job(job).user.to_string()
+}
+
+#[test]
+fn a_gpu_that_is_set_aside_is_for_the_jobs_that_name_it() {
+    let home = Home::with_gpus(2);
+    let me = me(&home);
+    let said = home.words(&format!("reserve exam --gpus 1 --for 1h --users {me}")).ok().stderr;
+    assert!(said.contains("exam: reserved now for 1h"), "{said}");
+    let wide = home.run("--gpus 2", &["true"]);
+    let beside = home.run("--gpus 1", &["true"]);
+    home.words(&format!("wait {beside}")).ok();
+    let inside = home.run("--gpus 1 --time 10m --reservation exam", &["true"]);
+    home.words(&format!("wait {inside}")).ok();
+    assert_eq!(home.job(inside).elements[0].tasks[0].devices, [0]);
+    assert_eq!(home.job(beside).elements[0].tasks[0].devices, [1]);
+
+    // What it keeps is told of, and outlives the daemon.
+    home.kill_daemon();
+    home.start_daemon(Some(2));
+    let why = home.words(&format!("explain {wide}")).ok().stdout;
+    assert!(why.contains("reserved   GPU 0 of") && why.contains("for exam until"), "{why}");
+    let table = home.words("nodes").ok().stdout;
+    assert!(table.contains("GPU 0 reserved for exam until"), "{table}");
+    let table = home.words("reservations").ok().stdout;
+    assert!(table.contains("exam") && table.contains("open"), "{table}");
+    assert_eq!(home.job(wide).state, State::Pending);
+
+    let said = home.words("reserve exam --drop").ok().stderr;
+    assert!(said.contains("taken back"), "{said}");
+    assert!(reservations(&home).is_empty());
+    home.words(&format!("wait {wide}")).ok();
+}
+
+#[test]
+fn until_it_begins_others_run_there_what_ends_in_time() {
+    let home = Home::with_gpus(2);
+    let (me, node) = (me(&home), node(&home));
+    let words = format!("reserve exam --nodes {node} --in 1h --for 2h --every 1d --times 3 --users {me}");
+    let said = home.words(&words).ok().stderr;
+    assert!(said.contains("and again every 1d; until then, what ends in time still starts there"), "{said}");
+    let short = home.run("--gpus 1 --time 10m", &["true"]);
+    home.words(&format!("wait {short}")).ok();
+    let long = home.run("--gpus 1 --time 2h", &["true"]);
+    let why = home.words(&format!("explain {long}")).ok().stdout;
+    assert!(
+        why.contains("exam takes what it would hold from") && why.contains("muster run … --time"),
+        "{why}"
+    );
+    let inside = home.run("--gpus 2 --time 1h --reservation exam", &["true"]);
+    let why = home.words(&format!("explain {inside}")).ok().stdout;
+    assert!(why.contains("waits for  reservation exam to begin at"), "{why}");
+    let row = &reservations(&home)[0];
+    assert_eq!((row.times.count, row.is_open, row.waiting), (Some(3), false, 1));
+    home.words("reserve exam --drop").ok();
+    home.words(&format!("wait {long}")).ok();
+    let why = home.words(&format!("explain {inside}")).ok().stdout;
+    assert!(why.contains("exam is over, was taken back"), "{why}");
+}
+
+#[test]
+fn when_it_begins_what_waits_for_it_starts_and_who_is_stopped_goes_back_to_the_queue() {
+    let home = Home::with_gpus(1);
+    let (me, node) = (me(&home), node(&home));
+    let gate = home.gate("go");
+    let endless = home.sh("--gpus 1 --grace 1s", &gate);
+    home.until_state(endless, State::Running);
+    let words = format!("reserve exam --nodes {node} --in 1s --for 1h --users {me}");
+    let refused = home.words(&words).code(4).stderr;
+    assert!(refused.contains(&format!("still there: {endless}")) && refused.contains("--stop"), "{refused}");
+    home.words(&format!("{words} --stop")).ok();
+    let inside = home.run("--gpus 1 --time 10m --reservation exam", &["true"]);
+    home.words(&format!("wait {inside}")).ok();
+    home.until_state(endless, State::Pending);
+    home.open("go");
+    home.words("reserve exam --drop").ok();
+    home.words(&format!("wait {endless}")).ok();
+    assert_eq!(home.job(endless).elements[0].attempt, 2);
+}
+
+#[test]
+fn mistakes_are_answered_with_what_is_meant() {
+    let home = Home::with_gpus(2);
+    let (me, node) = (me(&home), node(&home));
+    home.words(&format!("reserve exam --gpus 1 --for 1h --users {me}")).ok();
+    home.words("reserve others --gpus 1 --for 1h --users somebody-else").ok();
+    let fails = |words: &str, code: i32, expected: &str| {
+        let said = home.words(words).code(code).stderr;
+        assert!(said.contains(expected), "{words}: {said}");
+    };
+    fails("run --gpus 1 --time 1m --reservation exem -- true", 4, "did you mean `exam`?");
+    fails("run --gpus 1 --time 1m --reservation others -- true", 4, "the reservation others is for others");
+    fails("run --gpus 1 --time 2h --reservation exam -- true", 4, "more, grace included");
+    fails("run --gpus 1 --reservation exam -- true", 4, "has no time limit");
+    fails("run --gpus 2 --time 1m --reservation exam -- true", 4, "never fits");
+    fails("reserve exem --drop", 4, "did you mean exam?");
+    fails("reserve more --gpus 1 --for 1h --users ann", 4, "only 0 of 1 GPUs can be set aside then");
+    fails(
+        &format!("reserve more --nodes {node} --for 1h --users ann"),
+        4,
+        "set aside for the reservation exam",
+    );
+    fails(&format!("reserve more --nodes {node}x --for 1h --users ann"), 4, &format!("did you mean {node}?"));
+    fails("reserve exam --gpus 1 --for 2h --users ann", 5, "there is a reservation exam already");
+    fails("reserve a/b --gpus 1 --for 2h --users ann", 4, "");
+    fails("reserve more --gpus 1 --for 1h", 2, "who may use it");
+    fails("reserve more --for 1h --users ann", 2, "what to set aside");
+    fails("reserve more --gpus 1 --users ann", 2, "how long");
+    fails("reserve more --gpus 1 --for 1h --times 3 --users ann", 2, "--every");
+    fails("reserve more --gpus 1 --for 1h --start 2020-01-01T00:00Z --users ann", 2, "lies in the past");
+    assert_eq!(reservations(&home).len(), 2, "nothing else was done");
+}
