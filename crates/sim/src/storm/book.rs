@@ -613,7 +613,10 @@ fn changes_the_world(event: &Event) -> bool {
         | Event::DrainSet { .. }
         | Event::ForeignUse { .. }
         | Event::QueuesSet(_)
-        | Event::LevelsSet(_) => true,
+        | Event::LevelsSet(_)
+        | Event::WindowSet(_)
+        | Event::WindowPlaced { .. }
+        | Event::WindowDropped { .. } => true,
         Event::Submitted { .. }
         | Event::Hold(_)
         | Event::Release(_)
