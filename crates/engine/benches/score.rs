@@ -1,5 +1,4 @@
-//! How fast places are found by each placement policy. `cargo bench -p muster-engine --bench score`; figures are in
-//! `docs/PERFORMANCE.md`.
+//! How fast places are found by each placement policy: `cargo bench -p muster-engine --bench score`.
 
 #![allow(missing_docs, reason = "criterion's macros generate undocumented items")]
 #![allow(clippy::disallowed_methods, reason = "a bench reads the clock; the library may not")]
