@@ -62,6 +62,7 @@ fn sample(id: RouteId) -> Option<Value> {
             Some(json!({ "gpus": 1, "after": 360_000_000, "length": 1000, "users": ["ann"] }))
         }
         RouteId::DropReservation => Some(json!({})),
+        RouteId::Scale => Some(json!({ "floor": 1, "ceiling": 2 })),
         RouteId::Drain => Some(json!({ "reason": "cleaning" })),
         _ => None,
     }
@@ -87,7 +88,10 @@ async fn every_route_answers_as_the_document_says() {
             check(&document, route, status, &body);
             if id == "1"
                 && !matches!(route.response, Body::Upgrade)
-                && !matches!(route.id, RouteId::Hold | RouteId::Release | RouteId::Checkpoint)
+                && !matches!(
+                    route.id,
+                    RouteId::Hold | RouteId::Release | RouteId::Checkpoint | RouteId::Scale
+                )
             {
                 assert_eq!(
                     status,

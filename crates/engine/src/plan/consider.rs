@@ -184,7 +184,8 @@ impl Planner<'_> {
             self.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
             let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
             let window = &candidate.shape.window;
-            let mut ahead = self.state.pool.bookings().iter().skip(self.kept.len());
+            let ahead = self.state.pool.bookings().iter();
+            let mut ahead = ahead.filter(|one| !self.claimed.contains(&one.element));
             let backfilled = ahead.any(|one| one.shape.window == *window);
             self.decisions.push(Decision::Start { id, placement, backfilled });
             return true;

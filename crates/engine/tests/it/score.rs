@@ -206,7 +206,7 @@ fn story(policy: PlacementPolicy, seed: u64) {
         .collect();
     let mut hosts: Vec<Host> = nodes.iter().map(host).collect();
     let mut world = World::with_queues(&nodes, tree(policy));
-    let (mut seen, mut running): (Vec<Want>, Vec<(String, Want, usize, Vec<usize>)>) = Default::default();
+    let (mut seen, mut running) = (Vec::<Want>::new(), Vec::<(String, Want, usize, Vec<usize>)>::new());
     // Below 16 tasks every one of them is news, and all are typical.
     for at in 0..15 {
         let want = random_want(dice);

@@ -196,12 +196,7 @@ impl Book {
                 self.settle(at, id.element);
             }
             Event::EvictionDue { id } => {
-                let attempt = self.attempt_mut(id.element).filter(|attempt| attempt.id == *id);
-                let attempt = attempt.ok_or_else(|| format!("{id} is to go though it is over"))?;
-                match attempt.leaving {
-                    Some(due) if due <= at => attempt.stop(Fate::Preempted),
-                    _ => return Err(format!("{id} is to go now, though nobody told it so")),
-                }
+                self.eviction_due(at, *id)?;
                 cover.unsaved += 1;
             }
             Event::NodeLost { node, reason } => self.node_lost(at, node, reason),
@@ -224,6 +219,17 @@ impl Book {
                     host.foreign = foreign.clone();
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Who was told to go has not saved its progress in time.
+    fn eviction_due(&mut self, at: Time, id: AttemptId) -> Result<(), String> {
+        let attempt = self.attempt_mut(id.element).filter(|attempt| attempt.id == id);
+        let attempt = attempt.ok_or_else(|| format!("{id} is to go though it is over"))?;
+        match attempt.leaving {
+            Some(due) if due <= at => attempt.stop(Fate::Preempted),
+            _ => return Err(format!("{id} is to go now, though nobody told it so")),
         }
         Ok(())
     }
