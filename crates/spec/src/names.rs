@@ -10,7 +10,7 @@ const MAX_NODE_NAME: usize = 253;
 /// Node names that one range may stand for.
 pub(crate) const MAX_NODES: usize = 100_000;
 
-/// A name of at most [`MAX_NAME`] letters, digits, `.`, `_` and `-` that starts with neither `-` nor `.`.
+/// A name of at most 64 letters, digits, `.`, `_` and `-` that starts with neither `-` nor `.`.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -192,7 +192,8 @@ pub(crate) async fn owner(app: &App, job: JobId) -> Result<UserName, Failure> {
 /// Why a task could not start names directories and programs of its owner; others learn that it could not.
 fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
     if !caller.may_touch(&view.user) {
-        let outcomes = view.elements.iter_mut().filter_map(|element| element.outcome.as_mut());
+        let ends = view.elements.iter_mut().map(|element| [&mut element.outcome, &mut element.last_end]);
+        let outcomes = ends.flatten().flatten();
         for outcome in outcomes {
             if let Outcome::StartFailed { reason, .. } = outcome {
                 *reason = "its owner is told why".into();
