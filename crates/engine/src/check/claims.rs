@@ -57,10 +57,27 @@ struct Uses<'a> {
     by_queue: BTreeMap<(QueueName, GpuModel), u64>,
 }
 
-impl Uses<'_> {
-    fn change(&mut self, leaf: &QueueName, placement: &[TaskPlacement], comes: bool) {
-        for (model, milli) in by_model(self.state, placement) {
-            self.add(leaf, &model, milli, comes);
+impl<'a> Uses<'a> {
+    /// What is counted of each queue: whether rightly so is asked of the state, not of a plan.
+    fn before(state: &'a State) -> Self {
+        let views = state.policy.queue_views(Time(0)).into_iter();
+        let rows = views.flat_map(|view| {
+            let name = view.name;
+            view.gpus.into_iter().map(move |row| ((name.clone(), row.model), u64::from(row.used.0)))
+        });
+        Self { state, by_queue: rows.collect() }
+    }
+
+    fn comes(&mut self, job: &Job, gpus: &BTreeMap<GpuModel, u64>) {
+        for (model, milli) in gpus {
+            self.add(leaf_of(self.state, job), model, *milli, true);
+        }
+    }
+
+    fn goes(&mut self, one: &Counted<'_>) {
+        for (model, milli) in one.gpus {
+            let model = self.state.policy.models().name(*model);
+            self.add(leaf_of(self.state, one.job), model, *milli, false);
         }
     }
 
@@ -78,36 +95,24 @@ impl Uses<'_> {
 
 /// May those who go be made to go?
 fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
-    let mut uses = Uses { state, by_queue: BTreeMap::new() };
-    // Thousands run in a few queues: added up by leaf first.
-    let mut by_leaf: FxHashMap<_, u64> = FxHashMap::default();
-    for one in counted::before(state) {
-        for task in one.placement.iter() {
-            if let Some(model) = model_of(state, task) {
-                let milli = u64::from(task.devices.len()) * u64::from(task.share.0);
-                *by_leaf.entry((one.job.record.leaf, model)).or_default() += milli;
-            }
-        }
-    }
-    for ((leaf, model), milli) in by_leaf {
-        uses.add(state.policy.leaf_name(leaf), model, milli, true);
-    }
+    let mut uses = Uses::before(state);
     let mut gone = FxHashSet::default();
     for decision in &plan.decisions {
         match decision {
             Decision::Start { id, placement, .. } if counted::kept(state, plan, id.element).is_none() => {
                 if let Some(job) = state.jobs.get(&id.element.job) {
-                    uses.change(leaf_of(state, job), placement, true);
+                    uses.comes(job, &by_model(state, placement));
                 }
             }
             Decision::Start { .. } => {}
             Decision::Unclaim { element } => {
                 if let Some(claim) = promised(state, *element) {
-                    uses.change(leaf_of(state, claim.job), claim.placement, false);
+                    uses.goes(&claim);
                 }
             }
             Decision::Claim { element, placement, evict } => {
                 let Some(claimant) = state.jobs.get(&element.job) else { continue };
+                let asked = by_model(state, placement);
                 for eviction in evict {
                     let is_new = gone.insert(eviction.id);
                     let victim = counted::running(state, eviction.id).filter(|_| is_new);
@@ -115,19 +120,12 @@ fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation
                         found.push(Violation::NotEvictable(eviction.id, "it does not run"));
                         continue;
                     };
-                    let wrong = wrong_eviction(
-                        state,
-                        now,
-                        *eviction,
-                        &victim,
-                        (claimant, *element),
-                        placement,
-                        &uses,
-                    );
+                    let wrong =
+                        wrong_eviction(state, now, *eviction, &victim, (claimant, *element), &asked, &uses);
                     found.extend(wrong.map(|why| Violation::NotEvictable(eviction.id, why)));
-                    uses.change(leaf_of(state, victim.job), victim.placement, false);
+                    uses.goes(&victim);
                 }
-                uses.change(leaf_of(state, claimant), placement, true);
+                uses.comes(claimant, &asked);
             }
         }
     }
@@ -158,7 +156,7 @@ fn wrong_eviction(
     eviction: Eviction,
     victim: &Counted<'_>,
     (claimant, element): (&Job, ElementId),
-    placement: &[TaskPlacement],
+    asked: &BTreeMap<GpuModel, u64>,
     uses: &Uses<'_>,
 ) -> Option<&'static str> {
     let tree = state.policy.tree();
@@ -184,11 +182,10 @@ fn wrong_eviction(
         }
         EvictionCause::Reclaimed if !tree.preemption.reclaim => Some("nothing is taken back"),
         EvictionCause::Reclaimed => {
-            let held = by_model(state, victim.placement);
-            let asked = by_model(state, placement);
-            let is_owed = asked.iter().any(|(model, milli)| {
-                held.contains_key(model) && is_owed(&tree.queues, (to, from), model, *milli, uses)
-            });
+            let held = |model| victim.gpus.iter().any(|(id, _)| state.policy.models().name(*id) == model);
+            let is_owed = asked
+                .iter()
+                .any(|(model, milli)| held(model) && is_owed(&tree.queues, (to, from), model, *milli, uses));
             (!is_owed).then_some("its queue owes nothing to the claimant's")
         }
     }
@@ -233,7 +230,10 @@ fn after_all_went(state: &State, plan: &Plan) -> FxHashMap<NodeId, (Sum, Sum)> {
         }
     }
     // 2. What stays beside it. What was promised before is not asked for again: the world may have changed under it.
-    for one in counted::staying(state, plan).filter(|one| !starting.contains(&one.element)) {
+    let gone: FxHashSet<ElementId> = counted::going(state, plan).iter().map(|one| one.element).collect();
+    let nodes: FxHashSet<NodeId> = after.keys().copied().collect();
+    let stays = |one: &Counted<'_>| !gone.contains(&one.element) && !starting.contains(&one.element);
+    for one in counted::on(state, &nodes).filter(stays) {
         for task in one.placement.iter() {
             let Some((all, _)) = after.get_mut(&task.node) else { continue };
             let Some(needs) = needs_of(one.job, task) else { continue };

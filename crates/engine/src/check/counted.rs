@@ -3,18 +3,22 @@
 
 use std::sync::Arc;
 
-use muster_model::{AttemptId, Decision, ElementId, GpuModel, Plan, TaskPlacement, Time};
+use muster_model::{AttemptId, Decision, ElementId, GpuModel, NodeId, Plan, TaskPlacement, Time};
+use muster_policy::ModelId;
 use rustc_hash::FxHashSet;
 
 use crate::state::State;
 use crate::state::attempt::attempt_id;
 use crate::state::job::{Job, Phase};
+use crate::state::pool::{HoldKey, Holding};
 
 /// Something that counts.
 pub(super) struct Counted<'a> {
     pub(super) element: ElementId,
     pub(super) job: &'a Job,
     pub(super) placement: &'a Arc<[TaskPlacement]>,
+    /// Thousandths of GPUs by model, as counted when it came.
+    pub(super) gpus: &'a [(ModelId, u64)],
     pub(super) from: Time,
 }
 
@@ -27,20 +31,32 @@ impl Counted<'_> {
 
 /// Everything that counts before a plan.
 pub(super) fn before(state: &State) -> impl Iterator<Item = Counted<'_>> {
-    let holding = state.pool.holdings().filter_map(|holding| {
-        let element = holding.element;
-        let job = state.jobs.get(&element.job)?;
-        let run = state.element(element)?.run.as_ref()?;
-        let stays = run.leaving.is_none();
-        stays.then_some(Counted { element, job, placement: &run.placement, from: run.held_from })
-    });
-    let promised = state.claims.of.iter().filter_map(|(id, ordinal)| {
+    state.pool.holdings().filter_map(|holding| held(state, holding)).chain(all_promised(state))
+}
+
+/// Of that, what has something on these nodes, and maybe more.
+pub(super) fn on<'a>(state: &'a State, nodes: &FxHashSet<NodeId>) -> impl Iterator<Item = Counted<'a>> {
+    let holds = nodes.iter().flat_map(|node| &state.pool.node(*node).holds);
+    let keys: FxHashSet<HoldKey> = holds.map(|hold| hold.key).collect();
+    let holdings = keys.into_iter().filter_map(|key| held(state, state.pool.holding(key)));
+    holdings.chain(all_promised(state))
+}
+
+fn held<'a>(state: &'a State, holding: &Holding) -> Option<Counted<'a>> {
+    let element = holding.element;
+    let job = state.jobs.get(&element.job)?;
+    let run = state.element(element)?.run.as_ref()?;
+    let stays = run.leaving.is_none();
+    stays.then_some(Counted { element, job, placement: &run.placement, gpus: &run.gpus, from: run.held_from })
+}
+
+fn all_promised(state: &State) -> impl Iterator<Item = Counted<'_>> {
+    state.claims.of.iter().filter_map(|(id, ordinal)| {
         let job = state.jobs.get(id)?;
         let claim = job.record.elements.get(ordinal)?.claim.as_ref()?;
         let element = ElementId { job: *id, index: job.record.index_of(*ordinal) };
-        Some(Counted { element, job, placement: &claim.placement, from: claim.since })
-    });
-    holding.chain(promised)
+        Some(Counted { element, job, placement: &claim.placement, gpus: &claim.gpus, from: claim.since })
+    })
 }
 
 /// Of that, what a plan makes go or gives up.
@@ -70,14 +86,20 @@ pub(super) fn running(state: &State, id: AttemptId) -> Option<Counted<'_>> {
     let element = state.element(id.element)?;
     let run = element.run.as_ref().filter(|run| element.phase == Phase::Active && run.leaving.is_none())?;
     let is_current = attempt_id(id.element.job, id.element.index, element.attempt) == id;
-    is_current.then_some(Counted { element: id.element, job, placement: &run.placement, from: run.held_from })
+    is_current.then_some(Counted {
+        element: id.element,
+        job,
+        placement: &run.placement,
+        gpus: &run.gpus,
+        from: run.held_from,
+    })
 }
 
 /// What an element was promised.
 pub(super) fn promised(state: &State, id: ElementId) -> Option<Counted<'_>> {
     let job = state.jobs.get(&id.job)?;
     let claim = state.element(id)?.claim.as_ref()?;
-    Some(Counted { element: id, job, placement: &claim.placement, from: claim.since })
+    Some(Counted { element: id, job, placement: &claim.placement, gpus: &claim.gpus, from: claim.since })
 }
 
 /// Of that, what a plan does not give up: what it starts otherwise is a start like any other.

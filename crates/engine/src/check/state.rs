@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use muster_model::view::TaskStage;
-use muster_model::{DeviceSet, ElementId, JobId, NodeId, Tier, WindowTimes};
+use muster_model::{DeviceSet, ElementId, GpuModel, JobId, NodeId, QueueName, Tier, Time, WindowTimes};
 use rustc_hash::FxHashMap;
 
-use super::Violation;
 use super::ledger::Sum;
 use super::plan::needs_of;
+use super::{Violation, counted};
 use crate::state::State;
 use crate::state::entries::{MAX_TICKETS, Owner, Standing};
 use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunStage};
@@ -55,6 +55,7 @@ pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
         found.push(Violation::State(format!("{active} elements are active, but not as many hold something")));
     }
     check_nodes(state, &sums, &mut found);
+    check_counters(state, &mut found);
     check_index(state, &mut found);
     check_windows(state, &mut found);
     found
@@ -192,6 +193,30 @@ fn check_nodes(state: &State, sums: &BTreeMap<NodeId, Sum>, found: &mut Vec<Viol
         if !node.bookings.is_empty() || !node.booked.is_empty() {
             found.push(Violation::State(format!("node {id}: a booking outlived its pass")));
         }
+    }
+}
+
+/// What the policy counts of each leaf must be what its elements hold and were promised.
+fn check_counters(state: &State, found: &mut Vec<Violation>) {
+    let mut held: BTreeMap<(QueueName, GpuModel), u64> = BTreeMap::new();
+    for one in counted::before(state) {
+        let leaf = state.policy.leaf_name(one.job.record.leaf);
+        for (model, milli) in one.gpus {
+            let model = state.policy.models().name(*model).clone();
+            *held.entry((leaf.clone(), model)).or_default() += milli;
+        }
+    }
+    for view in state.policy.queue_views(Time(0)).into_iter().filter(|view| view.is_leaf) {
+        for row in view.gpus {
+            let milli = held.remove(&(view.name.clone(), row.model)).unwrap_or(0);
+            if milli != u64::from(row.used.0) {
+                found
+                    .push(Violation::State(format!("queue {}: what it holds is counted wrongly", view.name)));
+            }
+        }
+    }
+    if held.values().any(|milli| *milli > 0) {
+        found.push(Violation::State("what a queue holds is not counted".to_owned()));
     }
 }
 

@@ -62,6 +62,11 @@ impl<'a> Gauge<'a> {
         }
     }
 
+    /// How much fits at most, over all groups: it grows when something more does.
+    pub(super) fn total(&self) -> u64 {
+        self.sums.iter().fold(0, |total, sum| total.saturating_add(*sum))
+    }
+
     pub(super) fn is_enough(&self) -> bool {
         self.sums.iter().zip(&self.shape.groups).all(|(sum, group)| *sum >= u64::from(group.tasks))
     }

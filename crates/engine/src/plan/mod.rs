@@ -7,6 +7,7 @@
 
 pub(crate) mod ask;
 mod claims;
+mod clear;
 pub(crate) mod closest;
 mod consider;
 mod forecast;

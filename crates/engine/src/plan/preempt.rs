@@ -11,6 +11,9 @@
 //! more room never makes a start impossible, that is the feasible set whose most precious member is the least precious
 //! possible, then its second, and so on; no member of it can stay.
 //!
+//! A queue gives back no more than it owes, so those who go first in order may use that up for room that is of no use.
+//! Where that was so and the claimant does not start, `clear.rs` looks again, node by node.
+//!
 //! # Why there are no loops
 //!
 //! Taking back needs the claimant's side to be within its nominal quota with the start, and the other side beyond its own;
@@ -22,8 +25,8 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use muster_model::{
-    AttemptId, Decision, ElementId, Eviction, EvictionCause, Preemption, Reason, Span, TaskPlacement, Tier,
-    Time,
+    AttemptId, Decision, ElementId, Eviction, EvictionCause, NodeId, Preemption, Reason, Span, TaskPlacement,
+    Tier, Time,
 };
 use muster_policy::{LeafId, ModelId, Slot, UserId};
 use rustc_hash::FxHashMap;
@@ -42,13 +45,13 @@ use crate::state::shape::ClassId;
 
 /// Somebody who may be made to go.
 #[derive(Clone, Debug)]
-struct Victim {
+pub(super) struct Victim {
     id: AttemptId,
     cause: EvictionCause,
-    key: HoldKey,
+    pub(super) key: HoldKey,
     leaf: LeafId,
     user: UserId,
-    gpus: SmallVec<[(ModelId, u64); 1]>,
+    pub(super) gpus: SmallVec<[(ModelId, u64); 1]>,
     /// Until it is gone at the latest, from now.
     delay: Span,
 }
@@ -161,23 +164,31 @@ impl Planner<'_> {
         let checkpoint = self.state.pool.checkpoint();
         let outer = self.state.pool.look_inside(shape.window.as_ref());
         let gauge = Gauge::new(&self.state.pool, reach);
-        let mut room =
-            Room { planner: self, candidate, memo, pick, reach, gauge, gone: Vec::new(), found: None };
-        if room.widen(order) {
-            room.narrow(0..room.gone.len());
+        let mut room = Room {
+            planner: self,
+            candidate,
+            memo,
+            pick,
+            reach,
+            gauge,
+            tried: Vec::new(),
+            stale: Vec::new(),
+            found: None,
+        };
+        if room.widen(order) || room.clear() {
+            let gone: Vec<usize> = (0..room.tried.len()).filter(|at| room.tried[*at].1).collect();
+            room.narrow(&gone);
             room.spare();
         }
-        let (found, gone) = (room.found.take(), std::mem::take(&mut room.gone));
+        let (found, tried) = (room.found.take(), std::mem::take(&mut room.tried));
         // Everything is put back; the decision is made with what was found.
-        for (victim, is_gone) in &gone {
-            if *is_gone {
-                self.state.policy.try_hold(victim.leaf, victim.user, &victim.gpus);
-            }
+        let victims = tried.into_iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim);
+        let victims: Vec<Victim> = victims.collect();
+        for victim in &victims {
+            self.state.policy.try_hold(victim.leaf, victim.user, &victim.gpus);
         }
         self.state.pool.rollback(checkpoint);
         self.state.pool.look(outer);
-        let victims = gone.into_iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim);
-        let victims: Vec<Victim> = victims.collect();
         found.filter(|_| !victims.is_empty()).map(|placement| Way { placement, victims })
     }
 
@@ -263,15 +274,17 @@ impl Planner<'_> {
 }
 
 /// Room being made on scratch.
-struct Room<'r, 's> {
-    planner: &'r mut Planner<'s>,
+pub(super) struct Room<'r, 's> {
+    pub(super) planner: &'r mut Planner<'s>,
     candidate: &'r Candidate,
     memo: &'r Memo,
     pick: &'r Pick,
-    reach: Reach<'r>,
-    gauge: Gauge<'r>,
-    /// Those tried, in order, and whether they are gone.
-    gone: Vec<(Victim, bool)>,
+    pub(super) reach: Reach<'r>,
+    pub(super) gauge: Gauge<'r>,
+    /// Those tried, in order, and whether they are gone. Who stays owed nothing when it was his turn.
+    pub(super) tried: Vec<(Victim, bool)>,
+    /// Nodes of which the indexes do not say what is held.
+    stale: Vec<NodeId>,
     /// Where the candidate would start, as things stand.
     found: Option<Arc<[TaskPlacement]>>,
 }
@@ -289,46 +302,51 @@ impl Room<'_, '_> {
                 }
                 (more, stride) = (stride, stride * 2);
             }
-            for _ in 0..more {
-                let owes = |victim: &Victim| {
-                    let asked = self.pick.exact.as_deref().unwrap_or(&[]);
-                    let policy = &self.planner.state.policy;
-                    let own = |(model, milli): &(ModelId, u64)| {
-                        policy.owed(self.candidate.leaf, victim.leaf, *model, *milli) > 0
-                    };
-                    victim.cause != EvictionCause::Reclaimed || asked.iter().any(own)
-                };
-                let next = std::iter::from_fn(|| self.planner.victim(&mut order)).find(owes);
-                let Some(victim) = next else {
+            let mut went = 0;
+            while went < more {
+                let Some(victim) = self.planner.victim(&mut order) else {
                     // The last look at everybody gone, unless that was the one before.
-                    return more > 1 && self.might_start() && self.looks();
+                    return went > 0 && self.might_start() && self.looks();
                 };
-                self.gone.push((victim, false));
-                self.goes(self.gone.len() - 1);
+                self.tried.push((victim, false));
+                let at = self.tried.len() - 1;
+                if self.owes(at) {
+                    self.goes(at);
+                    went += 1;
+                }
             }
         }
     }
 
-    /// Lets stay whoever can, the last in order first: of a stretch all at once, or half by half.
-    fn narrow(&mut self, stretch: std::ops::Range<usize>) {
-        if stretch.is_empty() {
+    /// False where somebody may not be made to go as things stand: his queue has given back what it owes.
+    pub(super) fn owes(&self, at: usize) -> bool {
+        let victim = &self.tried[at].0;
+        let asked = self.pick.exact.as_deref().unwrap_or(&[]);
+        let policy = &self.planner.state.policy;
+        let owes = |(model, milli): &(ModelId, u64)| {
+            policy.owed(self.candidate.leaf, victim.leaf, *model, *milli) > 0
+        };
+        victim.cause != EvictionCause::Reclaimed || asked.iter().any(owes)
+    }
+
+    /// Lets stay whoever can, the last in order first: all for whom the bounds leave room at once, or half by half.
+    fn narrow(&mut self, those: &[usize]) {
+        let mut back = Vec::new();
+        for at in those.iter().rev() {
+            self.stays(*at);
+            match self.might_start() {
+                true => back.push(*at),
+                false => self.goes(*at),
+            }
+        }
+        if back.is_empty() || self.looks() {
             return;
         }
-        let mut back = stretch.end;
-        while back > stretch.start && self.gauge.is_enough() {
-            back -= 1;
-            self.stays(back);
-        }
-        if back == stretch.start && self.might_start() && self.looks() {
-            return;
-        }
-        for at in back..stretch.end {
-            self.goes(at);
-        }
-        if stretch.len() > 1 {
-            let middle = stretch.start + stretch.len() / 2;
-            self.narrow(middle..stretch.end);
-            self.narrow(stretch.start..middle);
+        back.iter().for_each(|at| self.goes(*at));
+        if those.len() > 1 {
+            let (first, last) = those.split_at(those.len() / 2);
+            self.narrow(last);
+            self.narrow(first);
         }
     }
 
@@ -337,8 +355,8 @@ impl Room<'_, '_> {
     fn spare(&mut self) {
         let Some(placement) = self.found.clone() else { return };
         let by_model = gpus_by_model(&self.planner.state.pool, &placement);
-        for at in (0..self.gone.len()).rev() {
-            if !self.gone[at].1 {
+        for at in (0..self.tried.len()).rev() {
+            if !self.tried[at].1 {
                 continue;
             }
             self.stays(at);
@@ -348,58 +366,68 @@ impl Room<'_, '_> {
                 caps.iter().all(|(model, most)| held(model) <= *most)
             };
             let is_admitted = self.admitted().is_ok_and(|tries| tries.iter().any(|one| allows(&one.caps)));
-            if !is_admitted || !self.fits(&placement) {
+            if !is_admitted || !self.fits_beside(at, &placement) {
                 self.goes(at);
             }
         }
     }
 
-    /// Is all of a placement free, as things stand?
-    fn fits(&mut self, placement: &Arc<[TaskPlacement]>) -> bool {
-        let gone = self.gone.iter().filter(|(_, is_gone)| *is_gone);
+    /// Is all of a placement free on the nodes of one who came back?
+    fn fits_beside(&mut self, at: usize, placement: &[TaskPlacement]) -> bool {
+        let gone = self.tried.iter().filter(|(_, is_gone)| *is_gone);
         let delay = gone.map(|(victim, _)| victim.delay).max().unwrap_or(Span(0));
         let until = self.candidate.duration.map_or(Time::NEVER, |span| self.planner.now + span + delay);
+        let nodes = self.nodes_of(at);
+        let there = placement.iter().filter(|task| nodes.binary_search(&task.node).is_ok());
+        let there: Arc<[TaskPlacement]> = there.cloned().collect();
         let checkpoint = self.planner.state.pool.checkpoint();
         let (element, shape) = (self.candidate.element, &self.candidate.shape);
-        let fits = self.planner.take_promised(element, placement, shape, until);
+        let fits = self.planner.take_promised(element, &there, shape, until);
         self.planner.state.pool.rollback(checkpoint);
         fits
     }
 
-    fn goes(&mut self, at: usize) {
-        let (victim, is_gone) = &mut self.gone[at];
-        *is_gone = true;
-        self.planner.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
-        let key = victim.key;
-        self.change(key, |pool| pool.park(key));
-    }
-
-    fn stays(&mut self, at: usize) {
-        let (victim, is_gone) = &mut self.gone[at];
-        *is_gone = false;
-        self.planner.state.policy.try_hold(victim.leaf, victim.user, &victim.gpus);
-        let key = victim.key;
-        self.change(key, |pool| pool.unpark(key));
-    }
-
-    /// Changes what a holding holds, and the gauge with it.
-    fn change(&mut self, key: HoldKey, change: impl FnOnce(&mut Pool)) {
-        let pool = &mut self.planner.state.pool;
-        let mut nodes: SmallVec<[_; 8]> = pool.holding(key).placement.iter().map(|task| task.node).collect();
+    /// Where somebody is, of what the candidate may use.
+    pub(super) fn nodes_of(&self, at: usize) -> SmallVec<[NodeId; 8]> {
+        let pool = &self.planner.state.pool;
+        let tasks = pool.holding(self.tried[at].0.key).placement.iter();
+        let mut nodes: SmallVec<[NodeId; 8]> = tasks.map(|task| task.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
         nodes.retain(|node| self.reach.admits(pool, *node));
+        nodes
+    }
+
+    pub(super) fn goes(&mut self, at: usize) {
+        let (victim, is_gone) = &mut self.tried[at];
+        *is_gone = true;
+        self.planner.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
+        self.change(at, Pool::park_quietly);
+    }
+
+    pub(super) fn stays(&mut self, at: usize) {
+        let (victim, is_gone) = &mut self.tried[at];
+        *is_gone = false;
+        self.planner.state.policy.try_hold(victim.leaf, victim.user, &victim.gpus);
+        self.change(at, Pool::unpark_quietly);
+    }
+
+    /// Changes what a holding holds, and the gauge with it. The indexes follow with the next look.
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut Pool, HoldKey)) {
+        let nodes = self.nodes_of(at);
+        let pool = &mut self.planner.state.pool;
         for node in &nodes {
             self.gauge.leave(pool.node(*node));
         }
-        change(pool);
+        change(pool, self.tried[at].0.key);
         for node in &nodes {
             self.gauge.enter(pool.node(*node));
         }
+        self.stale.extend(nodes);
     }
 
     /// False when it is certain that the candidate would not start.
-    fn might_start(&self) -> bool {
+    pub(super) fn might_start(&self) -> bool {
         self.gauge.is_enough() && self.admitted().is_ok()
     }
 
@@ -408,10 +436,11 @@ impl Room<'_, '_> {
     }
 
     /// Would the candidate start? Remembers where.
-    fn looks(&mut self) -> bool {
+    pub(super) fn looks(&mut self) -> bool {
+        self.planner.state.pool.publish_all(std::mem::take(&mut self.stale));
         let (candidate, memo, pick) = (self.candidate, self.memo, self.pick);
         let Ok(tries) = self.planner.admitted(candidate, std::slice::from_ref(pick)) else { return false };
-        let delay = self.gone.iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim.delay).max();
+        let delay = self.tried.iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim.delay).max();
         let duration = candidate.duration.map(|span| span + delay.unwrap_or(Span(0)));
         let checkpoint = self.planner.state.pool.checkpoint();
         let found = tries.iter().find_map(|one| {

@@ -59,6 +59,25 @@ fn nothing_beyond_its_own_quota_is_taken_back() {
 }
 
 #[test]
+fn what_is_owed_is_not_used_up_by_those_who_leave_no_room() {
+    let nodes = [node("n1", 2), node("n2", 2), node("n3", 2)];
+    let mut world = World::with_queues(&nodes, queues(&[("owner", 4), ("guest", 2)]));
+    let always = |name: &str| job(name).queue("owner").with(|spec| spec.protect = Protection::Always);
+    // Two nodes with half of them the owner's for good; a guest on each other half, and one on a whole node.
+    for (own, guest) in [("o1", "g1"), ("o2", "g2")] {
+        world.submit(always(own).gpus(1));
+        world.submit(job(guest).queue("guest").gpus(1));
+    }
+    world.submit(job("whole").queue("guest").gpus(2));
+    world.now = world.now + span("1h");
+    // The guest owes two. The small ones are first in order, and of no use.
+    world.submit(job("mine").queue("owner").gpus(2));
+    ["mine", "o1", "o2", "g1", "g2"].iter().for_each(|name| world.expect(name, State::Running));
+    world.expect("whole", State::Pending);
+    assert_eq!(evicted(&world).len(), 1);
+}
+
+#[test]
 fn who_uses_no_more_than_its_own_keeps_it() {
     let mut world = World::with_queues(&[node("n1", 8)], queues(&[("owner", 4), ("guest", 4)]));
     world.submit(job("g1").gpus(4).queue("guest"));

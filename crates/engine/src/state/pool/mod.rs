@@ -246,11 +246,6 @@ impl Pool {
         self.publish(task.node);
     }
 
-    fn give(&mut self, key: HoldKey, task: &TaskPlacement) {
-        self.give_unpublished(key, task);
-        self.publish(task.node);
-    }
-
     /// Takes a whole placement; a node's indexes follow once for all its tasks, which follow each other.
     fn take_all(&mut self, key: HoldKey, placement: &[TaskPlacement]) {
         for tasks in placement.chunk_by(|one, next| one.node == next.node) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_model::{DeviceSet, ElementId, TaskPlacement, Time};
+use muster_model::{DeviceSet, ElementId, NodeId, TaskPlacement, Time};
 use smallvec::SmallVec;
 
 use super::{Booking, Checkpoint, HoldKey, Pool, Undo};
@@ -29,11 +29,35 @@ impl Pool {
         self.log.push(Undo::Parked(key));
     }
 
-    /// Takes a parked holding back, on scratch.
-    pub(crate) fn unpark(&mut self, key: HoldKey) {
-        let placement = Arc::clone(&self.holding(key).placement);
-        self.take_all(key, &placement);
+    /// As [`Pool::park`]; the indexes follow with [`Pool::publish_all`].
+    pub(crate) fn park_quietly(&mut self, key: HoldKey) {
+        self.give_parked(key);
+        self.log.push(Undo::Parked(key));
+    }
+
+    /// Takes a parked holding back, on scratch; the indexes follow with [`Pool::publish_all`].
+    pub(crate) fn unpark_quietly(&mut self, key: HoldKey) {
+        self.take_parked(key);
         self.log.push(Undo::Unparked(key));
+    }
+
+    fn give_parked(&mut self, key: HoldKey) -> Arc<[TaskPlacement]> {
+        let placement = Arc::clone(&self.holding(key).placement);
+        placement.iter().for_each(|task| self.give_unpublished(key, task));
+        placement
+    }
+
+    fn take_parked(&mut self, key: HoldKey) -> Arc<[TaskPlacement]> {
+        let placement = Arc::clone(&self.holding(key).placement);
+        placement.iter().for_each(|task| self.take_unpublished(key, task));
+        placement
+    }
+
+    /// Brings the indexes up to date with nodes that changed.
+    pub(crate) fn publish_all(&mut self, mut nodes: Vec<NodeId>) {
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.into_iter().for_each(|id| self.publish(id));
     }
 
     /// Bookings of this pass, in order of being made.
@@ -120,27 +144,25 @@ impl Pool {
 
     /// Undoes everything since the checkpoint, newest first.
     pub(crate) fn rollback(&mut self, to: Checkpoint) {
+        let mut changed = Vec::new();
         while self.log.len() > to.0 {
             match self.log.pop().expect("longer than the checkpoint") {
                 Undo::Opened(key) => {
                     self.holdings[key.0 as usize] = None;
                     self.vacant.push(key);
                 }
-                Undo::Granted { key, task } => self.give(key, &task),
+                Undo::Granted { key, task } => {
+                    self.give_unpublished(key, &task);
+                    changed.push(task.node);
+                }
                 Undo::Closed(key, version) => {
                     self.version = version;
                     let holding = self.holding(key);
                     let (end, element) = (holding.end, holding.element);
                     self.ends.remove(end, element, key);
                 }
-                Undo::Parked(key) => {
-                    let placement = Arc::clone(&self.holding(key).placement);
-                    self.take_all(key, &placement);
-                }
-                Undo::Unparked(key) => {
-                    let placement = Arc::clone(&self.holding(key).placement);
-                    self.give_all(key, &placement);
-                }
+                Undo::Parked(key) => changed.extend(self.take_parked(key).iter().map(|task| task.node)),
+                Undo::Unparked(key) => changed.extend(self.give_parked(key).iter().map(|task| task.node)),
                 Undo::Booked => self.unbook(),
                 Undo::Unbooked(bookings) => {
                     for booking in bookings {
@@ -149,6 +171,7 @@ impl Pool {
                 }
             }
         }
+        self.publish_all(changed);
     }
 
     fn unbook(&mut self) {
