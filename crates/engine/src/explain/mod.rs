@@ -71,11 +71,15 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     explanation.out_of_service = trial.out_of_service(&finding);
     explanation.set_aside = trial.set_aside(&finding);
     explanation.reasons.extend(finding.quota.iter().chain(&finding.reason).cloned());
-    trial.end();
-    // 3. As a new submission, which is behind all others of its priority.
+    let candidate = trial.end();
+    // 3. As a new submission, which is behind all others of its priority. Where there is no place for it as it is, whatever
+    // its queue, no other queue is tried.
     if finding.reason.is_some() {
-        explanation.sooner.extend(sooner::other_queues(state, id));
-        explanation.sooner.retain(|change| sooner::starts_anew(state, now, id, change));
+        if candidate.is_none_or(|candidate| trial::has_place(state, now, &candidate)) {
+            explanation.sooner.extend(sooner::other_queues(state, id));
+        }
+        let mut anew = if explanation.sooner.is_empty() { None } else { sooner::Anew::of(state, now, id) };
+        explanation.sooner.retain(|change| anew.as_mut().is_some_and(|anew| anew.starts(change)));
     }
     Some(explanation)
 }

@@ -141,22 +141,41 @@ pub(super) fn other_queues(state: &State, id: ElementId) -> Vec<Change> {
     others.take(MOST_QUEUES).map(|queue| Change::Queue { queue }).collect()
 }
 
-/// Would it start at once if it were cancelled and submitted anew with this change? Then it stands behind whoever waits. Of
-/// an array, a single element is submitted. Tried on a copy: nothing of it may stay.
-pub(super) fn starts_anew(state: &State, now: Time, id: ElementId, change: &Change) -> bool {
-    let Some(job) = state.jobs.get(&id.job) else { return false };
-    let spec = JobSpec { array: None, ..changed(&job.record.spec, change) };
-    let anew = state.jobs.last_key_value().map_or(0, |(id, _)| id.0).max(state.recent.last().0) + 1;
-    let mut copy = state.clone();
-    let target = Target { job: id.job, index: job.record.spec.array.as_ref().map(|_| id.index) };
-    copy.apply(now, &Event::Cancel { target, by: spec.user.clone() });
-    let submitted = Event::Submitted { job: JobId(anew), spec: Arc::new(spec) };
-    if copy.judge(&submitted).is_err() {
-        return false;
+/// An element that is cancelled, and submitted anew with one change after the other. On one copy for all of them: nothing of it
+/// may stay.
+pub(super) struct Anew {
+    copy: State,
+    now: Time,
+    spec: Arc<JobSpec>,
+    last: JobId,
+}
+
+impl Anew {
+    pub(super) fn of(state: &State, now: Time, id: ElementId) -> Option<Self> {
+        let spec = Arc::clone(&state.jobs.get(&id.job)?.record.spec);
+        let last = state.jobs.last_key_value().map_or(0, |(id, _)| id.0).max(state.recent.last().0);
+        let mut copy = state.clone();
+        let target = Target { job: id.job, index: spec.array.as_ref().map(|_| id.index) };
+        copy.apply(now, &Event::Cancel { target, by: spec.user.clone() });
+        Some(Self { copy, now, spec, last: JobId(last) })
     }
-    copy.apply(now, &submitted);
-    let plan = plan::plan(&mut copy, now);
-    plan.starts().any(|(started, ..)| started.element.job == JobId(anew))
+
+    /// Would it start at once with this change? Then it stands behind whoever waits. Of an array, a single element is
+    /// submitted.
+    pub(super) fn starts(&mut self, change: &Change) -> bool {
+        let job = JobId(self.last.0 + 1);
+        let spec = JobSpec { array: None, ..changed(&self.spec, change) };
+        let by = spec.user.clone();
+        let submitted = Event::Submitted { job, spec: Arc::new(spec) };
+        if self.copy.judge(&submitted).is_err() {
+            return false;
+        }
+        self.last = job;
+        self.copy.apply(self.now, &submitted);
+        let starts = plan::plan(&mut self.copy, self.now).starts().any(|(id, ..)| id.element.job == job);
+        self.copy.apply(self.now, &Event::Cancel { target: Target { job, index: None }, by });
+        starts
+    }
 }
 
 /// The terms with a change.

@@ -15,7 +15,7 @@ use crate::plan::gauge::Reach;
 use crate::plan::hope::Memo;
 use crate::plan::reserve::{self, Wish};
 use crate::plan::terms::Admitted;
-use crate::plan::{Candidate, Planner};
+use crate::plan::{Candidate, Planner, Seat};
 use crate::state::State;
 use crate::state::attempt::gpus_by_model;
 use crate::state::entries::Owner;
@@ -70,9 +70,10 @@ impl<'s> Trial<'s> {
         Self { planner, slot, candidate: candidate.map(|one| Candidate { element: id, ..one }), spec }
     }
 
-    /// Rolls everything back.
-    pub(super) fn end(self) {
+    /// Rolls everything back. Answers what was tried.
+    pub(super) fn end(self) -> Option<Candidate> {
         drop(self.planner.finish());
+        self.candidate
     }
 
     pub(super) fn state(&self) -> &State {
@@ -325,4 +326,17 @@ impl<'s> Trial<'s> {
             _ => Vec::new(),
         }
     }
+}
+
+/// False when there is no place for it even if nobody started before it, nothing was promised, and no quota stood against it.
+pub(super) fn has_place(state: &mut State, now: Time, candidate: &Candidate) -> bool {
+    let mut planner = Planner::new(state, now);
+    let memo = planner.memo(candidate.class).clone();
+    let seat = Seat { element: candidate.element, avoid: &[], home: &[] };
+    let has_place = memo.picks.iter().any(|pick| {
+        let free = Admitted { pick, caps: Caps::new() };
+        planner.place(seat, &candidate.shape, &free, &memo.eligible, candidate.duration).is_some()
+    });
+    drop(planner.finish());
+    has_place
 }

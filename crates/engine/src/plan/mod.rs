@@ -31,7 +31,7 @@ mod walk;
 mod whole;
 pub(crate) mod window;
 
-pub(crate) use consider::Candidate;
+pub(crate) use consider::{Candidate, Seat};
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use muster_policy::ModelId;
 
-use super::node::{Node, Published, WHOLE};
+use super::node::{Counts, Node, Published, WHOLE};
 use super::rank_set::RankSet;
 
 /// Nodes by a small count, each count a set of name ranks.
@@ -73,6 +73,20 @@ pub(crate) struct ModelIndex {
     pub(crate) shared: BTreeSet<(u16, u32, u16)>,
 }
 
+impl ModelIndex {
+    /// A node counts otherwise than before.
+    fn count(&mut self, rank: u32, before: Option<Counts>, after: Option<Counts>) {
+        let (had, has) = (before.and_then(|(_, booked)| booked), after.and_then(|(_, booked)| booked));
+        let (was, is) = (before.map(|(clear, _)| clear), after.map(|(clear, _)| clear));
+        for (buckets, old, new) in [(&mut self.clear, was, is), (&mut self.booked, had, has)] {
+            if old != new {
+                old.into_iter().for_each(|count| buckets.remove(count, rank));
+                new.into_iter().for_each(|count| buckets.insert(count, rank));
+            }
+        }
+    }
+}
+
 /// All indexes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
@@ -89,41 +103,46 @@ impl Index {
 
     /// Takes what is published of a node out, under its rank in this index.
     pub(crate) fn leave(&mut self, node: &Node, rank: u32) {
-        let old = &node.published;
-        for ((model, _), (clear, booked)) in node.models.iter().zip(&old.buckets) {
-            let index = &mut self.models[usize::from(model.0)];
-            index.clear.remove(*clear, rank);
-            if let Some(free) = booked {
-                index.booked.remove(*free, rank);
-            }
-        }
-        for (model, free, device) in &old.shared {
-            self.models[usize::from(model.0)].shared.remove(&(*free, rank, *device));
-        }
-        if let Some((devices, cpus)) = old.plain {
-            self.plain.remove(&(devices, cpus, rank));
-        }
+        self.update(node, rank, &node.published, &Published::default());
     }
 
     /// Enters what is published of a node, under its rank in this index.
     pub(crate) fn enter(&mut self, node: &Node, rank: u32) {
-        let present = &node.published;
-        for ((model, _), (clear, booked)) in node.models.iter().zip(&present.buckets) {
-            let at = usize::from(model.0);
-            if self.models.len() <= at {
-                self.models.resize_with(at + 1, ModelIndex::default);
+        self.update(node, rank, &Published::default(), &node.published);
+    }
+
+    /// What is published of a node was something else before.
+    pub(crate) fn update(&mut self, node: &Node, rank: u32, old: &Published, new: &Published) {
+        for (at, (model, _)) in node.models.iter().enumerate() {
+            let (before, after) = (old.buckets.get(at).copied(), new.buckets.get(at).copied());
+            if before != after {
+                self.model_mut(*model).count(rank, before, after);
             }
-            self.models[at].clear.insert(*clear, rank);
-            if let Some(free) = booked {
-                self.models[at].booked.insert(*free, rank);
+        }
+        if old.shared != new.shared {
+            for (model, free, device) in &old.shared {
+                self.model_mut(*model).shared.remove(&(*free, rank, *device));
+            }
+            for (model, free, device) in &new.shared {
+                self.model_mut(*model).shared.insert((*free, rank, *device));
             }
         }
-        for (model, free, device) in &present.shared {
-            self.models[usize::from(model.0)].shared.insert((*free, rank, *device));
+        if old.plain != new.plain {
+            if let Some((devices, cpus)) = old.plain {
+                self.plain.remove(&(devices, cpus, rank));
+            }
+            if let Some((devices, cpus)) = new.plain {
+                self.plain.insert((devices, cpus, rank));
+            }
         }
-        if let Some((devices, cpus)) = present.plain {
-            self.plain.insert((devices, cpus, rank));
+    }
+
+    fn model_mut(&mut self, model: ModelId) -> &mut ModelIndex {
+        let at = usize::from(model.0);
+        if self.models.len() <= at {
+            self.models.resize_with(at + 1, ModelIndex::default);
         }
+        &mut self.models[at]
     }
 }
 

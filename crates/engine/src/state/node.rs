@@ -82,11 +82,14 @@ pub(crate) struct NodeBooking {
     pub(crate) scalars: Scalars,
 }
 
+/// Clear devices of a model and, where some free device is booked, all free ones.
+pub(crate) type Counts = (u16, Option<u16>);
+
 /// The state of a node that the indexes hold; compared with the present one to find what changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Published {
-    /// Per entry of `models`: clear devices and, where some free device is booked, all free ones.
-    pub(crate) buckets: SmallVec<[(u16, Option<u16>); 1]>,
+    /// Per entry of `models`.
+    pub(crate) buckets: SmallVec<[Counts; 1]>,
     /// Partially held usable devices: model, free thousandths, device.
     pub(crate) shared: SmallVec<[(ModelId, u16, u16); 2]>,
     /// Free devices of any model and free CPUs.

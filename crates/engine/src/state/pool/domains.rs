@@ -99,12 +99,11 @@ impl Pool {
         self.update_kind(id);
         let present = describe(self.node(id));
         if present != self.node(id).published {
-            self.withdraw(id);
-            self.nodes[id.0 as usize].published = present;
+            let old = std::mem::replace(&mut self.nodes[id.0 as usize].published, present);
             let node = &self.nodes[id.0 as usize];
-            self.index.enter(node, node.rank);
+            self.index.update(node, node.rank, &old, &node.published);
             for (domain, rank) in &node.domains {
-                self.domains.get_mut(*domain).index.enter(node, *rank);
+                self.domains.get_mut(*domain).index.update(node, *rank, &old, &node.published);
             }
         }
     }
