@@ -1,12 +1,12 @@
-//! What found which mutant, compared with what is promised by tables and scenarios, as lines and as a table of docs/proof.md.
+//! What found which mutant, compared with what the tables promise, as lines and as a table of docs/proof.md. It must not know
+//! what scenarios say of themselves.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::table::{Found, Mutant};
 
@@ -22,15 +22,8 @@ pub struct Outcome {
     pub story: Option<(u64, String)>,
     /// Scenarios that print otherwise.
     pub scenarios: Vec<String>,
-}
-
-/// What a scenario says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Note {
-    /// Mutants that it notices.
-    pub mutants: Vec<String>,
-    /// Why it stands beside others that notice the same.
-    pub beside: bool,
+    /// Not all were played, since too many go round in circles.
+    pub is_cut: bool,
 }
 
 impl Outcome {
@@ -44,10 +37,19 @@ impl Outcome {
                     outcome.story = Some((seed.parse().context("a seed is a number")?, what.to_owned()));
                 }
                 (Some("scenario"), Some(name), _) => outcome.scenarios.push(name.to_owned()),
-                _ => println!("  {line}"),
+                (Some("left"), ..) => outcome.is_cut = true,
+                _ => bail!("the hunt printed: {line}"),
             }
         }
         Ok(outcome)
+    }
+
+    /// The only scenario that notices it, if one alone does.
+    pub fn alone(&self) -> Option<&str> {
+        match &self.scenarios[..] {
+            [only] if !self.is_cut => Some(only),
+            _ => None,
+        }
     }
 }
 
@@ -58,8 +60,8 @@ pub fn line(mutant: &Mutant, outcome: &Outcome) -> String {
     });
     let scenarios = match &outcome.scenarios[..] {
         [] => "no scenario".to_owned(),
-        [only] => format!("only {only}"),
-        many => format!("{} scenarios", many.len()),
+        [only] if !outcome.is_cut => format!("only {only}"),
+        many => format!("{} scenarios{}", many.len(), if outcome.is_cut { " and more" } else { "" }),
     };
     format!("{}: {scenarios}; {story}", mutant.name)
 }
@@ -76,73 +78,40 @@ pub fn summary(outcomes: &[(&Mutant, Outcome)], seeds: u64) -> String {
     )
 }
 
-/// What every scenario says of itself, by its path without the ending.
-pub fn notes(root: &Path) -> Result<BTreeMap<String, Note>> {
-    let folder = root.join("scenarios");
-    let mut notes = BTreeMap::new();
-    for topic in fs::read_dir(&folder)? {
-        let topic = topic?.path();
-        if !topic.is_dir() {
-            continue;
-        }
-        for script in fs::read_dir(&topic)? {
-            let path = script?.path();
-            let text = fs::read_to_string(&path)?;
-            let mut note = Note::default();
-            for line in text.lines() {
-                let named = line.strip_prefix("# mutant: ").into_iter().flat_map(|names| names.split(", "));
-                note.mutants.extend(named.map(str::to_owned));
-                note.beside |= line.starts_with("# beside: ");
-            }
-            notes.insert(path.strip_prefix(&folder)?.with_extension("").display().to_string(), note);
-        }
-    }
-    Ok(notes)
-}
-
-/// Every promise that is not kept.
-pub fn complaints(
-    outcomes: &[(&Mutant, Outcome)],
-    notes: &BTreeMap<String, Note>,
-    seeds: u64,
-    is_whole: bool,
-) -> Vec<String> {
+/// Every promise of a table that is not kept.
+pub fn broken(outcomes: &[(&Mutant, Outcome)], seeds: u64) -> Vec<String> {
     let mut complaints = Vec::new();
-    // 1. Of tables.
     for (mutant, outcome) in outcomes {
         let (name, seed) = (&mutant.name, outcome.story.as_ref().map(|(seed, _)| *seed));
-        let is_found = seed.is_some() || !outcome.scenarios.is_empty();
         match &mutant.found {
-            Found::Within(most) if seed.is_none_or(|seed| seed >= *most) => {
+            // Fewer seeds than promised say nothing.
+            Found::Within(most) if seed.map_or(seeds >= *most, |seed| seed >= *most) => {
                 let found = seed.map_or(format!("not in {seeds}"), |seed| format!("at seed {seed}"));
                 complaints.push(format!("{name}: stories find it {found}, and not within {most}"));
             }
-            Found::Scenarios if !is_found => complaints.push(format!("{name}: nothing finds it")),
-            Found::Missed(_) if is_found => complaints.push(format!("{name}: it is found after all: say so")),
+            Found::Scenarios if outcome.scenarios.is_empty() => {
+                let found = seed.map_or("nothing finds it".to_owned(), |seed| {
+                    format!("a story finds it at seed {seed} and no scenario does: promise it")
+                });
+                complaints.push(format!("{name}: {found}"));
+            }
+            Found::Missed(_) if seed.is_some() || !outcome.scenarios.is_empty() => {
+                complaints.push(format!("{name}: it is found after all: say so"));
+            }
             Found::Within(_) | Found::Scenarios | Found::Missed(_) => {}
         }
     }
-    // 2. Of scenarios.
-    for (scenario, note) in notes {
-        let noticed = |outcome: &Outcome| outcome.scenarios.contains(scenario);
-        for (mutant, outcome) in outcomes.iter().filter(|(mutant, _)| note.mutants.contains(&mutant.name)) {
-            if !noticed(outcome) {
-                complaints.push(format!("{scenario}: does not notice mutant {}", mutant.name));
-            }
-        }
-        let is_alone = outcomes.iter().any(|(_, outcome)| outcome.scenarios.len() == 1 && noticed(outcome));
-        if is_whole && !is_alone && !note.beside {
-            let few = outcomes.iter().filter(|(_, outcome)| noticed(outcome));
-            let few = few.min_by_key(|(_, outcome)| outcome.scenarios.len());
-            let few = few.map_or("it notices none".to_owned(), |(mutant, outcome)| {
-                format!("{} is noticed by {} others", mutant.name, outcome.scenarios.len() - 1)
-            });
-            complaints.push(format!(
-                "{scenario}: no mutant is noticed by it alone, and no `# beside:` says why ({few})"
-            ));
-        }
-    }
     complaints
+}
+
+/// All that was found, a mutant a line: its name, the seed of the story, the scenarios.
+pub fn found(outcomes: &[(&Mutant, Outcome)]) -> String {
+    let line = |(mutant, outcome): &(&Mutant, Outcome)| {
+        let seed = outcome.story.as_ref().map_or("-".to_owned(), |(seed, _)| seed.to_string());
+        let cut = if outcome.is_cut { " …" } else { "" };
+        format!("{}\t{seed}\t{}{cut}\n", mutant.name, outcome.scenarios.join(" "))
+    };
+    outcomes.iter().map(line).collect()
 }
 
 /// Writes the table into the page.
@@ -165,7 +134,8 @@ pub fn write(root: &Path, outcomes: &[(&Mutant, Outcome)], seeds: u64) -> Result
         let scenarios = match (&mutant.found, &outcome.scenarios[..]) {
             (Found::Missed(why), []) => format!("missed: {why}"),
             (_, []) => "–".to_owned(),
-            (_, [only]) => format!("only `{only}`"),
+            (_, [only]) if !outcome.is_cut => format!("only `{only}`"),
+            (_, [one]) => format!("`{one}` and more"),
             (_, [one, two]) => format!("`{one}`, `{two}`"),
             (_, [one, rest @ ..]) => format!("`{one}` and {} more", rest.len()),
         };

@@ -1,6 +1,7 @@
 //! Deliberate bugs as data: what each breaks, in which file, which text becomes which, and what finds it. Reads text and
 //! finds places; it must not build or run anything.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -50,17 +51,29 @@ impl Mutant {
     }
 }
 
-/// All texts for one place, of which the number of the mutant that is on chooses one. An expression stands in brackets.
-fn choice(mutants: &[(usize, &Mutant)], original: &str) -> String {
-    let is_statement = original.ends_with([';', '}']);
-    let branches: String = mutants
-        .iter()
-        .map(|(number, mutant)| {
-            format!("if ::muster_model::mutant::is({number}) {{ {} }} else ", mutant.after)
-        })
-        .collect();
-    let choice = format!("{branches}{{ {original} }}");
-    if is_statement { choice } else { format!("({choice})") }
+/// A mutant and its number.
+type Numbered<'m> = (usize, &'m Mutant);
+/// A text that mutants change, and those: several may change the same text, and one a part of what another changes.
+type Place<'m> = (Range<usize>, Vec<Numbered<'m>>);
+
+/// A part of a text with every mutant in it, of which the number that is on chooses one. An expression stands in brackets.
+/// Places are in order of their beginnings, the longer first.
+fn choices(text: &str, part: Range<usize>, places: &[Place]) -> String {
+    let (mut changed, mut at, mut rest) = (String::new(), part.start, places);
+    while let [(range, mutants), after @ ..] = rest {
+        let within = after.partition_point(|(next, _)| next.start < range.end);
+        changed.push_str(&text[at..range.start]);
+        let is_expression = !text[range.clone()].ends_with([';', '}']);
+        changed.push_str(if is_expression { "(" } else { "" });
+        for (number, mutant) in mutants {
+            let branch = format!("if ::muster_model::mutant::is({number}) {{ {} }} else ", mutant.after);
+            changed.push_str(&branch);
+        }
+        let original = choices(text, range.clone(), &after[..within]);
+        changed.push_str(&format!("{{ {original} }}{}", if is_expression { ")" } else { "" }));
+        (at, rest) = (range.end, &after[within..]);
+    }
+    changed + &text[at..part.end]
 }
 
 /// Every place of a text within another, blanks aside.
@@ -76,27 +89,25 @@ fn find(text: &str, wanted: &str) -> Vec<Range<usize>> {
     starts.map(|(_, at)| places[at]..places[at + wanted.len() - 1] + 1).collect()
 }
 
-/// The text of a file with every mutant of it, each behind its number. Several may change the same text, whole.
+/// The text of a file with every mutant of it, each behind its number.
 ///
 /// # Errors
-/// A mutant whose text is not there exactly once, or two whose texts overlap.
-pub fn apply(text: &str, mutants: &[(usize, &Mutant)]) -> Result<String> {
-    let mut places: BTreeMap<(usize, usize), Vec<(usize, &Mutant)>> = BTreeMap::new();
+/// A mutant whose text is not there exactly once, or two whose texts overlap and neither is a part of the other.
+pub fn apply(text: &str, mutants: &[Numbered]) -> Result<String> {
+    let mut places: BTreeMap<(usize, Reverse<usize>), Vec<Numbered>> = BTreeMap::new();
     for (number, mutant) in mutants {
         let place = mutant.place(text)?;
-        places.entry((place.start, place.end)).or_default().push((*number, mutant));
+        places.entry((place.start, Reverse(place.end))).or_default().push((*number, mutant));
     }
-    let mut changed = text.to_owned();
-    let mut begun: Option<(usize, &str)> = None;
-    for ((start, end), mutants) in places.into_iter().rev() {
-        let name = mutants[0].1.name.as_str();
-        if let Some((_, other)) = begun.filter(|(next, _)| *next < end) {
-            bail!("mutants {name} and {other} change a part of the same text");
+    let places: Vec<Place> =
+        places.into_iter().map(|((start, Reverse(end)), mutants)| (start..end, mutants)).collect();
+    for (at, (one, mutants)) in places.iter().enumerate() {
+        let overlaps = |other: &Range<usize>| other.start < one.end && other.end > one.end;
+        if let Some((_, others)) = places[at..].iter().find(|(other, _)| overlaps(other)) {
+            bail!("mutants {} and {} change a part of the same text", mutants[0].1.name, others[0].1.name);
         }
-        begun = Some((start, name));
-        changed.replace_range(start..end, &choice(&mutants, &text[start..end]));
     }
-    Ok(changed)
+    Ok(choices(text, 0..text.len(), &places))
 }
 
 /// Reads a table: see `xtask/mutants/README.md` for the form.
@@ -184,6 +195,17 @@ mod tests {
         let changed = apply("one", &both).unwrap().replace('\n', "");
         let is = "if ::muster_model::mutant::is";
         assert_eq!(changed, format!("({is}(1) {{ 1 }} else {is}(2) {{ 2 }} else {{ one }})"));
+    }
+
+    #[test]
+    fn one_may_change_a_part_of_what_another_changes() {
+        let nested =
+            "[a]\nbreaks: x\nfile: a.rs\n- one && two\n+ 1\n[b]\nbreaks: x\nfile: a.rs\n- two\n+ 2\n";
+        let mutants = parse(nested).unwrap();
+        let both: Vec<_> = (1..).zip(&mutants).collect();
+        let changed = apply("one && two;", &both).unwrap().replace('\n', "");
+        let is = "if ::muster_model::mutant::is";
+        assert_eq!(changed, format!("({is}(1) {{ 1 }} else {{ one && ({is}(2) {{ 2 }} else {{ two }}) }});"));
     }
 
     #[test]
