@@ -128,6 +128,7 @@ pub fn write(root: &Path, outcomes: &[(&Mutant, Outcome)], seeds: u64) -> Result
     for (mutant, outcome) in outcomes {
         let story = match (&mutant.found, &outcome.story) {
             (Found::Within(most), Some((seed, _))) => format!("seed {seed}, promised within {most}"),
+            (Found::Within(most), None) => format!("not in {seeds}, promised within {most}"),
             (_, Some((seed, _))) => format!("seed {seed}"),
             (_, None) => "–".to_owned(),
         };
