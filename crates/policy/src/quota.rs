@@ -111,6 +111,13 @@ impl Policy {
         if quota.is_bounded { quota.taken.saturating_sub(quota.nominal) } else { 0 }
     }
 
+    /// How many queues from a leaf up use more of a model than they own.
+    #[must_use]
+    pub fn beyond(&self, leaf: LeafId, model: ModelId) -> u32 {
+        let at = usize::from(model.0);
+        self.path(leaf).filter(|node| node.held[at] > node.quota[at].nominal).count() as u32
+    }
+
     /// Thousandths of GPUs that a start of `milli` in `lender` may take back from `borrower`: what the borrower uses beyond
     /// its nominal quota, at every queue from below the one that both are under down to the leaf; nothing unless the
     /// lender's side stays within its own nominal with the start. A queue without a quota owns nothing: all of its use is

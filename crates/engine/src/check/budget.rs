@@ -48,11 +48,12 @@ fn has_budget(queue: &QueueSpec) -> bool {
     queue.budget.is_some() || queue.queues.iter().any(has_budget)
 }
 
-/// Everything that counts, and everything that the plan starts or promises.
+/// Everything that counts, and everything that the plan starts or promises. Who goes has his promise until he is told to,
+/// which the planner has not done either.
 fn stakes(state: &State, now: Time, plan: &Plan) -> Vec<Stake> {
-    let staying = counted::staying(state, plan);
+    let before = counted::before(state);
     let mut stakes: Vec<Stake> =
-        staying.map(|one| stake(state, one.job, u128::from(one.milli()), one.from, false)).collect();
+        before.map(|one| stake(state, one.job, u128::from(one.milli()), one.from, false)).collect();
     for decision in &plan.decisions {
         let (element, placement) = match decision {
             Decision::Start { id, placement, .. } if counted::kept(state, plan, id.element).is_none() => {

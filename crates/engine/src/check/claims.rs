@@ -286,6 +286,10 @@ fn is_in_the_way(
             all.add(task, needs);
         }
     }
+    // Or beside what was reserved when he was told to: later rounds of the pass make other reservations.
+    if !plan.reservations.is_empty() && !with.is_empty() {
+        return true;
+    }
     with.iter().any(|(node, all)| {
         let asked = &after[node].1;
         !all.excess(asked, *node, &state.pool, true).is_empty()

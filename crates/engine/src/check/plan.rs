@@ -1,6 +1,7 @@
 //! Judges a plan: may each element start, is its gang whole and right, does everything fit, are limits, quotas and
 //! reservations kept?
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
     let mut sums = Sums::default();
     let mut seen = FxHashSet::default();
     let mut started_of: FxHashMap<_, u32> = FxHashMap::default();
+    let mut promised: FxHashMap<ElementId, &Arc<[TaskPlacement]>> = FxHashMap::default();
     for decision in &plan.decisions {
         let (element, placement) = match decision {
             Decision::Start { id, placement, .. } => (id.element, placement),
@@ -30,12 +32,24 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
             found.push(Violation::Unknown(element));
             continue;
         };
+        // What was just promised may start at once, there and nowhere else; judged is the promise.
+        if let Decision::Start { id, .. } = decision
+            && let Some(places) = promised.remove(&element)
+        {
+            found.extend((places != placement).then_some(Violation::NotAsClaimed(element)));
+            check_attempt(job, *id, &mut found);
+            add(state, job, placement, &mut sums);
+            continue;
+        }
+        if matches!(decision, Decision::Claim { .. }) {
+            promised.insert(element, placement);
+        }
         // 1. May it start, and is it a new attempt?
         if !seen.insert(element) {
             found.push(Violation::StartedTwice(element));
         }
         let active = started_of.entry(element.job).or_default();
-        *active += 1;
+        *active += u32::from(!is_claimed(job, element));
         check_startable(job, now, element, *active, &mut found);
         if let Decision::Start { id, .. } = decision {
             check_attempt(job, *id, &mut found);
@@ -58,15 +72,34 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
         found.extend(all.excess(added, *node, &state.pool, true));
     }
     // 5. Claims, limits, quotas, reservations.
-    claims::check(state, now, plan, &mut found);
-    quota::check(state, plan, &mut found);
-    borrowed::check(state, plan, &mut found);
-    budget::check(state, now, plan, &mut found);
-    reserved::check(state, now, plan, &mut found);
+    let once = &without_starts_of_promises(plan);
+    claims::check(state, now, once, &mut found);
+    quota::check(state, once, &mut found);
+    borrowed::check(state, once, &mut found);
+    budget::check(state, now, once, &mut found);
+    reserved::check(state, now, once, &mut found);
     drained::check(state, now, plan, &mut found);
     windows::check(state, now, plan, &mut found);
     topology::check_reserved(state, plan, &mut found);
     if found.is_empty() { Ok(()) } else { Err(found) }
+}
+
+/// A plan without the starts of what it promises itself: a promise counts as much.
+fn without_starts_of_promises(plan: &Plan) -> Cow<'_, Plan> {
+    if !plan.decisions.iter().any(|decision| matches!(decision, Decision::Claim { .. })) {
+        return Cow::Borrowed(plan);
+    }
+    let mut promised = FxHashSet::default();
+    let mut plan = plan.clone();
+    plan.decisions.retain(|decision| match decision {
+        Decision::Claim { element, .. } => {
+            promised.insert(*element);
+            true
+        }
+        Decision::Start { id, .. } => !promised.contains(&id.element),
+        Decision::Unclaim { .. } => true,
+    });
+    Cow::Owned(plan)
 }
 
 /// Every start of a plan must have left as an effect.
@@ -86,7 +119,15 @@ fn check_attempt(job: &Job, id: AttemptId, found: &mut Vec<Violation>) {
     }
 }
 
-/// `active` is how many elements of its job the plan starts or promises places, with this one.
+/// Was it promised places before?
+fn is_claimed(job: &Job, element: ElementId) -> bool {
+    let ordinal = job.record.ordinal_of(element.index);
+    let known = ordinal.and_then(|ordinal| job.record.elements.get(&ordinal));
+    known.is_some_and(|known| known.claim.is_some())
+}
+
+/// `active` is how many elements of its job the plan starts or promises places, with this one, and without those that were
+/// promised some before.
 fn check_startable(job: &Job, now: Time, element: ElementId, active: u32, found: &mut Vec<Violation>) {
     let record = &job.record;
     let Some(ordinal) = record.ordinal_of(element.index) else {
@@ -107,9 +148,8 @@ fn check_startable(job: &Job, now: Time, element: ElementId, active: u32, found:
     };
     found.extend(refused.map(|why| Violation::NotStartable(element, why)));
     let claimed = record.elements.values().filter(|known| known.claim.is_some()).count() as u32;
-    let was_claimed = u32::from(known.is_some_and(|known| known.claim.is_some()));
     let cap = record.spec.array.as_ref().and_then(|array| array.max_running);
-    if cap.is_some_and(|cap| record.active + claimed + active > cap + was_claimed) {
+    if cap.is_some_and(|cap| record.active + claimed + active > cap) {
         found.push(Violation::ArrayCap(element.job));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use muster_model::{Decision, ElementId, JobId, Span, TaskPlacement, Time};
+use muster_model::{AttemptId, Decision, ElementId, Span, TaskPlacement, Time};
 
 use super::{Planned, Planner};
 use crate::state::attempt::attempt_id;
@@ -20,6 +20,8 @@ pub(super) struct Kept {
     pub(super) until: Time,
     pub(super) shape: Arc<Shape>,
     pub(super) placement: Arc<[TaskPlacement]>,
+    /// Promised in this pass: the attempt that a start makes, and how long it may take.
+    pub(super) fresh: Option<(AttemptId, Option<Span>)>,
 }
 
 /// What a pass can do about a claim.
@@ -32,8 +34,7 @@ enum Chance {
 impl Planner<'_> {
     /// Deals with the claims that the pass finds.
     pub(super) fn keep_claims(&mut self) {
-        let claims: Vec<(JobId, u32)> = self.state.claims.of.iter().copied().collect();
-        for (id, ordinal) in claims {
+        for (_, id, ordinal) in self.state.claims_in_order() {
             let job = &self.state.jobs[&id];
             let element = ElementId { job: id, index: job.record.index_of(ordinal) };
             let known = &job.record.elements[&ordinal];
@@ -44,17 +45,20 @@ impl Planner<'_> {
             let until = duration.map_or(Time::NEVER, |span| self.now + span);
             match self.chance(element, &claim, &shape, until) {
                 Chance::Start => {
+                    // The cap of its array counts it already, as promised.
                     if let Some(slot) = self.state.entries.slot(Owner { job: id, ordinal: Some(ordinal) }) {
-                        self.started.count(slot, id);
+                        *self.started.by_slot.entry(slot).or_default() += 1;
                     }
                     let id = attempt_id(id, element.index, attempt);
                     let placement = Arc::clone(&claim.placement);
                     self.decisions.push(Decision::Start { id, placement, backfilled: false });
+                    self.keeps = true;
                 }
                 Chance::Wait => {
                     let placement = Arc::clone(&claim.placement);
-                    let until = until + self.slack(&claim);
-                    self.keep(Kept { element, until, shape, placement });
+                    let slack = self.last_end(&claim).map_or(Span(0), |last| last.since(self.now));
+                    let until = until + slack;
+                    self.keep(Kept { element, until, shape, placement, fresh: None });
                 }
                 Chance::GiveUp => {
                     self.state.policy.undo_hold(leaf, user, &claim.gpus);
@@ -72,12 +76,30 @@ impl Planner<'_> {
         self.kept.push(kept);
     }
 
-    /// Keeps everything clear again, at the beginning of a round.
+    /// Keeps everything clear again, at the beginning of a round, the oldest first. What was promised in this pass starts when
+    /// all of it is free: those who go for it do so since they count, not since they are in the way.
     pub(super) fn keep_again(&mut self) {
-        for at in 0..self.kept.len() {
-            let kept = self.kept[at].clone();
-            self.book_kept(&kept);
+        for kept in std::mem::take(&mut self.kept) {
+            match kept.fresh {
+                Some((id, duration)) if self.starts_at_once(&kept, duration) => {
+                    let placement = Arc::clone(&kept.placement);
+                    self.decisions.push(Decision::Start { id, placement, backfilled: false });
+                }
+                _ => {
+                    self.book_kept(&kept);
+                    self.kept.push(kept);
+                }
+            }
         }
+    }
+
+    /// Starts it on scratch, if all is free.
+    fn starts_at_once(&mut self, kept: &Kept, duration: Option<Span>) -> bool {
+        let until = duration.map_or(Time::NEVER, |span| self.now + span);
+        let outer = self.state.pool.look_inside(kept.shape.window.as_ref());
+        let starts = self.take_promised(kept.element, &kept.placement, &kept.shape, until);
+        self.state.pool.look(outer);
+        starts
     }
 
     fn book_kept(&mut self, kept: &Kept) {
@@ -100,8 +122,7 @@ impl Planner<'_> {
         if starts {
             return Chance::Start;
         }
-        let waits = self.state.still_leaving(claim).next().is_some();
-        if is_sound && waits { Chance::Wait } else { Chance::GiveUp }
+        if is_sound && self.last_end(claim).is_some() { Chance::Wait } else { Chance::GiveUp }
     }
 
     /// Holds what was promised, if all of it is free.
@@ -137,10 +158,14 @@ impl Planner<'_> {
         true
     }
 
-    /// How long it takes at most until the last of those who go has gone.
-    fn slack(&self, claim: &Claim) -> Span {
-        let ends = self.state.still_leaving(claim).filter_map(|(_, element)| element.run.as_ref());
-        let last = ends.map(|run| End::from(run.end).at(self.now)).max();
-        last.map_or(Span(0), |last| last.since(self.now))
+    /// When the last has gone at the latest of those who go for it, or leave a node of its places for another: he may have
+    /// taken what was free of them.
+    fn last_end(&self, claim: &Claim) -> Option<Time> {
+        let own = self.state.still_leaving(claim).map(|(id, _)| id.element);
+        let nodes = claim.placement.iter().map(|task| self.state.pool.node(task.node));
+        let there = nodes.flat_map(|node| &node.holds).map(|hold| self.state.pool.holding(hold.key).element);
+        let runs = own.chain(there).filter_map(|id| self.state.element(id)?.run.as_ref());
+        let leaving = runs.filter(|run| run.leaving.is_some());
+        leaving.map(|run| End::from(run.end).at(self.now)).max()
     }
 }

@@ -20,6 +20,7 @@ use crate::state::ends::End;
 use crate::state::entries::ENDLESS;
 use crate::state::job::Element;
 use crate::state::node::Window;
+use crate::state::pool::HoldKey;
 use crate::state::shape::{ClassId, Eligible, Shape};
 use crate::state::topology::Scope;
 
@@ -38,8 +39,8 @@ pub(crate) struct Candidate {
     pub(crate) user: UserId,
     pub(crate) class: ClassId,
     pub(crate) priority: i32,
-    /// It may not be made to go once it runs: so it starts on its queue's own quota only.
-    pub(crate) owns: bool,
+    /// Where it may not be made to go once it runs, it starts on its queue's own quota only.
+    pub(crate) protect: Protection,
     pub(crate) shape: Arc<Shape>,
     pub(crate) avoid: SmallVec<[NodeId; 1]>,
     /// Where it ran last, by name.
@@ -58,7 +59,12 @@ pub(crate) struct Seat<'a> {
 
 impl Candidate {
     pub(crate) fn whose(&self) -> Whose {
-        Whose { leaf: self.leaf, user: self.user, owns: self.owns }
+        Whose { leaf: self.leaf, user: self.user, owns: self.owns() }
+    }
+
+    /// It may not be made to go once it runs.
+    pub(crate) fn owns(&self) -> bool {
+        self.protect != Protection::None
     }
 
     pub(crate) fn seat(&self) -> Seat<'_> {
@@ -91,7 +97,7 @@ impl Planner<'_> {
             user: job.user,
             class: job.class,
             priority: record.spec.order_of(ordinal),
-            owns: record.spec.protect_of(ordinal) != Protection::None,
+            protect: record.spec.protect_of(ordinal),
             shape: Arc::clone(self.state.classes.shape(job.class)),
             avoid: avoid.map(|known| known.avoid.clone()).unwrap_or_default(),
             home: known.map(|known| self.home(known)).unwrap_or_default(),
@@ -127,11 +133,12 @@ impl Planner<'_> {
                         | Reason::GpusPerUser { .. }
                 );
                 let may_preempt = depends_on_others && self.has_rights(candidate.leaf, candidate.priority);
-                if may_preempt && self.preempt(slot, candidate, &memo) {
+                let is_put_off = self.fresh.is_put_off(candidate.leaf, candidate.priority);
+                if may_preempt && !is_put_off && self.preempt(slot, candidate, &memo) {
                     return Verdict::Started;
                 }
                 // Nor does what one who must not borrow is refused say anything of others.
-                if !may_preempt && !candidate.owns {
+                if !may_preempt && !candidate.owns() {
                     let key = self.limit_key(candidate.leaf, candidate.user, candidate.duration, memo.terms);
                     self.limited.refuse(key, &reason);
                 }
@@ -140,17 +147,21 @@ impl Planner<'_> {
         };
         // 2. A place now.
         let duration = candidate.duration.unwrap_or(ENDLESS);
+        let is_put_off = self.fresh.is_put_off(candidate.leaf, candidate.priority);
         if self.is_hopeless(candidate.class, duration) {
             self.note_contest(candidate.class);
         } else {
-            if self.start(candidate, &memo, &tries) {
+            if is_put_off && self.would_start(candidate, &memo, &tries) {
+                return Verdict::Blocked;
+            }
+            if !is_put_off && self.start(candidate, &memo, &tries) {
                 self.started.count(slot, candidate.job);
                 return Verdict::Started;
             }
             self.learn(candidate, &memo, &tries, self.now + duration);
         }
         // 3. A place that others leave.
-        if self.preempt(slot, candidate, &memo) {
+        if !is_put_off && self.preempt(slot, candidate, &memo) {
             return Verdict::Started;
         }
         // 4. A place later.
@@ -163,8 +174,8 @@ impl Planner<'_> {
     /// Tries to start on scratch.
     fn start(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
         for one in tries {
-            let Some(placement) =
-                self.place(candidate.seat(), &candidate.shape, one, &memo.eligible, candidate.duration)
+            let Some((key, placement)) =
+                self.hold(candidate.seat(), &candidate.shape, one, &memo.eligible, candidate.duration)
             else {
                 continue;
             };
@@ -181,6 +192,7 @@ impl Planner<'_> {
             let milli = candidate.shape.milli();
             self.state.policy.try_promise(candidate.leaf, candidate.user, milli, promise);
             let (leaf, user) = (candidate.leaf, candidate.user);
+            self.note_start(candidate, key, &gpus);
             self.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
             let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
             let window = &candidate.shape.window;
@@ -202,6 +214,18 @@ impl Planner<'_> {
         eligible: &Eligible,
         duration: Option<Span>,
     ) -> Option<Arc<[TaskPlacement]>> {
+        self.hold(seat, shape, one, eligible, duration).map(|(_, placement)| placement)
+    }
+
+    /// As [`Planner::place`]; answers by what its places are held, too.
+    fn hold(
+        &mut self,
+        seat: Seat<'_>,
+        shape: &Arc<Shape>,
+        one: &Admitted<'_>,
+        eligible: &Eligible,
+        duration: Option<Span>,
+    ) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
         let until = duration.map_or(Time::NEVER, |span| self.now + span);
         let window = Window { now: self.now, from: self.now, until };
         let (pick, caps, avoid, home) = (one.pick, &one.caps, seat.avoid, seat.home);
@@ -219,7 +243,7 @@ impl Planner<'_> {
             scoring: Scoring::new(self.state.policy.tree().placement, &self.state.mix),
         };
         let end = duration.map_or(End::Never, End::After);
-        gang::place(&mut self.state.pool, ask, seat.element, end, shape).map(|(_, placement)| placement)
+        gang::place(&mut self.state.pool, ask, seat.element, end, shape)
     }
 
     fn reserve(&mut self, slot: Slot, candidate: &Candidate, eligible: &Eligible, tries: &[Admitted<'_>]) {

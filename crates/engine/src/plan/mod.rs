@@ -2,8 +2,7 @@
 //! is rolled back. What a pass does with one entry is in `consider.rs`.
 //!
 //! A pass has rounds. Starts change shares, and with them the order and whose reservation comes first; so if something
-//! started while something else was kept back by a reservation alone, another round looks again with fresh
-//! reservations. A pass ends with a round that changes nothing: planning again after its commit decides nothing.
+//! started while something else was reserved or kept back, another round looks again with fresh reservations. A pass ends with a round that changes nothing: planning again after its commit decides nothing.
 
 pub(crate) mod ask;
 mod claims;
@@ -11,6 +10,7 @@ mod clear;
 pub(crate) mod closest;
 mod consider;
 mod forecast;
+mod fresh;
 pub(crate) mod gang;
 pub(crate) mod gauge;
 pub(crate) mod hope;
@@ -47,6 +47,7 @@ use crate::state::pool::{Checkpoint, HoldKey};
 use crate::state::shape::ClassId;
 use claims::Kept;
 use forecast::Forecast;
+use fresh::{Fresh, MOST_TRIES, Turns};
 use hope::{MOMENT, Memo};
 use limited::Limited;
 use preempt::Rights;
@@ -59,15 +60,37 @@ pub(crate) fn plan(state: &mut State, now: Time) -> Plan {
         state.reservations.clear();
         return Plan::default();
     }
-    let mut planner = Planner::new(state, now);
-    planner.run(|_| false);
-    // What starts here on borrowed quota cannot be taken back before it is committed: the next pass looks at that.
-    let lent = planner.has_lent().then_some(now + MOMENT);
-    let (refill, thaw) = (planner.limited.refill(), lent.or(planner.rights.thaw));
-    let plan = planner.finish();
+    let (refill, thaw, plan) = passes(state, now, |_| {});
     (state.refill, state.thaw) = (refill, thaw);
     state.reservations.clone_from(&plan.reservations);
     plan
+}
+
+/// Passes until one starts nothing that the next would take back; when the next refill and the next end of a protection are
+/// worth a look.
+fn passes(
+    state: &mut State,
+    now: Time,
+    prepare: impl Fn(&mut Planner<'_>),
+) -> (Option<Time>, Option<Time>, Plan) {
+    let mut turns = Turns::default();
+    for tries in 1.. {
+        let mut planner = Planner::new(state, now);
+        planner.fresh = Fresh::watched(turns);
+        planner.fresh.is_watched = tries < MOST_TRIES;
+        prepare(&mut planner);
+        planner.run(|_| false);
+        // Somebody may have come meanwhile with a right against whom a promise is kept to: the next pass looks at that.
+        let thaw = if planner.keeps { Some(now + MOMENT) } else { planner.rights.thaw };
+        let refill = planner.limited.refill();
+        let again = planner.fresh.again.take();
+        let plan = planner.finish();
+        match again {
+            Some(next) => turns = next,
+            None => return (refill, thaw, plan),
+        }
+    }
+    unreachable!("a try that is not watched is the last")
 }
 
 /// What a pass decided about one entry.
@@ -175,11 +198,14 @@ pub(crate) struct Planner<'s> {
     heads: Vec<ElementId>,
     /// Places that were promised: nobody else gets them.
     kept: Vec<Kept>,
+    /// What was promised before starts.
+    keeps: bool,
     /// Whose they are.
     claimed: FxHashSet<ElementId>,
     /// Who was told to go in this pass.
     evicted: FxHashSet<HoldKey>,
     rights: Rights,
+    fresh: Fresh,
     /// Reservations of this round, per lane.
     later: FxHashMap<Lane, Later>,
     /// A leaf that is read to its end even when nothing of it can start: somebody asks about an entry of it.
@@ -203,9 +229,11 @@ impl<'s> Planner<'s> {
             contested: false,
             heads: Vec::new(),
             kept: Vec::new(),
+            keeps: false,
             claimed: FxHashSet::default(),
             evicted: FxHashSet::default(),
             rights: Rights::default(),
+            fresh: Fresh::default(),
             later: FxHashMap::default(),
             asked_about: None,
             planned: Vec::new(),
@@ -220,6 +248,7 @@ impl<'s> Planner<'s> {
         loop {
             match self.round(&stop) {
                 Round::Again => {}
+                Round::Last if self.fresh.next_turn() => {}
                 Round::Last => return false,
                 Round::Stopped => return true,
             }
@@ -231,6 +260,7 @@ impl<'s> Planner<'s> {
             self.contested = false;
             self.heads.clear();
             self.hope_again();
+            self.rights.in_vain.clear();
             self.limited.count_again();
         }
     }
@@ -275,6 +305,9 @@ impl<'s> Planner<'s> {
             } else {
                 self.consider(slot)
             };
+            if self.fresh.again.is_some() {
+                return Round::Stopped;
+            }
             match verdict {
                 Verdict::Started => {
                     *started.entry(slot).or_default() += 1;
@@ -293,9 +326,11 @@ impl<'s> Planner<'s> {
         if self.goes_on(&started) { Round::Again } else { Round::Last }
     }
 
-    /// Did a round start so much that another one may find more? An array whose tickets were all used up may, too.
+    /// Did a round start so much that another one may find more? Starts change the order, and with that who is reserved for
+    /// what. An array whose tickets were all used up may have more, too.
     fn goes_on(&self, started: &FxHashMap<Slot, u32>) -> bool {
-        !started.is_empty() && self.contested
+        let is_kept = self.contested || !self.state.pool.bookings().is_empty();
+        !started.is_empty() && is_kept
             || started.iter().any(|(slot, count)| self.may_have_more(*slot, *count))
     }
 
@@ -336,18 +371,6 @@ impl<'s> Planner<'s> {
                 placement: Arc::clone(&booking.placement),
             })
             .collect()
-    }
-
-    /// True when something starts beyond what its leaf owns.
-    fn has_lent(&self) -> bool {
-        let policy = &self.state.policy;
-        let borrows = |planned: &Planned| match planned {
-            Planned::Came { leaf, gpus, .. } => {
-                gpus.iter().any(|(model, _)| policy.borrowed(*leaf, *model) > 0)
-            }
-            Planned::Left { .. } => false,
-        };
-        policy.tree().preemption.reclaim && self.planned.iter().any(borrows)
     }
 
     /// Ends the pass: the plan, and the state as it was.

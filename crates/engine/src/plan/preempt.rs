@@ -41,6 +41,7 @@ use super::{Planned, Planner, terms};
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::entries::ENDLESS;
 use crate::state::pool::{HoldKey, Pool};
+use crate::state::runners::Runners;
 use crate::state::shape::ClassId;
 
 /// Somebody who may be made to go.
@@ -54,17 +55,19 @@ pub(super) struct Victim {
     pub(super) gpus: SmallVec<[(ModelId, u64); 1]>,
     /// Until it is gone at the latest, from now.
     delay: Span,
+    /// It starts in this pass.
+    is_fresh: bool,
 }
 
 /// What is known of rights in a pass.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rights {
     /// Leaves that somebody owes something.
-    lenders: FxHashMap<LeafId, bool>,
+    pub(super) lenders: FxHashMap<LeafId, bool>,
     /// Something runs in what was idle, in any leaf.
     idlers: Option<bool>,
-    /// For whom no room could be made, for this long or longer.
-    in_vain: FxHashMap<(LeafId, ClassId, i32), Span>,
+    /// For whom no room could be made in this round, for this long or longer.
+    pub(super) in_vain: FxHashMap<(LeafId, ClassId, i32), Span>,
     /// When the first protection ends that was in the way.
     pub(super) thaw: Option<Time>,
 }
@@ -105,17 +108,20 @@ impl Planner<'_> {
     /// True when somebody may have to go for what waits in a leaf with at most this priority.
     pub(super) fn has_rights(&mut self, leaf: LeafId, priority: i32) -> bool {
         let terms = self.state.policy.tree().preemption;
-        let lowest =
-            self.state.runners.range((leaf, i32::MIN)..).next().map(|((at, lowest), _)| (*at, *lowest));
-        let outranks = lowest.is_some_and(|(at, lowest)| at == leaf && lowest < priority);
+        let lowest = |runners: &Runners| {
+            let first = runners.range((leaf, i32::MIN)..).next();
+            first.is_some_and(|((at, lowest), _)| *at == leaf && *lowest < priority)
+        };
+        let outranks = lowest(&self.state.runners) || lowest(&self.fresh.runners);
         let yields = terms != Preemption::OFF && Tier::of_order(priority) == Tier::Usual && self.has_idlers();
         yields || terms.priority && outranks || terms.reclaim && self.is_lender(leaf)
     }
 
-    /// True when something runs that yields to everybody. A pass changes nothing of what runs.
+    /// True when something runs that yields to everybody. A pass changes nothing of what ran before it.
     fn has_idlers(&mut self) -> bool {
         let is_last = |(_, order): &(LeafId, i32)| Tier::of_order(*order) == Tier::Last;
         *self.rights.idlers.get_or_insert_with(|| self.state.runners.keys().any(is_last))
+            || self.fresh.runners.keys().any(is_last)
     }
 
     /// True when a leaf is owed something by anybody.
@@ -129,7 +135,8 @@ impl Planner<'_> {
         let policy = &self.state.policy;
         let owes =
             |borrower: LeafId| policy.models().ids().any(|model| policy.owed(leaf, borrower, model, 1) > 0);
-        let is_lender = self.state.runners.keys().any(|(borrower, _)| *borrower != leaf && owes(*borrower));
+        let all = self.state.runners.keys().chain(self.fresh.runners.keys());
+        let is_lender = all.map(|(borrower, _)| borrower).any(|one| *one != leaf && owes(*one));
         self.rights.lenders.insert(leaf, is_lender);
         is_lender
     }
@@ -141,11 +148,15 @@ impl Planner<'_> {
             return false;
         }
         for pick in memo.picks.iter() {
-            if let Some(way) = self.way(candidate, memo, pick) {
-                self.make_room(slot, candidate, way);
-                return true;
+            let Some(way) = self.way(candidate, memo, pick) else { continue };
+            match way.victims.iter().any(|victim| victim.is_fresh) {
+                true => self.put_off(candidate, pick),
+                false => self.make_room(slot, candidate, way),
             }
+            return true;
         }
+        // It may be a reservation that was in his way, and another round has others.
+        self.contested |= !self.state.pool.bookings().is_empty();
         if candidate.avoid.is_empty() {
             let key = (candidate.leaf, candidate.class, candidate.priority);
             self.rights.in_vain.insert(key, duration);
@@ -178,6 +189,7 @@ impl Planner<'_> {
         if room.widen(order) || room.clear() {
             let gone: Vec<usize> = (0..room.tried.len()).filter(|at| room.tried[*at].1).collect();
             room.narrow(&gone);
+            room.start_beside();
             room.spare();
         }
         let (found, tried) = (room.found.take(), std::mem::take(&mut room.tried));
@@ -192,29 +204,42 @@ impl Planner<'_> {
         found.filter(|_| !victims.is_empty()).map(|placement| Way { placement, victims })
     }
 
+    /// By what right a candidate may make go what runs in a leaf with this priority.
+    pub(super) fn right(
+        &self,
+        candidate: &Candidate,
+        pick: &Pick,
+        (leaf, priority): (LeafId, i32),
+    ) -> Option<EvictionCause> {
+        let policy = &self.state.policy;
+        let terms = policy.tree().preemption;
+        let asked = pick.exact.as_deref().unwrap_or(&[]);
+        let owes = |(model, milli): &(ModelId, u64)| policy.owed(candidate.leaf, leaf, *model, *milli) > 0;
+        let yields = Tier::of_order(priority) < Tier::of_order(candidate.priority);
+        match leaf == candidate.leaf {
+            _ if yields && terms != Preemption::OFF => Some(EvictionCause::Yielded),
+            true if terms.priority && priority < candidate.priority => Some(EvictionCause::Outranked),
+            false if terms.reclaim && asked.iter().any(owes) => Some(EvictionCause::Reclaimed),
+            _ => None,
+        }
+    }
+
     /// Who may be made to go for a candidate, in order.
     fn victims(&mut self, candidate: &Candidate, pick: &Pick) -> Queue {
         let (state, now) = (&*self.state, self.now);
-        let terms = state.policy.tree().preemption;
         let asked = pick.exact.as_deref().unwrap_or(&[]);
         let mut order = Vec::new();
         let mut thaw = self.rights.thaw;
-        for ((leaf, priority), runners) in &state.runners {
-            let owes = |(model, milli): &(ModelId, u64)| {
-                state.policy.owed(candidate.leaf, *leaf, *model, *milli) > 0
-            };
-            let yields = Tier::of_order(*priority) < Tier::of_order(candidate.priority);
-            let cause = match *leaf == candidate.leaf {
-                _ if yields && terms != Preemption::OFF => EvictionCause::Yielded,
-                true if terms.priority && *priority < candidate.priority => EvictionCause::Outranked,
-                false if terms.reclaim && asked.iter().any(owes) => EvictionCause::Reclaimed,
-                _ => continue,
-            };
+        for ((leaf, priority), runners) in state.runners.iter().chain(&self.fresh.runners) {
+            let Some(cause) = self.right(candidate, pick, (*leaf, *priority)) else { continue };
             let of_queue = state.policy.protection(*leaf);
             for (element, runner) in runners {
                 let safe_until = runner.protect.max(of_queue).until(runner.held_from);
-                let helps = cause != EvictionCause::Reclaimed
-                    || runner.gpus.iter().any(|(held, _)| asked.iter().any(|(model, _)| model == held));
+                let owes = |(model, milli): &(ModelId, u64)| {
+                    runner.gpus.iter().any(|(held, _)| held == model)
+                        && state.policy.owed(candidate.leaf, *leaf, *model, *milli) > 0
+                };
+                let helps = cause != EvictionCause::Reclaimed || asked.iter().any(owes);
                 if !helps || self.evicted.contains(&runner.key) {
                     continue;
                 }
@@ -233,7 +258,11 @@ impl Planner<'_> {
     /// The next who may be made to go.
     fn victim(&self, order: &mut Queue) -> Option<Victim> {
         let Reverse(((cause, priority, _, Reverse((_, element))), leaf)) = order.pop()?;
-        let runner = &self.state.runners[&(leaf, priority)][&element];
+        let fresh = self.fresh.runner(leaf, priority, element);
+        let (runner, is_fresh) = match fresh {
+            Some(fresh) => (fresh, true),
+            None => (&self.state.runners[&(leaf, priority)][&element], false),
+        };
         Some(Victim {
             id: attempt_id(element.job, element.index, runner.attempt),
             cause,
@@ -242,6 +271,7 @@ impl Planner<'_> {
             user: runner.user,
             gpus: runner.gpus.clone(),
             delay: runner.delay,
+            is_fresh,
         })
     }
 
@@ -249,7 +279,6 @@ impl Planner<'_> {
     fn make_room(&mut self, slot: Slot, candidate: &Candidate, way: Way) {
         let (leaf, user) = (candidate.leaf, candidate.user);
         let delay = way.victims.iter().map(|victim| victim.delay).max().unwrap_or(Span(0));
-        let until = candidate.duration.map_or(Time::NEVER, |span| self.now + delay + span);
         let mut evict = Vec::with_capacity(way.victims.len());
         for victim in way.victims {
             evict.push(Eviction { id: victim.id, cause: victim.cause });
@@ -262,9 +291,13 @@ impl Planner<'_> {
         self.state.policy.try_hold(leaf, user, &gpus);
         self.state.policy.try_promise(leaf, user, milli, promise);
         self.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
-        let (shape, placement) = (Arc::clone(&candidate.shape), Arc::clone(&way.placement));
-        self.keep(Kept { element: candidate.element, until, shape, placement });
+        let placement = Arc::clone(&way.placement);
         self.decisions.push(Decision::Claim { element: candidate.element, placement: way.placement, evict });
+        let until = candidate.duration.map_or(Time::NEVER, |span| self.now + delay + span);
+        let element = candidate.element;
+        let id = attempt_id(element.job, element.index, candidate.attempt);
+        let (shape, fresh) = (Arc::clone(&candidate.shape), Some((id, candidate.duration)));
+        self.keep(Kept { element, until, shape, placement, fresh });
         self.started.count(slot, candidate.job);
         // Whoever was refused before may find that those who went were in the way: another round looks.
         self.contested = true;
@@ -324,7 +357,8 @@ impl Room<'_, '_> {
         let asked = self.pick.exact.as_deref().unwrap_or(&[]);
         let policy = &self.planner.state.policy;
         let owes = |(model, milli): &(ModelId, u64)| {
-            policy.owed(self.candidate.leaf, victim.leaf, *model, *milli) > 0
+            victim.gpus.iter().any(|(held, _)| held == model)
+                && policy.owed(self.candidate.leaf, victim.leaf, *model, *milli) > 0
         };
         victim.cause != EvictionCause::Reclaimed || asked.iter().any(owes)
     }
@@ -369,6 +403,24 @@ impl Room<'_, '_> {
             if !is_admitted || !self.fits_beside(at, &placement) {
                 self.goes(at);
             }
+        }
+    }
+
+    /// Those who go since they count may be in nobody's way: then it starts at once beside them.
+    fn start_beside(&mut self) {
+        let gone: Vec<usize> = (0..self.tried.len()).filter(|at| self.tried[*at].1).collect();
+        for at in &gone {
+            self.stays(*at);
+            let victim = &self.tried[*at].0;
+            self.planner.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
+        }
+        if self.might_start() {
+            self.looks();
+        }
+        for at in gone {
+            let victim = &self.tried[at].0;
+            self.planner.state.policy.try_hold(victim.leaf, victim.user, &victim.gpus);
+            self.goes(at);
         }
     }
 

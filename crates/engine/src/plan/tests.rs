@@ -10,7 +10,7 @@ use muster_model::{
 };
 use proptest::prelude::*;
 
-use super::{Planner, plan};
+use super::{Planner, passes, plan};
 use crate::fixture::{node, spec};
 use crate::state::State;
 
@@ -90,10 +90,7 @@ fn random_spec(dice: &mut Dice) -> JobSpec {
 /// The plan, compared with that of a planner that remembers no refusal; and how many refusals it remembers.
 fn compare(state: &mut State, now: Time) -> (Plan, usize) {
     let remembered = plan(state, now);
-    let mut planner = Planner::new(state, now);
-    planner.limited.forgets = true;
-    planner.run(|_| false);
-    let anew = planner.finish();
+    let anew = passes(state, now, |planner| planner.limited.forgets = true).2;
     // Not the reservations: who visits more refused entries may go one round more, in which nothing else starts, but whose
     // reservation has met a limit since loses it.
     assert_eq!(remembered.decisions, anew.decisions);

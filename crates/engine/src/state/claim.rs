@@ -28,6 +28,9 @@ pub(crate) struct Claim {
     /// Thousandths of GPUs by model, as counted since `since`.
     pub(crate) gpus: SmallVec<[(ModelId, u64); 1]>,
     pub(crate) since: Time,
+    /// Claims in the order in which they were decided.
+    #[serde(default)]
+    pub(crate) nth: u64,
     /// Who goes for it.
     pub(crate) evicted: Vec<AttemptId>,
 }
@@ -83,7 +86,8 @@ impl State {
         // 3. Who comes counts from now on.
         let gpus = gpus_by_model(&self.pool, placement);
         let evicted = evict.iter().map(|eviction| eviction.id).collect();
-        let claim = Claim { placement: Arc::clone(placement), gpus, since: now, evicted };
+        let nth = 1 + self.claims_in_order().last().map_or(0, |(nth, ..)| *nth);
+        let claim = Claim { placement: Arc::clone(placement), gpus, since: now, nth, evicted };
         self.count_claim(now, id.job, ordinal, &claim);
         let Some(element) = self.element_mut(id.job, ordinal) else { return };
         element.claim = Some(Box::new(claim));
@@ -93,6 +97,18 @@ impl State {
         }
         self.sync(now, Owner { job: id.job, ordinal: None });
         self.sync(now, Owner { job: id.job, ordinal: Some(ordinal) });
+    }
+
+    /// All claims, the oldest first. Who was promised places later was promised what is left beside those before him, once
+    /// others have gone for him: so he starts after them.
+    pub(crate) fn claims_in_order(&self) -> Vec<(u64, JobId, u32)> {
+        let nth = |(job, ordinal): &(JobId, u32)| {
+            let claim = self.jobs[job].record.elements.get(ordinal)?.claim.as_ref()?;
+            Some((claim.nth, *job, *ordinal))
+        };
+        let mut claims: Vec<_> = self.claims.of.iter().filter_map(nth).collect();
+        claims.sort_unstable();
+        claims
     }
 
     /// Counts what was promised as held.

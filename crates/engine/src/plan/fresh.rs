@@ -1,0 +1,137 @@
+//! What a pass itself starts, before somebody finds that it may be made to go for him: it borrows what his queue owns; or a
+//! round later the order is another, and he comes first now. Started all the same, the next pass would take it back. So
+//! the pass is thrown away, and planned again with its turn to start after his.
+//!
+//! Whoever comes in a later turn is looked at in every turn before, too, and what it cannot start it reserves: otherwise
+//! others would start in what is kept for it.
+
+use muster_model::{ElementId, EvictionCause, Preemption, Span, Tier};
+use muster_policy::{LeafId, ModelId};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::ask::Pick;
+use super::consider::Candidate;
+use super::terms::Admitted;
+use super::{Memo, Planner};
+use crate::state::pool::HoldKey;
+use crate::state::runners::{Runner, Runners};
+
+/// In which turn the entries of a leaf start, up to an order within it; the first where nothing is said.
+pub(super) type Turns = FxHashMap<(LeafId, i32), u32>;
+
+/// Passes at most, of which all but one are thrown away. One more is enough nearly always: each puts off everybody who could
+/// be made to go for the claimant.
+pub(super) const MOST_TRIES: u32 = 8;
+
+/// A turn that does not come: what it starts makes the order another, in which somebody comes first who can start only
+/// where it is. Whoever starts neither of them leaves the order as it is, and planning again comes to the same.
+const NEVER: u32 = u32::MAX;
+
+/// See the module's description.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fresh {
+    /// It is looked out for: people who only ask what would be do not.
+    pub(super) is_watched: bool,
+    /// What this pass starts, as it will run.
+    pub(super) runners: Runners,
+    /// Queues on the way up to the top that a leaf is beyond the quota of, by model.
+    beyond: FxHashMap<(LeafId, ModelId), u32>,
+    turns: Turns,
+    turn: u32,
+    /// The turns of the next try, when this one is in vain.
+    pub(super) again: Option<Turns>,
+}
+
+impl Fresh {
+    pub(super) fn watched(turns: Turns) -> Self {
+        Self { is_watched: true, turns, ..Self::default() }
+    }
+
+    /// True when it is not yet the turn of an entry.
+    pub(super) fn is_put_off(&self, leaf: LeafId, priority: i32) -> bool {
+        let waits = |((of, most), turn): (&(LeafId, i32), &u32)| {
+            *of == leaf && priority <= *most && *turn > self.turn
+        };
+        self.turns.iter().any(waits)
+    }
+
+    /// Goes on to the next turn, if there is one.
+    pub(super) fn next_turn(&mut self) -> bool {
+        let ahead = |turn: &u32| *turn > self.turn && *turn < NEVER;
+        let next = self.turns.values().copied().filter(ahead).min();
+        self.turn = next.unwrap_or(self.turn);
+        next.is_some()
+    }
+
+    /// The runner of an element that starts in this pass.
+    pub(super) fn runner(&self, leaf: LeafId, priority: i32, element: ElementId) -> Option<&Runner> {
+        self.runners.get(&(leaf, priority))?.get(&element)
+    }
+}
+
+impl Planner<'_> {
+    /// Remembers what starts, as somebody who could be made to go.
+    pub(super) fn note_start(
+        &mut self,
+        candidate: &Candidate,
+        key: HoldKey,
+        gpus: &SmallVec<[(ModelId, u64); 1]>,
+    ) {
+        let policy = &self.state.policy;
+        if !self.fresh.is_watched || policy.tree().preemption == Preemption::OFF {
+            return;
+        }
+        let leaf = candidate.leaf;
+        let mut is_more = false;
+        for (model, _) in gpus {
+            let (levels, known) =
+                (policy.beyond(leaf, *model), self.fresh.beyond.entry((leaf, *model)).or_default());
+            is_more |= levels > *known;
+            *known = levels;
+        }
+        // Who is owed nothing so far may be now.
+        if is_more {
+            self.rights.lenders.retain(|_, is_lender| *is_lender);
+        }
+        let spec = &self.state.jobs[&candidate.job].record.spec;
+        let runner = Runner {
+            attempt: candidate.attempt,
+            key,
+            user: candidate.user,
+            gpus: gpus.clone(),
+            unsaved_since: None,
+            held_from: self.now,
+            protect: candidate.protect,
+            delay: spec.grace + spec.checkpoint.map_or(Span(0), |terms| terms.lead),
+        };
+        let place = (leaf, candidate.priority);
+        self.fresh.runners.entry(place).or_default().insert(candidate.element, runner);
+    }
+
+    /// Room for somebody is what this pass has started: it is planned again, with the turn of all that could be made to go
+    /// for him after his.
+    pub(super) fn put_off(&mut self, candidate: &Candidate, pick: &Pick) {
+        let mut turns = self.fresh.turns.clone();
+        let turn = if self.fresh.turn == 0 { 1 } else { NEVER };
+        for (leaf, priority) in self.fresh.runners.keys() {
+            let most = match self.right(candidate, pick, (*leaf, *priority)) {
+                Some(EvictionCause::Reclaimed) => i32::MAX,
+                Some(EvictionCause::Outranked) => candidate.priority - 1,
+                Some(EvictionCause::Yielded) => Tier::LAST_ORDER,
+                None => continue,
+            };
+            turns.insert((*leaf, most), turn);
+        }
+        self.fresh.again = Some(turns);
+    }
+
+    /// Would it start now, if it were its turn?
+    pub(super) fn would_start(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
+        let checkpoint = self.state.pool.checkpoint();
+        let (seat, shape, duration) = (candidate.seat(), &candidate.shape, candidate.duration);
+        let fits = tries.iter().any(|one| self.place(seat, shape, one, &memo.eligible, duration).is_some());
+        self.state.pool.rollback(checkpoint);
+        fits
+    }
+}
