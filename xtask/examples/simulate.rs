@@ -1,5 +1,5 @@
-//! Plays stories under faults: `simulate --seeds N [--from N] [--jobs N]`, or `--seed N [--rounds N] [--trace]`. An example and
-//! not part of xtask, so that xtask itself links no room; `cargo xtask simulate` builds it for speed and runs it.
+//! Plays stories under faults: `simulate --seeds N [--from N] [--jobs N] [--all]`, or `--seed N [--rounds N] [--trace]`. It stops at
+//! the first that breaks, or with `--all` tells of each. An example and not part of xtask, so that xtask itself links no room; `cargo xtask simulate` builds it for speed and runs it.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +20,7 @@ struct Asked {
     jobs: u64,
     rounds: Option<u64>,
     trace: bool,
+    all: bool,
 }
 
 fn main() -> ExitCode {
@@ -47,8 +48,9 @@ fn asked() -> Result<Asked> {
             "--jobs" => asked.jobs = number()?.clamp(1, 64),
             "--rounds" => asked.rounds = Some(number()?),
             "--trace" => asked.trace = true,
+            "--all" => asked.all = true,
             _ => bail!(
-                "unknown argument {word}\nhint: --seeds N [--from N] [--jobs N], or --seed N [--rounds N] [--trace]"
+                "unknown argument {word}\nhint: --seeds N [--from N] [--jobs N] [--all], or --seed N [--rounds N] [--trace]"
             ),
         }
     }
@@ -82,7 +84,7 @@ fn one(seed: u64, asked: &Asked) -> ExitCode {
     code
 }
 
-/// Many stories, shared out over threads; stops at the first that breaks.
+/// Many stories, shared out over threads; stops at the first that breaks, unless all are asked for.
 fn many(seeds: u64, asked: &Asked) -> ExitCode {
     let start = Instant::now();
     let (next, done) = (AtomicU64::new(asked.from), AtomicU64::new(0));
@@ -100,7 +102,10 @@ fn many(seeds: u64, asked: &Asked) -> ExitCode {
                     match play(seed, None, false) {
                         Ok(played) => cover.lock().unwrap_or_else(PoisonError::into_inner).add(&played.cover),
                         Err(one) => {
-                            stop.store(true, Ordering::Relaxed);
+                            stop.store(!asked.all, Ordering::Relaxed);
+                            if asked.all {
+                                println!("{one}");
+                            }
                             broken.lock().unwrap_or_else(PoisonError::into_inner).push(one);
                         }
                     }

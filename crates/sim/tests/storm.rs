@@ -12,7 +12,17 @@ const SEEDS: u64 = 120;
 const LEAST: u64 = 20;
 
 /// What takes several things at once is seen less often.
-const RARE: [(&str, u64); 4] = [("given_up", 2), ("unsaved", 1), ("checkpoints", 8), ("saved", 6)];
+const RARE: [(&str, u64); 9] = [
+    ("reclaimed", 8),
+    ("given_up", 2),
+    ("unsaved", 1),
+    ("checkpoints", 8),
+    ("saved", 6),
+    ("windows_over", 5),
+    ("inside", 3),
+    ("idle", 5),
+    ("windows", 20),
+];
 
 #[test]
 fn whatever_fails_nothing_breaks_and_everything_that_can_run_ends() {

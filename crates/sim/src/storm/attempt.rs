@@ -44,6 +44,8 @@ pub(crate) struct Attempt {
     pub(crate) id: AttemptId,
     pub(crate) placement: Arc<[TaskPlacement]>,
     pub(crate) held_from: Time,
+    /// It started where it had been promised to.
+    pub(crate) promised: bool,
     stages: Vec<Stage>,
     /// Tasks whose program has begun, by rank.
     began: Vec<bool>,
@@ -51,6 +53,8 @@ pub(crate) struct Attempt {
     is_going: bool,
     /// Every one of them has begun.
     pub(crate) has_run: bool,
+    /// Since when they do.
+    pub(crate) ran_from: Option<Time>,
     pub(crate) fate: Option<Fate>,
     /// Once it was told to go for another: when it is stopped at the latest, saved or not.
     pub(crate) leaving: Option<Time>,
@@ -60,7 +64,12 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    pub(crate) fn new(id: AttemptId, placement: Arc<[TaskPlacement]>, held_from: Time) -> Self {
+    pub(crate) fn new(
+        id: AttemptId,
+        placement: Arc<[TaskPlacement]>,
+        held_from: Time,
+        promised: bool,
+    ) -> Self {
         let stages = vec![Stage::Ordered; placement.len()];
         let began = vec![false; placement.len()];
         let acknowledged = vec![None; placement.len()];
@@ -68,10 +77,12 @@ impl Attempt {
             id,
             placement,
             held_from,
+            promised,
             stages,
             began,
             is_going: false,
             has_run: false,
+            ran_from: None,
             fate: None,
             leaving: None,
             asked: 0,

@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use muster_model::{
     AttemptId, CheckpointBy, Decision, DependencyKind, ElementId, Event, Eviction, EvictionCause, JobId,
-    JobSpec, NodeId, NodeName, Observation, Outcome, QueueName, QueueTree, Rank, Restart, Span, Target,
-    TaskCheckpoint, TaskPlacement, Time, Topology, TopologyRule, UserName,
+    JobSpec, NodeId, NodeName, Observation, Outcome, QueueName, QueueSpec, QueueTree, Rank, Restart, Span,
+    Target, TaskCheckpoint, TaskPlacement, Time, Topology, TopologyRule, UserName,
 };
 use muster_runtime::engine::Fact;
 use muster_runtime::{Batch, Record};
 
 use super::attempt::{Attempt, Fate};
+use super::budget::{self, Spent};
 use super::claims::{self, Claim, Claims};
 use super::cover::Cover;
+use super::windows::{self, Windows};
 use super::{holdings, site, topology};
 
 /// A failed start is tried again at least so often (docs/jobs.md, `restart`).
@@ -39,6 +41,13 @@ pub(crate) struct Element {
     begun: bool,
 }
 
+impl Element {
+    /// It was never started.
+    pub(crate) fn is_new(&self) -> bool {
+        self.attempts == 0
+    }
+}
+
 /// One job that is not over.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
@@ -60,6 +69,9 @@ pub(crate) struct Book {
     /// Levels of the topology, widest first.
     pub(crate) levels: Vec<Arc<str>>,
     pub(crate) claims: Claims,
+    pub(crate) windows: Windows,
+    /// What attempts that are over took, since the queues are what they are.
+    pub(crate) spent: Vec<Spent>,
     /// Ends of elements and of jobs that this batch must tell.
     ends: Vec<(ElementId, Outcome)>,
     job_ends: Vec<(JobId, bool)>,
@@ -77,6 +89,8 @@ impl Book {
             queues,
             levels: Vec::new(),
             claims: Claims::default(),
+            windows: Windows::new(),
+            spent: Vec::new(),
             ends: Vec::new(),
             job_ends: Vec::new(),
             running: Vec::new(),
@@ -119,6 +133,17 @@ impl Book {
         let holds = holds.map(|(job, attempt)| (job, &*attempt.placement));
         let promised = self.claims.of.iter();
         holds.chain(promised.filter_map(|(id, claim)| Some((self.jobs.get(&id.job)?, &*claim.placement))))
+    }
+
+    /// As [`Book::counted`], and from when on.
+    pub(crate) fn counted_since(&self) -> impl Iterator<Item = (&Job, &[TaskPlacement], Time)> {
+        let holds = self.active().filter(|(_, attempt)| attempt.leaving.is_none());
+        let holds = holds.map(|(job, attempt)| (job, &*attempt.placement, attempt.held_from));
+        let promised = self.claims.of.iter();
+        holds.chain(
+            promised
+                .filter_map(|(id, claim)| Some((self.jobs.get(&id.job)?, &*claim.placement, claim.since))),
+        )
     }
 
     /// The leaf in which a job waits and is counted.
@@ -166,11 +191,11 @@ impl Book {
             Event::QueuesSet(tree) => self.queues_set(tree),
             Event::LevelsSet(levels) => self.levels.clone_from(levels),
             Event::Checkpoint(target) => self.ask_checkpoint(*target, cover),
-            // Stories have no services and no windows yet.
-            Event::Scaled { .. }
-            | Event::WindowSet(_)
-            | Event::WindowPlaced { .. }
-            | Event::WindowDropped { .. } => {}
+            // Stories have no services yet.
+            Event::Scaled { .. } => {}
+            Event::WindowSet(_) | Event::WindowPlaced { .. } | Event::WindowDropped { .. } => {
+                windows::enter(&mut self.windows, event, cover);
+            }
             Event::Task(report) => {
                 let id = report.id;
                 if let Observation::Checkpointed(told) = &report.what {
@@ -179,6 +204,7 @@ impl Book {
                 }
                 if let Some(attempt) = self.attempt_mut(id.element).filter(|attempt| attempt.id == id) {
                     if attempt.hear(report.rank, &report.what) {
+                        attempt.ran_from = Some(at);
                         self.running.push(id);
                     }
                     self.settle(at, id.element);
@@ -240,6 +266,7 @@ impl Book {
             job.leaf = tree.default_queue.clone();
         }
         self.queues = tree.clone();
+        self.spent.clear();
     }
 
     fn host_mut(&mut self, name: &NodeName) -> Option<&mut holdings::Host> {
@@ -362,6 +389,17 @@ impl Book {
         if !attempt.is_over() {
             return;
         }
+        if let Some(ran_from) =
+            attempt.ran_from.filter(|_| attempt.leaving.is_none() && job.spec.time_limit.is_some())
+        {
+            self.spent.push(Spent {
+                leaf: job.leaf.to_string(),
+                user: job.spec.user.clone(),
+                milli: budget::milli(&attempt.placement),
+                from: attempt.held_from,
+                ran: at.since(ran_from),
+            });
+        }
         let fate = attempt.fate.clone();
         let is_left = |most: u32| element.restarts < most;
         let again = match &fate {
@@ -370,7 +408,9 @@ impl Book {
                 Some(next_restart(at, restart, element.restarts))
             }
             Some(Fate::Failed(outcome))
-                if *outcome != Outcome::TimedOut && restart.on_failure && is_left(restart.max_restarts) =>
+                if !matches!(outcome, Outcome::TimedOut | Outcome::Idle { .. })
+                    && restart.on_failure
+                    && is_left(restart.max_restarts) =>
             {
                 Some(next_restart(at, restart, element.restarts))
             }
@@ -496,8 +536,8 @@ impl Book {
         // Those who go count no more; so judged, and only then does it count itself.
         let job = &self.jobs[&id.job];
         topology::judge(self, job, placement)?;
-        holdings::judge_queues(self, job, placement).map_err(|what| format!("beyond {what}"))?;
-        let claim = Claim { placement: Arc::clone(placement), intervened: false };
+        holdings::judge_queues(self, job, placement, at).map_err(|what| format!("beyond {what}"))?;
+        let claim = Claim { placement: Arc::clone(placement), since: at, intervened: false };
         self.claims.of.insert(id, claim);
         Ok(())
     }
@@ -543,10 +583,14 @@ impl Book {
         }
         holdings::judge_start(self, job, id, placement, at)?;
         claims::judge_start(self, id.element, placement).map_err(|what| format!("{id} starts: {what}"))?;
+        windows::judge_start(self, job, placement, at, cover)
+            .map_err(|what| format!("{id} starts {what}"))?;
+        let pays = |(_, queue): &(String, &QueueSpec)| queue.budget.is_some();
+        cover.budgeted += u64::from(holdings::path_of(self, job).iter().any(pays));
         count_start(job, element, placement, backfilled, cover);
         // 3. It does.
-        self.claims.of.remove(&id.element);
-        let attempt = Attempt::new(id, Arc::clone(placement), at);
+        let promised = self.claims.of.remove(&id.element).is_some();
+        let attempt = Attempt::new(id, Arc::clone(placement), at, promised);
         let Some(element) = self.jobs.get_mut(&number).and_then(|job| job.elements.get_mut(&index)) else {
             return Ok(());
         };
@@ -672,7 +716,8 @@ fn count_start(
 
 fn count_end(outcome: &Outcome, cover: &mut Cover) {
     let count = match outcome {
-        Outcome::Succeeded | Outcome::Idle { .. } => &mut cover.succeeded,
+        Outcome::Succeeded => &mut cover.succeeded,
+        Outcome::Idle { .. } => &mut cover.idle,
         Outcome::Failed { .. } | Outcome::Signaled { .. } | Outcome::OutOfMemory { .. } => &mut cover.failed,
         Outcome::TimedOut => &mut cover.timed_out,
         Outcome::Cancelled { .. } => &mut cover.cancelled,

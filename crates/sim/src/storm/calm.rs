@@ -15,6 +15,7 @@ use super::holdings::{Host, path_of};
 use super::site::MODELS;
 use super::topology::{self, Domain};
 use super::world::{START_LIMIT, World};
+use super::{budget, site};
 use crate::scenario::command::Starts;
 
 /// Instants of a calm after which something is due again and again.
@@ -79,6 +80,7 @@ impl World {
             inputs.push(Input::Event(Event::DrainSet { node, devices, drain: None }));
             inputs.push(Input::Event(Event::NodeDrained { node: name, drained, reason: "for good".into() }));
         }
+        inputs.extend(self.open_all());
         let mut nodes = self.nodes_now();
         nodes.append(&mut inputs);
         nodes.extend(self.recall());
@@ -124,7 +126,9 @@ impl World {
         let begins = self.book.jobs.values().filter_map(|job| job.spec.begin).max().unwrap_or_default();
         let behind = if self.skew < 0 { Span(self.skew.unsigned_abs()) } else { Span(0) };
         let ahead = self.runtime.as_ref().map_or(Span(0), |runtime| runtime.last().since(self.clock()));
-        let each = (LONGEST.0 + LONGEST_WAIT.0 + 2 * START_LIMIT.0) * MOST_ATTEMPTS;
+        // Each may have to wait for a budget to be refilled.
+        let refill = site::LONGEST_BUDGET;
+        let each = (LONGEST.0 + LONGEST_WAIT.0 + refill.0 + 2 * START_LIMIT.0) * MOST_ATTEMPTS;
         Span(left * each) + begins.since(self.now) + behind + ahead + START_LIMIT + LONGEST
     }
 
@@ -208,6 +212,10 @@ impl World {
             Reason::Priority { .. } => path.iter().any(|(_, queue)| {
                 queue.priority.is_some_and(|(low, high)| !(low..=high).contains(&job.spec.priority))
             }),
+            Reason::Budget { .. } => budget::is_beyond(&self.book, job),
+            Reason::WindowOver { window } => {
+                job.spec.constraint.window.as_ref() == Some(window) && !self.book.windows.contains_key(window)
+            }
             // These pass: when nothing runs, none of them is true.
             _ => false,
         }

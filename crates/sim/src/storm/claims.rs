@@ -12,11 +12,13 @@ use muster_model::{
 use super::book::{Book, Job};
 use super::holdings::{self, path_of};
 use super::quota::{self, by_model, nominal};
+use super::windows;
 
 /// What an element was promised.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) placement: Arc<[TaskPlacement]>,
+    pub(crate) since: Time,
     /// Nodes, queues or levels have changed since: that it is given up needs no other reason.
     pub(crate) intervened: bool,
 }
@@ -110,11 +112,7 @@ fn may_go(
 
 /// The claimant's side stays within what it owns, and the other side is beyond that, all the way down.
 fn owes(book: &Book, (to, from): (&Job, &Job), model: &GpuModel, milli: u64, gone: &[AttemptId]) -> bool {
-    let used = |queue: &str| -> u64 {
-        let inside = |job: &Job| path_of(book, job).iter().any(|(name, _)| name == queue);
-        let counted = book.counted_without(gone).filter(|(job, _)| inside(job));
-        counted.map(|(_, places)| quota::by_model(book, places).get(model).copied().unwrap_or(0)).sum()
-    };
+    let used = |queue: &str| used(book, queue, model, gone);
     let (to, from) = (path_of(book, to), path_of(book, from));
     let shared = to.iter().zip(&from).take_while(|(one, other)| one.0 == other.0).count();
     let beyond = |(name, queue): &(String, &QueueSpec)| used(name) > nominal(queue, model);
@@ -123,14 +121,41 @@ fn owes(book: &Book, (to, from): (&Job, &Job), model: &GpuModel, milli: u64, gon
         && from[shared..].iter().all(beyond)
 }
 
-/// May a promise be given up? Only when the world has changed since, or a drain of its places lies ahead.
+/// As [`owes`], by a lender that stays within what it owns all the way up, and of one who holds nothing but what is borrowed.
+pub(crate) fn owes_whole(
+    book: &Book,
+    (to, from): (&Job, &Job),
+    model: &GpuModel,
+    milli: u64,
+    held: u64,
+) -> bool {
+    let used = |queue: &str| used(book, queue, model, &[]);
+    let (to, from) = (path_of(book, to), path_of(book, from));
+    let shared = to.iter().zip(&from).take_while(|(one, other)| one.0 == other.0).count();
+    let owns = to.last().is_some_and(|(_, leaf)| leaf.quota.contains_key(model));
+    owns && held >= milli
+        && to[shared..].iter().all(|(name, queue)| used(name) + milli <= nominal(queue, model))
+        && from.len() > shared
+        && to.len() > shared
+        && from[shared..].iter().all(|(name, queue)| used(name) >= nominal(queue, model) + held)
+}
+
+/// Thousandths of GPUs of a model that count below a queue.
+fn used(book: &Book, queue: &str, model: &GpuModel, gone: &[AttemptId]) -> u64 {
+    let inside = |job: &Job| path_of(book, job).iter().any(|(name, _)| name == queue);
+    let counted = book.counted_without(gone).filter(|(job, _)| inside(job));
+    counted.map(|(_, places)| quota::by_model(book, places).get(model).copied().unwrap_or(0)).sum()
+}
+
+/// May a promise be given up? Only when the world has changed since, a drain of its places lies ahead, or they are set aside.
 pub(crate) fn judge_end(book: &Book, element: ElementId) -> Result<(), String> {
     let claim = book.claims.of.get(&element).ok_or("it was promised nothing")?;
     let closes = |place: &TaskPlacement| {
         let host = book.nodes.get(place.node.0 as usize);
         host.is_none_or(|host| host.closes(place.devices).is_some())
     };
-    match claim.intervened || claim.placement.iter().any(closes) {
+    let is_aside = windows::is_aside(book, &claim.placement);
+    match claim.intervened || is_aside || claim.placement.iter().any(closes) {
         true => Ok(()),
         false => Err("others went for it and nothing has changed since".to_owned()),
     }

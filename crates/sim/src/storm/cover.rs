@@ -120,6 +120,18 @@ cover! {
     saved,
     /// Starts of gangs that must lie in one domain, or in slices.
     together,
+    /// Nodes or GPUs set aside.
+    windows,
+    /// Of these, that were over.
+    windows_over,
+    /// Starts in what was set aside for them.
+    inside,
+    /// Starts that a budget pays for.
+    budgeted,
+    /// Levels of the topology replaced.
+    levels,
+    /// Notebooks that were stopped since nobody used them.
+    idle,
     /// Elements that were left waiting at the end, for a reason that is true.
     left_waiting,
 }

@@ -8,7 +8,7 @@ use muster_model::{
 };
 
 use super::book::{Book, Job};
-use super::{quota, topology};
+use super::{budget, quota, topology};
 
 /// A node as the journal has it.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ pub(crate) fn judge_start(
     if book.claims.of.contains_key(&id.element) {
         return Ok(());
     }
-    judge_queues(book, job, placement).map_err(|what| format!("{id} starts beyond {what}"))
+    judge_queues(book, job, placement, at).map_err(|what| format!("{id} starts beyond {what}"))
 }
 
 /// Does a place hold something of a device?
@@ -156,8 +156,13 @@ fn judge_place(book: &Book, job: &Job, place: &TaskPlacement, at: Time) -> Resul
     Ok(())
 }
 
-/// Elements at once, GPUs of a user, quota.
-pub(crate) fn judge_queues(book: &Book, job: &Job, placement: &[TaskPlacement]) -> Result<(), String> {
+/// Elements at once, GPUs of a user, quota, budgets.
+pub(crate) fn judge_queues(
+    book: &Book,
+    job: &Job,
+    placement: &[TaskPlacement],
+    at: Time,
+) -> Result<(), String> {
     for (path, queue) in path_of(book, job) {
         let inside = |other: &Job| path_of(book, other).iter().any(|(name, _)| *name == path);
         let others: Vec<_> = book.counted().filter(|(other, _)| inside(other)).collect();
@@ -172,7 +177,8 @@ pub(crate) fn judge_queues(book: &Book, job: &Job, placement: &[TaskPlacement]) 
             return Err(format!("the GPUs that a user may hold in {path}"));
         }
     }
-    quota::judge(book, job, placement)
+    quota::judge(book, job, placement, &[])?;
+    budget::judge(book, job, placement, at)
 }
 
 /// The queues above a job, from the top; those of a removed queue wait in the default one.

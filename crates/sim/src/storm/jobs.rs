@@ -8,12 +8,14 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::payload::{Command, Identity};
 use muster_model::{
     Array, Bytes, Checkpoint, CheckpointBy, CpuMilli, Dependency, DependencyKind, GpuMilli, JobId, JobSpec,
-    Payload, QueueTree, Restart, Segment, Span, TaskExit, TaskGroup, Time, Topology, TopologyRule,
+    Kind, Notebook, Payload, QueueTree, Restart, Segment, Span, TaskExit, TaskGroup, Time, Topology,
+    TopologyRule, WindowName,
 };
 use muster_runtime::Draft;
 
 use super::dice::Dice;
 use super::site::{MODELS, leaves};
+use super::windows::Windows;
 use crate::scenario::command::Conduct;
 
 /// Users of every story.
@@ -23,7 +25,7 @@ pub(crate) const USERS: [&str; 3] = ["ann", "bob", "cy"];
 pub(crate) fn draft(
     dice: &mut Dice,
     pattern: &JobSpec,
-    tree: &QueueTree,
+    (tree, windows): (&QueueTree, &Windows),
     now: Time,
     next: JobId,
     (name, user): (&str, &str),
@@ -32,6 +34,14 @@ pub(crate) fn draft(
     (spec.name, spec.user) = (name.into(), user.into());
     shape(dice, &mut spec);
     terms(dice, &mut spec, now);
+    if dice.chance(6) {
+        notebook(dice, &mut spec);
+    }
+    if !windows.is_empty() && dice.chance(25) {
+        let names: Vec<WindowName> = windows.keys().cloned().collect();
+        spec.constraint.window = Some(dice.pick(&names).clone());
+        spec.time_limit = Some(Span::from_secs(dice.between(2, 40)));
+    }
     spec.queue = dice.pick(&leaves(tree)).clone();
     if dice.chance(20) && next.0 > 1 {
         use DependencyKind::{After, AfterAny, AfterNotOk, AfterOk};
@@ -51,6 +61,17 @@ pub(crate) fn draft(
         interactive: false,
     };
     Draft { spec, payload, after: Vec::new() }
+}
+
+/// One task that a person works in, or does not.
+fn notebook(dice: &mut Dice, spec: &mut JobSpec) {
+    spec.groups.truncate(1);
+    for group in &mut spec.groups {
+        (group.min_tasks, group.max_tasks, group.tasks_per_node) = (1, 1, None);
+    }
+    (spec.array, spec.constraint.topology) = (None, None);
+    let idle = dice.chance(70).then(|| Span::from_secs(dice.between(60, 100)));
+    spec.kind = Kind::Notebook(Notebook { idle });
 }
 
 /// What it needs.
@@ -146,12 +167,16 @@ fn terms(dice: &mut Dice, spec: &mut JobSpec, now: Time) {
 }
 
 /// How its programs behave.
-pub(crate) fn conduct(dice: &mut Dice) -> Conduct {
+pub(crate) fn conduct(dice: &mut Dice, kind: &Kind) -> Conduct {
     let exit = match dice.roll(20) {
         0 | 1 => TaskExit::Code { code: dice.between(1, 255) as i32 },
         2 => TaskExit::Signal { signal: 11 },
         3 => TaskExit::OutOfMemory,
         _ => TaskExit::Code { code: 0 },
+    };
+    let exit = match kind {
+        Kind::Notebook(Notebook { idle: Some(after) }) if dice.chance(60) => TaskExit::Idle { after: *after },
+        _ => exit,
     };
     let lasts = (!dice.chance(8)).then(|| Span(dice.between(1, 120_000)));
     Conduct { lasts, exit, stubborn: dice.chance(30) }

@@ -2,10 +2,10 @@
 //! faults of disk, daemon, wire, tasks, nodes and clock, played on the production runtime and engine. What must hold is
 //! judged after each step, and at the end, when faults and arrivals stop, everything that can run must end.
 //!
-//! * `dice.rs`, `site.rs`, `jobs.rs`, `weather.rs`: what there is and what happens, chosen by dice
+//! * `dice.rs`, `site.rs`, `jobs.rs`, `weather.rs`, `office.rs`: what there is and what happens, chosen by dice
 //! * `world.rs`: daemon, disk (`disk.rs`), tasks (the backend of `scenario/`), wire (`wire.rs`), and what holds at all times
-//! * `book.rs`, `attempt.rs`, `holdings.rs`, `quota.rs`, `topology.rs`, `claims.rs`: a second account of every job from the
-//!   journal alone
+//! * `book.rs`, `attempt.rs`, `holdings.rs`, `quota.rs`, `budget.rs`, `topology.rs`, `claims.rs`, `windows.rs`, `owed.rs`: a
+//!   second account of every job from the journal alone
 //! * `calm.rs`, `fit.rs`: the end of a story, and what may be left then
 //! * `cover.rs`, `trace.rs`: what happened, counted and told
 //!
@@ -14,6 +14,7 @@
 
 mod attempt;
 mod book;
+mod budget;
 mod calm;
 mod claims;
 mod cover;
@@ -22,11 +23,14 @@ mod disk;
 mod fit;
 mod holdings;
 mod jobs;
+mod office;
+mod owed;
 mod quota;
 mod site;
 mod topology;
 mod trace;
 mod weather;
+mod windows;
 mod wire;
 mod world;
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::{GpuModel, Protection, QueueSpec, TaskPlacement};
+use muster_model::{AttemptId, GpuModel, Protection, QueueSpec, TaskPlacement};
 
 use super::book::{Book, Job};
 use super::holdings::{model_of, path_of};
@@ -12,11 +12,16 @@ use super::holdings::{model_of, path_of};
 /// Use of one model by leaf, in thousandths.
 type Use<'a> = BTreeMap<&'a str, u64>;
 
-/// Judges a start (or a promise) against all that counts beside it.
-pub(crate) fn judge(book: &Book, job: &Job, placement: &[TaskPlacement]) -> Result<(), String> {
+/// Judges a start (or a promise) against all that counts beside it, as if some attempts had been told to go.
+pub(crate) fn judge(
+    book: &Book,
+    job: &Job,
+    placement: &[TaskPlacement],
+    gone: &[AttemptId],
+) -> Result<(), String> {
     for (model, milli) in by_model(book, placement) {
         let mut used = Use::new();
-        for (other, places) in book.counted() {
+        for (other, places) in book.counted_without(gone) {
             let held = by_model(book, places).get(&model).copied().unwrap_or(0);
             *used.entry(book.leaf_of(other)).or_default() += held;
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use muster_model::node::Device;
-use muster_model::queue::{Backfill, Limits};
+use muster_model::queue::{Backfill, Budget, Limits};
 use muster_model::{
-    Bytes, CpuMilli, JobSpec, NodeSpec, Preemption, Protection, QueueName, QueueSpec, QueueTree, Span,
+    Bytes, CpuMilli, JobSpec, NodeSpec, Preemption, Protection, QueueName, QueueSpec, QueueTree, Span, Time,
 };
 use muster_runtime::engine::Engine;
 
@@ -13,6 +13,9 @@ use super::dice::Dice;
 
 /// GPU models of nodes; `slice` stands for a MIG slice.
 pub(crate) const MODELS: [&str; 3] = ["h100", "a100", "slice"];
+
+/// No budget lasts longer.
+pub(crate) const LONGEST_BUDGET: Span = Span::from_secs(600);
 
 /// Levels of the topology, where there is one.
 pub(crate) const LEVELS: [&str; 2] = ["block", "leaf"];
@@ -97,6 +100,7 @@ fn any_tree(dice: &mut Dice) -> QueueTree {
             team.quota.insert("h100".into(), dice.between(4, 16));
             team.borrow = dice.chance(50).then(|| dice.roll(6));
         }
+        team.budget = dice.chance(10).then(|| budget(dice));
         team.queues = vec![leaf(dice, "red"), leaf(dice, "blue")];
         if dice.chance(40) {
             let mut deep = QueueSpec::named("deep");
@@ -134,7 +138,18 @@ fn leaf(dice: &mut Dice, name: &str) -> QueueSpec {
     queue.protect = dice.chance(15).then(|| protection(dice));
     queue.limits.borrowed_time = dice.chance(10).then(|| Span::from_secs(dice.between(20, 120)));
     queue.priority = dice.chance(10).then_some((-1, 3));
+    queue.budget = dice.chance(12).then(|| budget(dice));
     queue
+}
+
+/// GPU-hours, few enough that they run out.
+fn budget(dice: &mut Dice) -> Budget {
+    Budget {
+        gpu_hours: dice.chance(70).then_some(1),
+        gpu_hours_per_user: dice.chance(60).then_some(1),
+        every: Span::from_secs(dice.between(60, LONGEST_BUDGET.0 / 1000)),
+        start: Time(dice.roll(100_000)),
+    }
 }
 
 /// How long something is safe from being told to go.

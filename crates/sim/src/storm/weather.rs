@@ -115,6 +115,14 @@ impl World {
                 round.inputs.push(Input::Event(Event::QueuesSet(Box::new(tree))));
                 self.cover.queue_files += 1;
             }
+            72..=74 => {
+                let event = self.change_window();
+                round.inputs.push(Input::Event(event));
+            }
+            75 => {
+                let event = self.replace_levels();
+                round.inputs.push(Input::Event(event));
+            }
             _ => {}
         }
         Ok(())
@@ -129,13 +137,14 @@ impl World {
             let next = self.next_job();
             let dice = &mut self.dice;
             let who = (&*name, user);
-            let mut draft = jobs::draft(dice, &self.patterns.job, &self.book.queues, self.now, next, who);
+            let site = (&self.book.queues, &self.book.windows);
+            let mut draft = jobs::draft(dice, &self.patterns.job, site, self.now, next, who);
             if at > 0 && dice.chance(50) {
                 let kind =
                     *dice.pick(&[DependencyKind::AfterOk, DependencyKind::AfterAny, DependencyKind::After]);
                 draft.after.push((kind, 0));
             }
-            self.conducts.insert(name, jobs::conduct(dice));
+            self.conducts.insert(name, jobs::conduct(dice, &draft.spec.kind));
             drafts.push(draft);
         }
         self.sent.push(Sent { key, user, drafts, answer: None });

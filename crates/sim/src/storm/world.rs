@@ -16,6 +16,7 @@ use super::book::{Book, Phase};
 use super::cover::Cover;
 use super::dice::Dice;
 use super::disk::{Blow, DAWN, Disk};
+use super::owed;
 use super::site::Patterns;
 use super::trace::Trace;
 use super::wire::Wire;
@@ -29,7 +30,7 @@ pub(crate) const START_LIMIT: Span = Span::from_secs(30);
 /// Steps of one instant after which the world has gone round in circles.
 const MOST_ROUNDS: usize = 1_000;
 /// One step in so many is audited whole.
-const AUDIT_EVERY: u64 = 12;
+const AUDIT_EVERY: u64 = 6;
 
 /// A submission as its user knows it.
 #[derive(Clone, Debug)]
@@ -52,7 +53,7 @@ pub(crate) struct World {
     pub(crate) runtime: Option<Runtime<Disk>>,
     remains: Option<Disk>,
     tree: QueueTree,
-    levels: Vec<Arc<str>>,
+    pub(crate) levels: Vec<Arc<str>>,
     snapshot_after: usize,
     /// Checkpoints of each attempt that its tasks have acknowledged.
     acknowledged: BTreeMap<AttemptId, u32>,
@@ -191,6 +192,8 @@ impl World {
         match outcome {
             Ok(step) => {
                 if let Some(violation) = step.violations.first() {
+                    let refused = self.engine().map(|engine| engine.clone().plan(clock));
+                    self.trace.line(|| format!("    refused: {refused:?}"));
                     return Err(format!("the engine made a plan that its judge refuses: {violation}"));
                 }
                 let answers = step.answers.into_iter().zip(is_submission).filter(|(_, is)| *is);
@@ -440,10 +443,15 @@ impl World {
         self.cover.audits += 1;
         let at = runtime.instant(self.clock());
         self.compare_elements(engine, at)?;
-        // What has just started on borrowed quota may be taken back by the next pass, and no pass takes back what it starts.
+        if engine.reservations().is_empty()
+            && let Some((waits, runs)) = owed::waits_in_vain(&self.book, at)
+        {
+            return Err(format!("{waits} waits though {runs} runs on what its queue owns"));
+        }
+        // What starts where it had been promised to may be taken back by the next pass, for somebody who came meanwhile.
         let is_fresh = |eviction: &Eviction| {
             let attempt = self.book.attempt(eviction.id.element);
-            attempt.is_some_and(|attempt| attempt.held_from == runtime.last())
+            attempt.is_some_and(|attempt| attempt.promised && attempt.held_from == runtime.last())
         };
         let excused = |decision: &Decision| match decision {
             Decision::Claim { evict, .. } => evict.iter().any(is_fresh),
