@@ -1,7 +1,8 @@
 //! The table of docs/PERFORMANCE.md: `cargo xtask bench [--json] [--only NAMES] [--instructions] [--quick]`.
 //!
-//! Every number is taken in a process of its own, so that none profits from another's memory. Time on a shared machine says
-//! little by itself: beside it stands how often a fixed piece of work would have run meanwhile, measured in the same process.
+//! Every number is taken in a process of its own, so that none profits from another's memory. Time is the processor's, not the
+//! clock's on the wall. On a shared machine even that says little by itself, since caches are shared, too: beside it stands how
+//! often a fixed piece of work would have run meanwhile, measured in the same process.
 //! It decides nothing about the engine; what is measured is in `rows`.
 
 #![allow(clippy::disallowed_methods, reason = "a bench reads the clock; the library may not")]
@@ -12,10 +13,10 @@ mod rows;
 
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mix::{Numbers, Scale};
-use rows::{Meter, Row, Unit};
+use rows::{Meter, Row, Unit, own_time};
 use serde_json::{Value, json};
 
 /// Samples of a row that are enough, those that must be, and how long it may take.
@@ -133,7 +134,7 @@ fn find(name: &str) -> Result<Row, String> {
 /// busy as in the engine.
 fn calibration() -> Duration {
     let mut taken = [(); 9].map(|()| {
-        let begin = Instant::now();
+        let begin = own_time();
         let (mut numbers, mut map) = (Numbers::new(), BTreeMap::new());
         for at in 0..20_000u64 {
             map.insert(numbers.below(1 << 40), at);
@@ -141,7 +142,7 @@ fn calibration() -> Duration {
         while let Some(last) = map.pop_first() {
             std::hint::black_box(last);
         }
-        begin.elapsed()
+        own_time() - begin
     });
     taken.sort_unstable();
     taken[4]

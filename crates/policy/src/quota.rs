@@ -142,6 +142,16 @@ impl Policy {
         beyond.min().unwrap_or(0)
     }
 
+    /// False where nobody owes a leaf anything, whoever borrows: no queue that it is in has quota of its own left.
+    #[must_use]
+    pub fn may_be_owed(&self, lender: LeafId) -> bool {
+        let has_left = |index: usize| {
+            let node = &self.nodes[index];
+            node.quota.iter().zip(&node.held).any(|(quota, held)| quota.nominal > *held)
+        };
+        self.top_down(lender).into_iter().any(has_left)
+    }
+
     /// Queues from the top level down to a leaf.
     fn top_down(&self, leaf: LeafId) -> Vec<usize> {
         let mut path = Vec::new();

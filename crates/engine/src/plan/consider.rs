@@ -26,7 +26,7 @@ use crate::state::topology::Scope;
 
 /// How much a round looks ahead for all its reservations together, in instants at which some node is looked at: about a
 /// tenth of a second. The first in order have theirs by then; 20 queues on 5,000 nodes never come to it.
-const LOOKS_AHEAD: usize = 1_000_000;
+const LOOKS_AHEAD: usize = 500_000;
 
 /// One element as the pass sees it.
 #[derive(Clone, Debug)]

@@ -135,8 +135,9 @@ impl Planner<'_> {
         let policy = &self.state.policy;
         let owes =
             |borrower: LeafId| policy.models().ids().any(|model| policy.owed(leaf, borrower, model, 1) > 0);
-        let all = self.state.runners.keys().chain(self.fresh.runners.keys());
-        let is_lender = all.map(|(borrower, _)| borrower).any(|one| *one != leaf && owes(*one));
+        let mut all =
+            self.state.runners.keys().chain(self.fresh.runners.keys()).map(|(borrower, _)| borrower);
+        let is_lender = policy.may_be_owed(leaf) && all.any(|one| *one != leaf && owes(*one));
         self.rights.lenders.insert(leaf, is_lender);
         is_lender
     }
