@@ -2,7 +2,7 @@
 //! it not and is there only while it is not. Judged from what was asked for and where it was said to be, occurrence by
 //! occurrence; what the planner made of it is not looked at.
 
-use muster_model::{DeviceSet, ElementId, JobSpec, Plan, Span, TaskPlacement, Time, Window};
+use muster_model::{DeviceSet, ElementId, JobSpec, Plan, QueueName, Span, TaskPlacement, Time, Window};
 
 use super::Violation;
 use crate::state::State;
@@ -13,18 +13,21 @@ pub(super) fn check(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viola
         let Some(job) = state.jobs.get(&id.element.job) else { continue };
         let spec = &job.record.spec;
         let end = spec.time_limit.map_or(Time::NEVER, |limit| now + limit + spec.grace);
-        check_stay(state, (id.element, spec), (now, end), placement, found);
+        let leaf = state.policy.leaf_name(job.record.leaf);
+        check_stay(state, (id.element, spec, leaf), (now, end), placement, found);
     }
     for one in &plan.reservations {
         let Some(job) = state.jobs.get(&one.element.job) else { continue };
-        check_stay(state, (one.element, &job.record.spec), (one.start, one.end), &one.placement, found);
+        let leaf = state.policy.leaf_name(job.record.leaf);
+        let who = (one.element, &*job.record.spec, leaf);
+        check_stay(state, who, (one.start, one.end), &one.placement, found);
     }
 }
 
 /// Something is to be on its nodes from an instant to another.
 fn check_stay(
     state: &State,
-    (element, spec): (ElementId, &JobSpec),
+    (element, spec, leaf): (ElementId, &JobSpec, &QueueName),
     (start, end): (Time, Time),
     placement: &[TaskPlacement],
     found: &mut Vec<Violation>,
@@ -35,7 +38,7 @@ fn check_stay(
         let known = state.windows.get(name);
         let refused = match known.map(|placed| &*placed.window) {
             None => Some("it names a reservation that is not there"),
-            Some(window) if !is_for(window, spec) => Some("it names a reservation of others"),
+            Some(window) if !is_for(window, spec, leaf) => Some("it names a reservation of others"),
             Some(window) => {
                 let covers = |(begin, over): (Time, Time)| begin <= start && end <= over;
                 let is_open = occurrences(window, start).take(1).any(covers);
@@ -60,9 +63,9 @@ fn check_stay(
     }
 }
 
-/// May jobs of this user and queue name it?
-fn is_for(window: &Window, spec: &JobSpec) -> bool {
-    let path: Vec<&str> = spec.queue.as_str().split('/').collect();
+/// May a job of this user name it, in the queue that it waits in now?
+fn is_for(window: &Window, spec: &JobSpec, leaf: &QueueName) -> bool {
+    let path: Vec<&str> = leaf.as_str().split('/').collect();
     let above = (1..=path.len()).map(|length| path[..length].join("/"));
     window.users.contains(&spec.user)
         || above.into_iter().any(|queue| window.queues.iter().any(|known| *known.as_str() == *queue))

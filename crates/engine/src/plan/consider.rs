@@ -133,7 +133,7 @@ impl Planner<'_> {
                         | Reason::GpusPerUser { .. }
                 );
                 let may_preempt = depends_on_others && self.has_rights(candidate.leaf, candidate.priority);
-                let is_put_off = self.fresh.is_put_off(candidate.leaf, candidate.priority);
+                let is_put_off = self.fresh.is_put_off(candidate);
                 if may_preempt && !is_put_off && self.preempt(slot, candidate, &memo) {
                     return Verdict::Started;
                 }
@@ -147,7 +147,7 @@ impl Planner<'_> {
         };
         // 2. A place now.
         let duration = candidate.duration.unwrap_or(ENDLESS);
-        let is_put_off = self.fresh.is_put_off(candidate.leaf, candidate.priority);
+        let is_put_off = self.fresh.is_put_off(candidate);
         if self.is_hopeless(candidate.class, duration) {
             self.note_contest(candidate.class);
         } else {

@@ -7,7 +7,7 @@
 
 use muster_model::{ElementId, EvictionCause, Preemption, Span, Tier};
 use muster_policy::{LeafId, ModelId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::ask::Pick;
@@ -17,16 +17,19 @@ use super::{Memo, Planner};
 use crate::state::pool::HoldKey;
 use crate::state::runners::{Runner, Runners};
 
-/// In which turn the entries of a leaf start, up to an order within it; the first where nothing is said.
-pub(super) type Turns = FxHashMap<(LeafId, i32), u32>;
+/// Who starts when.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Turns {
+    /// In which turn the entries of a leaf start, up to an order within it; the first where nothing is said.
+    later: FxHashMap<(LeafId, i32), u32>,
+    /// Who does not start in this pass: with his start the order is another, in which somebody comes first who can start only
+    /// where he is. Without it planning again comes to the same.
+    never: FxHashSet<ElementId>,
+}
 
 /// Passes at most, of which all but one are thrown away. One more is enough nearly always: each puts off everybody who could
 /// be made to go for the claimant.
 pub(super) const MOST_TRIES: u32 = 8;
-
-/// A turn that does not come: what it starts makes the order another, in which somebody comes first who can start only
-/// where it is. Whoever starts neither of them leaves the order as it is, and planning again comes to the same.
-const NEVER: u32 = u32::MAX;
 
 /// See the module's description.
 #[derive(Clone, Debug, Default)]
@@ -49,17 +52,17 @@ impl Fresh {
     }
 
     /// True when it is not yet the turn of an entry.
-    pub(super) fn is_put_off(&self, leaf: LeafId, priority: i32) -> bool {
+    pub(super) fn is_put_off(&self, candidate: &Candidate) -> bool {
+        let (leaf, priority) = (candidate.leaf, candidate.priority);
         let waits = |((of, most), turn): (&(LeafId, i32), &u32)| {
             *of == leaf && priority <= *most && *turn > self.turn
         };
-        self.turns.iter().any(waits)
+        self.turns.later.iter().any(waits) || self.turns.never.contains(&candidate.element)
     }
 
     /// Goes on to the next turn, if there is one.
     pub(super) fn next_turn(&mut self) -> bool {
-        let ahead = |turn: &u32| *turn > self.turn && *turn < NEVER;
-        let next = self.turns.values().copied().filter(ahead).min();
+        let next = self.turns.later.values().copied().filter(|turn| *turn > self.turn).min();
         self.turn = next.unwrap_or(self.turn);
         next.is_some()
     }
@@ -90,9 +93,11 @@ impl Planner<'_> {
             is_more |= levels > *known;
             *known = levels;
         }
-        // Who is owed nothing so far may be now.
-        if is_more {
+        // Who is owed nothing so far may be now, and who was refused may have a right.
+        let place = (leaf, candidate.priority);
+        if is_more || !self.fresh.runners.contains_key(&place) {
             self.rights.lenders.retain(|_, is_lender| *is_lender);
+            self.limited.forget();
         }
         let spec = &self.state.jobs[&candidate.job].record.spec;
         let runner = Runner {
@@ -105,15 +110,18 @@ impl Planner<'_> {
             protect: candidate.protect,
             delay: spec.grace + spec.checkpoint.map_or(Span(0), |terms| terms.lead),
         };
-        let place = (leaf, candidate.priority);
         self.fresh.runners.entry(place).or_default().insert(candidate.element, runner);
     }
 
     /// Room for somebody is what this pass has started: it is planned again, with the turn of all that could be made to go
-    /// for him after his.
-    pub(super) fn put_off(&mut self, candidate: &Candidate, pick: &Pick) {
+    /// for him after his; or, where that has not helped, without `those`.
+    pub(super) fn put_off(&mut self, candidate: &Candidate, pick: &Pick, those: &[ElementId]) {
         let mut turns = self.fresh.turns.clone();
-        let turn = if self.fresh.turn == 0 { 1 } else { NEVER };
+        if self.fresh.turn > 0 {
+            turns.never.extend(those.iter().copied());
+            self.fresh.again = Some(turns);
+            return;
+        }
         for (leaf, priority) in self.fresh.runners.keys() {
             let most = match self.right(candidate, pick, (*leaf, *priority)) {
                 Some(EvictionCause::Reclaimed) => i32::MAX,
@@ -121,7 +129,7 @@ impl Planner<'_> {
                 Some(EvictionCause::Yielded) => Tier::LAST_ORDER,
                 None => continue,
             };
-            turns.insert((*leaf, most), turn);
+            turns.later.insert((*leaf, most), 1);
         }
         self.fresh.again = Some(turns);
     }

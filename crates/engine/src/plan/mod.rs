@@ -300,7 +300,7 @@ impl<'s> Planner<'s> {
             {
                 self.note_contest(class);
                 Verdict::Blocked
-            } else if self.is_limited(leaf, user, class, duration) {
+            } else if self.is_limited(leaf, user, class, duration) && !self.has_rights(leaf, priority) {
                 Verdict::Limited
             } else {
                 self.consider(slot)

@@ -150,9 +150,11 @@ impl Planner<'_> {
         }
         for pick in memo.picks.iter() {
             let Some(way) = self.way(candidate, memo, pick) else { continue };
-            match way.victims.iter().any(|victim| victim.is_fresh) {
-                true => self.put_off(candidate, pick),
-                false => self.make_room(slot, candidate, way),
+            let fresh = way.victims.iter().filter(|victim| victim.is_fresh);
+            let fresh: Vec<ElementId> = fresh.map(|victim| victim.id.element).collect();
+            match fresh.is_empty() {
+                true => self.make_room(slot, candidate, way),
+                false => self.put_off(candidate, pick, &fresh),
             }
             return true;
         }
@@ -414,6 +416,8 @@ impl Room<'_, '_> {
             self.stays(*at);
             let victim = &self.tried[*at].0;
             self.planner.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
+            // For as long as with those who go, as who can stay is asked then.
+            self.tried[*at].1 = true;
         }
         if self.might_start() {
             self.looks();

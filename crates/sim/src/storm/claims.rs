@@ -154,7 +154,9 @@ pub(crate) fn judge_end(book: &Book, element: ElementId) -> Result<(), String> {
         let host = book.nodes.get(place.node.0 as usize);
         host.is_none_or(|host| host.closes(place.devices).is_some())
     };
-    let is_aside = windows::is_aside(book, &claim.placement);
+    let names = |job: &Job| job.spec.constraint.window.is_some();
+    let is_aside =
+        book.jobs.get(&element.job).is_some_and(names) || windows::is_aside(book, &claim.placement);
     match claim.intervened || is_aside || claim.placement.iter().any(closes) {
         true => Ok(()),
         false => Err("others went for it and nothing has changed since".to_owned()),

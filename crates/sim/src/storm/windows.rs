@@ -82,7 +82,7 @@ pub(crate) fn judge_start(
     if let Some(name) = named {
         let aside = book.windows.get(name).ok_or_else(|| format!("in {name}, which is not there"))?;
         let is_below = |queue: &str| {
-            let rest = job.spec.queue.as_str().strip_prefix(queue);
+            let rest = book.leaf_of(job).strip_prefix(queue);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let window = &aside.window;
