@@ -89,6 +89,7 @@ mod tests {
             payload: PayloadId(1),
             kind: muster_model::Kind::Task,
             tier: muster_model::Tier::Usual,
+            grow_after: Some(muster_model::JobSpec::GROW_AFTER),
         };
         let (facts, told) = facts_of(&spec);
         assert_eq!((facts.get(Fact::Nodes), facts.is(Fact::TightlyCoupled)), (nodes, coupled), "{spec:?}");

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use muster_model::job::{Array, TaskGroup};
-use muster_model::{GpuMilli, JobSpec, Replicas, Service, Topology, TopologyRule};
+use muster_model::{Elastic, GpuMilli, JobSpec, Replicas, Service, Topology, TopologyRule};
 
 /// Most tasks of an element, over all groups: each costs a few hundred bytes while it runs.
 const MOST_TASKS: u64 = 1 << 20;
@@ -129,6 +129,24 @@ pub enum Malformed {
         /// The last replica.
         last: u32,
     },
+    /// A gang grows and shrinks in one of its groups.
+    #[error("more than one group can grow")]
+    Elastics,
+    /// What grows does so by whole steps.
+    #[error("group {group} grows from {min} to {max} tasks, which is not by steps of {step}")]
+    Step {
+        /// Which.
+        group: Arc<str>,
+        /// Fewest.
+        min: u32,
+        /// Most.
+        max: u32,
+        /// At once.
+        step: u32,
+    },
+    /// What is spread evenly has one size.
+    #[error("what is spread over domains cannot grow")]
+    SpreadElastic,
     /// Replicas are elements, and so are those of an array.
     #[error("a service is no array")]
     ServiceArray,
@@ -148,12 +166,30 @@ pub(crate) fn judge(spec: &JobSpec) -> Result<(), Malformed> {
     }
     spec.groups.iter().try_for_each(judge_group)?;
     spec.constraint.topology.as_ref().map_or(Ok(()), |topology| judge_topology(topology, &spec.groups))?;
+    judge_elastic(spec)?;
     match (spec.service(), &spec.array) {
         (Some(_), Some(_)) => Err(Malformed::ServiceArray),
         (Some(service), None) => judge_service(service),
         (None, Some(array)) => judge_array(array),
         (None, None) => Ok(()),
     }
+}
+
+fn judge_elastic(spec: &JobSpec) -> Result<(), Malformed> {
+    let Some(Elastic { group, min, max, step }) = spec.elastic() else { return Ok(()) };
+    if spec.groups.iter().filter(|group| group.min_tasks < group.max_tasks).count() > 1 {
+        return Err(Malformed::Elastics);
+    }
+    if (max - min) % step > 0 {
+        return Err(Malformed::Step {
+            group: Arc::clone(&spec.groups[usize::from(group)].name),
+            min,
+            max,
+            step,
+        });
+    }
+    let rule = spec.constraint.topology.as_ref().map(|topology| &topology.rule);
+    if matches!(rule, Some(TopologyRule::Spread(_))) { Err(Malformed::SpreadElastic) } else { Ok(()) }
 }
 
 pub(crate) fn judge_service(service: &Service) -> Result<(), Malformed> {

@@ -32,6 +32,7 @@ pub(crate) fn spec(tasks: u32) -> JobSpec {
         payload: PayloadId(0),
         kind: Kind::Task,
         tier: Tier::Usual,
+        grow_after: Some(JobSpec::GROW_AFTER),
     }
 }
 

@@ -55,6 +55,22 @@ pub struct JobSpec {
     /// Before or after all others it waits.
     #[serde(default)]
     pub tier: Tier,
+    /// An elastic gang that takes checkpoints grows once it has run for so long at its size; `None`: never while it runs.
+    #[serde(default = "JobSpec::usual_growth")]
+    pub grow_after: Option<Span>,
+}
+
+/// How an elastic gang grows and shrinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elastic {
+    /// Index of the group that does.
+    pub group: u16,
+    /// Its fewest tasks.
+    pub min: u32,
+    /// Its most tasks.
+    pub max: u32,
+    /// So many tasks come and go together: those of a node, or of a segment.
+    pub step: u32,
 }
 
 impl JobSpec {
@@ -68,6 +84,23 @@ impl JobSpec {
     #[must_use]
     pub fn min_gpus(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.min_tasks) * u64::from(group.task.gpu.milli().0)).sum()
+    }
+
+    /// How it grows and shrinks; `None` when its size is fixed. At most one group does.
+    #[must_use]
+    pub fn elastic(&self) -> Option<Elastic> {
+        let mut groups = (0..).zip(&self.groups);
+        let (at, group) = groups.find(|(_, group)| group.min_tasks < group.max_tasks)?;
+        let segment = self.constraint.topology.as_ref().and_then(|topology| topology.segment.as_ref());
+        let step = segment.map_or(group.tasks_per_node.unwrap_or(1), |segment| segment.tasks);
+        Some(Elastic { group: at, min: group.min_tasks, max: group.max_tasks, step: step.max(1) })
+    }
+
+    /// How long a gang runs at a size before it may grow, unless its job says otherwise.
+    pub const GROW_AFTER: Span = Span::from_secs(600);
+
+    fn usual_growth() -> Option<Span> {
+        Some(Self::GROW_AFTER)
     }
 
     /// How many elements the job has: 1 unless it is an array or a service.

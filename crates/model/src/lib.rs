@@ -26,7 +26,7 @@ pub use id::{
     Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName, WindowName,
 };
 pub use job::{
-    AfterCheckpoint, Array, Checkpoint, CheckpointBy, Dependency, DependencyKind, JobSpec, Kind,
+    AfterCheckpoint, Array, Checkpoint, CheckpointBy, Dependency, DependencyKind, Elastic, JobSpec, Kind,
     NodeConstraint, Notebook, Protection, Replicas, Restart, Segment, Service, TaskGroup, Tier, Topology,
     TopologyRule,
 };

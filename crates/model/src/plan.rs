@@ -55,7 +55,8 @@ pub enum Decision {
         element: ElementId,
         /// Where each task will go, by rank.
         placement: Arc<[TaskPlacement]>,
-        /// Who goes for it; everything that stands in its way.
+        /// Who goes for it; everything that stands in its way. Empty where a gang goes on with what another's claim leaves
+        /// of its places.
         evict: Vec<Eviction>,
     },
     /// A claim that can no longer be kept, since the world has changed, is given up. Who goes for it still goes.
@@ -79,12 +80,16 @@ pub struct Eviction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EvictionCause {
+    /// It goes on with fewer tasks, which the same plan promises it: beyond its minimum it runs in what was idle.
+    Shrunk,
     /// It runs in what was idle, and somebody waits in his turn.
     Yielded,
     /// It runs on quota that another queue lent, and takes back.
     Reclaimed,
     /// A job of its own queue has a higher priority.
     Outranked,
+    /// It makes room for itself: it goes on with more tasks, in what is idle.
+    Grown,
 }
 
 /// Where one task runs and what it holds there.

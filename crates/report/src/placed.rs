@@ -115,6 +115,8 @@ pub(crate) fn preempted(view: &PreemptedView, now: Time, style: &Style) -> Vec<L
         EvictionCause::Reclaimed => "which took back what its queue had lent",
         EvictionCause::Outranked => "which has a higher priority",
         EvictionCause::Yielded => "whose turn it was, as it ran in what was idle",
+        EvictionCause::Shrunk => "whose turn it was; it goes on with fewer tasks",
+        EvictionCause::Grown => "since there is room for more of its tasks",
     };
     let at = clock::time(view.at, now, style);
     let kept = match &view.checkpoint {

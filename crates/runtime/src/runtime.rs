@@ -447,6 +447,7 @@ mod tests {
             payload: PayloadId(1),
             kind: muster_model::Kind::Task,
             tier: muster_model::Tier::Usual,
+            grow_after: Some(muster_model::JobSpec::GROW_AFTER),
         };
         let mut engine = Engine::new(QueueTree::single()).unwrap();
         engine.apply(Time(1), &Event::NodeJoined(Box::new(node)));

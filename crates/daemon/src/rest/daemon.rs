@@ -105,6 +105,7 @@ mod tests {
             payload: muster_model::PayloadId(1),
             kind: Kind::Task,
             tier: Tier::Usual,
+            grow_after: Some(JobSpec::GROW_AFTER),
         }
     }
 

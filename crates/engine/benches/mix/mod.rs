@@ -78,6 +78,7 @@ pub fn single(name: &str) -> JobSpec {
         payload: PayloadId(0),
         kind: Kind::Task,
         tier: Tier::Usual,
+        grow_after: Some(JobSpec::GROW_AFTER),
     }
 }
 

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::counted::{self, Counted, model_of, promised};
 use super::ledger::Sum;
 use super::plan::needs_of;
-use super::{Violation, borrowed, quota};
+use super::{Violation, borrowed, quota, resized};
 use crate::state::State;
 use crate::state::job::{Job, RunStage};
 
@@ -120,8 +120,8 @@ fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation
                         found.push(Violation::NotEvictable(eviction.id, "it does not run"));
                         continue;
                     };
-                    let wrong =
-                        wrong_eviction(state, now, *eviction, &victim, (claimant, *element), &asked, &uses);
+                    let whose = (&**claimant, *element);
+                    let wrong = wrong_eviction((state, now, plan), *eviction, &victim, whose, &asked, &uses);
                     found.extend(wrong.map(|why| Violation::NotEvictable(eviction.id, why)));
                     uses.goes(&victim);
                 }
@@ -151,8 +151,7 @@ fn is_stopping(state: &State, id: ElementId) -> bool {
 
 /// Why an attempt may not be made to go.
 fn wrong_eviction(
-    state: &State,
-    now: Time,
+    (state, now, plan): (&State, Time, &Plan),
     eviction: Eviction,
     victim: &Counted<'_>,
     (claimant, element): (&Job, ElementId),
@@ -161,6 +160,9 @@ fn wrong_eviction(
 ) -> Option<&'static str> {
     let tree = state.policy.tree();
     let (to, from) = (leaf_of(state, claimant), leaf_of(state, victim.job));
+    if eviction.cause == EvictionCause::Grown {
+        return resized::wrong_growth(state, now, plan, eviction.id, element);
+    }
     // 1. Protection: its own, or its queue's.
     let of_queue = path(from).rev().find_map(|queue| find(&tree.queues, &queue)?.protect);
     let terms = (terms_of(victim.job, victim.element), terms_of(claimant, element));
@@ -171,6 +173,8 @@ fn wrong_eviction(
     }
     // 2. The right.
     match eviction.cause {
+        EvictionCause::Grown => None,
+        EvictionCause::Shrunk => resized::wrong_shrink(state, plan, eviction.id, claims),
         EvictionCause::Yielded => {
             let is_right = Tier::of_order(order) == Tier::Last && Tier::of_order(claims) == Tier::Usual;
             let is_on = tree.preemption.priority || tree.preemption.reclaim;
@@ -256,25 +260,57 @@ fn check_needed(
         let Decision::Claim { evict, .. } = decision else { continue };
         for eviction in evict {
             let Some(victim) = counted::running(state, eviction.id) else { continue };
-            if is_in_the_way(state, plan, &victim, after) {
+            if eviction.cause == EvictionCause::Grown || is_in_the_way(state, plan, &victim, *eviction, after)
+            {
                 continue;
             }
             asked += 1;
-            if asked <= ASKED && !breaks_quota(state, plan, at, *eviction) {
+            let is_needed = || {
+                breaks_quota(state, plan, at, *eviction)
+                    || is_in_the_way(state, plan, &victim, *eviction, &with_leavers(state, plan, at, after))
+            };
+            if asked <= ASKED && !is_needed() {
                 found.push(Violation::NotEvictable(eviction.id, "it could as well stay"));
             }
         }
     }
 }
 
+/// Beside what is there in the end, all that is only about to leave for others than one claim: nobody can count on it before
+/// it has gone.
+fn with_leavers(
+    state: &State,
+    plan: &Plan,
+    claim: usize,
+    after: &FxHashMap<NodeId, (Sum, Sum)>,
+) -> FxHashMap<NodeId, (Sum, Sum)> {
+    let mut with = after.clone();
+    let others = plan.decisions.iter().enumerate().filter(|(at, _)| *at != claim);
+    let evicted = others.filter_map(|(_, decision)| match decision {
+        Decision::Claim { evict, .. } => Some(evict),
+        Decision::Start { .. } | Decision::Unclaim { .. } => None,
+    });
+    let going = evicted.flatten().filter_map(|eviction| counted::running(state, eviction.id));
+    for one in going.chain(counted::leaving(state)) {
+        for task in one.placement.iter() {
+            let (Some((all, _)), Some(needs)) = (with.get_mut(&task.node), needs_of(one.job, task)) else {
+                continue;
+            };
+            all.add(task, needs);
+        }
+    }
+    with
+}
+
 fn is_in_the_way(
     state: &State,
     plan: &Plan,
     victim: &Counted<'_>,
+    eviction: Eviction,
     after: &FxHashMap<NodeId, (Sum, Sum)>,
 ) -> bool {
     let mut with: FxHashMap<NodeId, Sum> = FxHashMap::default();
-    for task in victim.placement.iter() {
+    for task in resized::left(plan, victim, eviction.id, eviction.cause) {
         let Some((all, _)) = after.get(&task.node) else { continue };
         let Some(needs) = needs_of(victim.job, task) else { continue };
         with.entry(task.node).or_insert_with(|| all.clone()).add(task, needs);

@@ -42,12 +42,22 @@ pub(super) fn on<'a>(state: &'a State, nodes: &FxHashSet<NodeId>) -> impl Iterat
     holdings.chain(all_promised(state))
 }
 
+/// What was told to go and has not gone.
+pub(super) fn leaving(state: &State) -> impl Iterator<Item = Counted<'_>> {
+    state.pool.holdings().filter_map(|holding| of_holding(state, holding, true))
+}
+
 fn held<'a>(state: &'a State, holding: &Holding) -> Option<Counted<'a>> {
+    of_holding(state, holding, false)
+}
+
+/// What holds something, if it was told to go, or was not.
+fn of_holding<'a>(state: &'a State, holding: &Holding, goes: bool) -> Option<Counted<'a>> {
     let element = holding.element;
     let job = state.jobs.get(&element.job)?;
     let run = state.element(element)?.run.as_ref()?;
-    let stays = run.leaving.is_none();
-    stays.then_some(Counted { element, job, placement: &run.placement, gpus: &run.gpus, from: run.held_from })
+    let is_it = run.leaving.is_some() == goes;
+    is_it.then_some(Counted { element, job, placement: &run.placement, gpus: &run.gpus, from: run.held_from })
 }
 
 fn all_promised(state: &State) -> impl Iterator<Item = Counted<'_>> {

@@ -13,6 +13,7 @@ mod ledger;
 mod plan;
 mod quota;
 mod reserved;
+mod resized;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use muster_model::{AttemptId, Decision, Effect, ElementId, NodeId, Plan, TaskPla
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ledger::{Sum, Sums};
-use super::{Violation, borrowed, budget, claims, drained, quota, reserved, topology, windows};
+use super::{Violation, borrowed, budget, claims, drained, quota, reserved, resized, topology, windows};
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::node::Node;
@@ -48,9 +48,10 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
         if !seen.insert(element) {
             found.push(Violation::StartedTwice(element));
         }
-        let active = started_of.entry(element.job).or_default();
-        *active += u32::from(!is_claimed(job, element));
-        check_startable(job, now, element, *active, &mut found);
+        let is_resized = resized::is_resized(state, plan, element);
+        let more = started_of.entry(element.job).or_default();
+        *more += u32::from(!is_resized && !is_claimed(job, element));
+        check_startable(job, now, element, (*more, is_resized), &mut found);
         if let Decision::Start { id, .. } = decision {
             check_attempt(job, *id, &mut found);
         }
@@ -126,9 +127,15 @@ fn is_claimed(job: &Job, element: ElementId) -> bool {
     known.is_some_and(|known| known.claim.is_some())
 }
 
-/// `active` is how many elements of its job the plan starts or promises places, with this one, and without those that were
-/// promised some before.
-fn check_startable(job: &Job, now: Time, element: ElementId, active: u32, found: &mut Vec<Violation>) {
+/// `more` is how many elements of its job the plan starts or promises places, with this one, and without those that count
+/// before; then whether this one only changes its size.
+fn check_startable(
+    job: &Job,
+    now: Time,
+    element: ElementId,
+    (more, is_resized): (u32, bool),
+    found: &mut Vec<Violation>,
+) {
     let record = &job.record;
     let Some(ordinal) = record.ordinal_of(element.index) else {
         found.push(Violation::Unknown(element));
@@ -136,6 +143,7 @@ fn check_startable(job: &Job, now: Time, element: ElementId, active: u32, found:
     };
     let known = record.elements.get(&ordinal);
     let refused = match known.map(|known| &known.phase) {
+        Some(Phase::Active) if is_resized => None,
         Some(Phase::Active) => Some("it is active"),
         Some(Phase::Ended { .. }) => Some("it has ended"),
         Some(Phase::Waiting { held: true, .. }) => Some("it is on hold"),
@@ -147,9 +155,10 @@ fn check_startable(job: &Job, now: Time, element: ElementId, active: u32, found:
         _ => None,
     };
     found.extend(refused.map(|why| Violation::NotStartable(element, why)));
-    let claimed = record.elements.values().filter(|known| known.claim.is_some()).count() as u32;
+    let waiting = record.elements.values().filter(|known| known.phase != Phase::Active);
+    let promised = waiting.filter(|known| known.claim.is_some()).count() as u32;
     let cap = record.spec.array.as_ref().and_then(|array| array.max_running);
-    if cap.is_some_and(|cap| record.active + claimed + active > cap) {
+    if cap.is_some_and(|cap| more > 0 && record.active + promised + more > cap) {
         found.push(Violation::ArrayCap(element.job));
     }
 }

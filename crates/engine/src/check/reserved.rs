@@ -4,14 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_model::{Decision, ElementId, NodeId, Plan, TaskPlacement, Time};
+use muster_model::{Decision, ElementId, NodeId, Plan, Span, TaskPlacement, Time};
 
-use super::Violation;
 use super::counted::{self, Counted};
 use super::ledger::Sum;
 use super::plan::needs_of;
+use super::{Violation, resized};
 use crate::state::State;
-use crate::state::job::Job;
+use crate::state::job::{Job, RunStage};
+use crate::state::pool::Holding;
 
 /// Something on a node over a stretch of time.
 struct Stay<'a> {
@@ -66,12 +67,19 @@ fn stays_by_node<'a>(state: &'a State, now: Time, plan: &'a Plan) -> BTreeMap<No
             });
         }
     }
-    // 2. What is held there.
+    // 2. What is held there; who goes on with another size holds nothing beside that.
     let keys: BTreeSet<_> =
         by_node.keys().flat_map(|node| state.pool.node(*node).holds.iter().map(|hold| hold.key)).collect();
-    for holding in keys.into_iter().map(|key| state.pool.holding(key)) {
+    let stays = |holding: &&Holding| !resized::is_resized(state, plan, holding.element);
+    for holding in keys.into_iter().map(|key| state.pool.holding(key)).filter(stays) {
         let Some(job) = state.jobs.get(&holding.element.job) else { continue };
-        push(&mut by_node, job, holding.element, (now, holding.end.at(now)), &holding.placement);
+        push(
+            &mut by_node,
+            job,
+            holding.element,
+            (now, end_of(state, now, plan, holding)),
+            &holding.placement,
+        );
     }
     // 3. What was promised there: it may begin at any moment.
     let promised = state.claims.of.iter().filter_map(|(id, ordinal)| {
@@ -99,6 +107,22 @@ fn stays_by_node<'a>(state: &'a State, now: Time, plan: &'a Plan) -> BTreeMap<No
         push(&mut by_node, job, element, (now, end), placement);
     }
     by_node
+}
+
+/// When a holding ends at the latest: who is told to go has the time to save his progress, and his grace.
+fn end_of(state: &State, now: Time, plan: &Plan, holding: &Holding) -> Time {
+    let end = holding.end.at(now);
+    let evictions = plan.decisions.iter().filter_map(|decision| match decision {
+        Decision::Claim { evict, .. } => Some(evict),
+        Decision::Start { .. } | Decision::Unclaim { .. } => None,
+    });
+    let goes = evictions.flatten().any(|eviction| eviction.id.element == holding.element);
+    let Some(job) = state.jobs.get(&holding.element.job).filter(|_| goes) else { return end };
+    let spec = &job.record.spec;
+    let run = state.element(holding.element).and_then(|element| element.run.as_ref());
+    let saves = run.is_some_and(|run| run.stage == RunStage::Running);
+    let lead = spec.checkpoint.filter(|_| saves).map_or(Span(0), |terms| terms.lead);
+    end.min((now + lead + spec.grace).max(now + Span(1)))
 }
 
 fn push<'a>(

@@ -133,7 +133,7 @@ impl State {
     fn making_room(&self, now: Time, element: Option<&Element>) -> Option<Reason> {
         let claim = element?.claim.as_deref()?;
         let ends: Vec<Time> = self
-            .still_leaving(claim)
+            .leaving_for(claim)
             .filter_map(|(_, element)| element.run.as_ref())
             .map(|run| End::from(run.end).at(now))
             .collect();

@@ -10,6 +10,7 @@ use crate::state::attempt::attempt_id;
 use crate::state::claim::Claim;
 use crate::state::ends::End;
 use crate::state::entries::Owner;
+use crate::state::job::Phase;
 use crate::state::node::{WHOLE, Window};
 use crate::state::shape::Shape;
 
@@ -56,7 +57,7 @@ impl Planner<'_> {
                 }
                 Chance::Wait => {
                     let placement = Arc::clone(&claim.placement);
-                    let slack = self.last_end(&claim).map_or(Span(0), |last| last.since(self.now));
+                    let slack = self.last_end(element, &claim).map_or(Span(0), |last| last.since(self.now));
                     let until = until + slack;
                     self.keep(Kept { element, until, shape, placement, fresh: None });
                 }
@@ -107,22 +108,28 @@ impl Planner<'_> {
         self.state.pool.book(kept.element, (self.now, kept.until), shape, placement);
     }
 
-    /// Can it start, and if not, will it? A start is made on scratch.
+    /// Can it start, and if not, will it? A start is made on scratch. Who changes his size has to go first.
     fn chance(&mut self, element: ElementId, claim: &Claim, shape: &Arc<Shape>, until: Time) -> Chance {
         let outer = self.state.pool.look_inside(shape.window.as_ref());
-        let starts = self.take_promised(element, &claim.placement, shape, until);
-        let pool = &self.state.pool;
-        let is_sound = claim.placement.iter().all(|task| {
-            let walls = &pool.node(task.node).walls;
-            let usable = pool.node(task.node).usable.minus(walls.during(self.now, until));
-            let is_open = pool.node(task.node).hosts() && !walls.is_closed(self.now, until);
-            is_open && task.devices.minus(usable).is_empty()
-        });
+        let is_over = self.state.element(element).is_none_or(|known| known.phase != Phase::Active);
+        let starts = is_over && self.take_promised(element, &claim.placement, shape, until);
+        let is_sound = self.is_sound(&claim.placement, until);
         self.state.pool.look(outer);
         if starts {
             return Chance::Start;
         }
-        if is_sound && self.last_end(claim).is_some() { Chance::Wait } else { Chance::GiveUp }
+        if is_sound && self.last_end(element, claim).is_some() { Chance::Wait } else { Chance::GiveUp }
+    }
+
+    /// True when nodes and devices are there and stay so, whoever holds them.
+    pub(super) fn is_sound(&self, placement: &[TaskPlacement], until: Time) -> bool {
+        let pool = &self.state.pool;
+        placement.iter().all(|task| {
+            let walls = &pool.node(task.node).walls;
+            let usable = pool.node(task.node).usable.minus(walls.during(self.now, until));
+            let is_open = pool.node(task.node).hosts() && !walls.is_closed(self.now, until);
+            is_open && task.devices.minus(usable).is_empty()
+        })
     }
 
     /// Holds what was promised, if all of it is free.
@@ -160,8 +167,8 @@ impl Planner<'_> {
 
     /// When the last has gone at the latest of those who go for it, or leave a node of its places for another: he may have
     /// taken what was free of them.
-    fn last_end(&self, claim: &Claim) -> Option<Time> {
-        let own = self.state.still_leaving(claim).map(|(id, _)| id.element);
+    fn last_end(&self, of: ElementId, claim: &Claim) -> Option<Time> {
+        let own = self.state.leaving_for(claim).map(|(id, _)| id.element).chain([of]);
         let nodes = claim.placement.iter().map(|task| self.state.pool.node(task.node));
         let there = nodes.flat_map(|node| &node.holds).map(|hold| self.state.pool.holding(hold.key).element);
         let runs = own.chain(there).filter_map(|id| self.state.element(id)?.run.as_ref());

@@ -18,7 +18,7 @@ use super::{Lane, Planned, Planner, Verdict, gang};
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::ends::End;
 use crate::state::entries::ENDLESS;
-use crate::state::job::Element;
+use crate::state::job::{Element, Job};
 use crate::state::node::Window;
 use crate::state::pool::HoldKey;
 use crate::state::shape::{ClassId, Eligible, Shape};
@@ -87,11 +87,17 @@ impl Planner<'_> {
             Some(_) => return None,
             None => record.nth_fresh(taken)?,
         };
+        Some(self.candidate_of(owner.job, job, ordinal))
+    }
+
+    /// An element as a pass sees it.
+    pub(super) fn candidate_of(&self, id: JobId, job: &Job, ordinal: u32) -> Candidate {
+        let record = &job.record;
         let known = record.elements.get(&ordinal);
         let avoid = known.filter(|known| known.avoid_epoch == self.state.pool.epoch());
-        Some(Candidate {
-            job: owner.job,
-            element: ElementId { job: owner.job, index: record.index_of(ordinal) },
+        Candidate {
+            job: id,
+            element: ElementId { job: id, index: record.index_of(ordinal) },
             attempt: known.map_or(0, |known| known.attempt) + 1,
             leaf: record.leaf,
             user: job.user,
@@ -102,7 +108,7 @@ impl Planner<'_> {
             avoid: avoid.map(|known| known.avoid.clone()).unwrap_or_default(),
             home: known.map(|known| self.home(known)).unwrap_or_default(),
             duration: record.duration(),
-        })
+        }
     }
 
     /// Where an element ran last, by name.
@@ -199,6 +205,7 @@ impl Planner<'_> {
             let ahead = self.state.pool.bookings().iter();
             let mut ahead = ahead.filter(|one| !self.claimed.contains(&one.element));
             let backfilled = ahead.any(|one| one.shape.window == *window);
+            self.sow(candidate, key);
             self.decisions.push(Decision::Start { id, placement, backfilled });
             return true;
         }
@@ -218,7 +225,7 @@ impl Planner<'_> {
     }
 
     /// As [`Planner::place`]; answers by what its places are held, too.
-    fn hold(
+    pub(super) fn hold(
         &mut self,
         seat: Seat<'_>,
         shape: &Arc<Shape>,

@@ -127,7 +127,7 @@ impl Planner<'_> {
                 Some(EvictionCause::Reclaimed) => i32::MAX,
                 Some(EvictionCause::Outranked) => candidate.priority - 1,
                 Some(EvictionCause::Yielded) => Tier::LAST_ORDER,
-                None => continue,
+                Some(EvictionCause::Shrunk | EvictionCause::Grown) | None => continue,
             };
             turns.later.insert((*leaf, most), 1);
         }

@@ -102,6 +102,11 @@ impl Planner<'_> {
         }
     }
 
+    /// Something was given back after all: what did not fit may now.
+    pub(super) fn forget_failures(&mut self) {
+        self.memos.values_mut().for_each(|memo| memo.failed = None);
+    }
+
     /// True when nothing of a leaf can start or reserve any more in this round. Asked for every blocked entry, it looks
     /// only each time that their number has doubled.
     pub(super) fn is_leaf_hopeless(

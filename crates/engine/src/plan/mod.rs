@@ -9,6 +9,7 @@ mod claims;
 mod clear;
 pub(crate) mod closest;
 mod consider;
+mod elastic;
 mod forecast;
 mod fresh;
 pub(crate) mod gang;
@@ -22,6 +23,7 @@ pub(crate) mod reserve;
 pub(crate) mod score;
 mod search;
 mod share;
+mod shrink;
 pub(crate) mod terms;
 #[cfg(test)]
 mod tests;
@@ -46,6 +48,7 @@ use crate::state::entries::{Rank, Standing};
 use crate::state::pool::{Checkpoint, HoldKey};
 use crate::state::shape::ClassId;
 use claims::Kept;
+use elastic::Seed;
 use forecast::Forecast;
 use fresh::{Fresh, MOST_TRIES, Turns};
 use hope::{MOMENT, Memo};
@@ -56,7 +59,7 @@ use preempt::Rights;
 pub(crate) fn plan(state: &mut State, now: Time) -> Plan {
     state.wake(now);
     (state.refill, state.thaw) = (None, None);
-    if state.entries.is_idle() && state.claims.of.is_empty() {
+    if state.entries.is_idle() && state.claims.of.is_empty() && state.elastic.is_empty() {
         state.reservations.clear();
         return Plan::default();
     }
@@ -80,6 +83,10 @@ fn passes(
         planner.fresh.is_watched = tries < MOST_TRIES;
         prepare(&mut planner);
         planner.run(|_| false);
+        while planner.fresh.again.is_none() && planner.grow() {
+            planner.begin_round();
+            planner.rounds(|_| false);
+        }
         // Somebody may have come meanwhile with a right against whom a promise is kept to: the next pass looks at that.
         let thaw = if planner.keeps { Some(now + MOMENT) } else { planner.rights.thaw };
         let refill = planner.limited.refill();
@@ -212,6 +219,8 @@ pub(crate) struct Planner<'s> {
     pub(crate) asked_about: Option<LeafId>,
     planned: Vec<Planned>,
     decisions: Vec<Decision>,
+    /// Gangs that start at their fewest, and may be larger.
+    seeds: Vec<Seed>,
 }
 
 impl<'s> Planner<'s> {
@@ -238,6 +247,7 @@ impl<'s> Planner<'s> {
             asked_about: None,
             planned: Vec::new(),
             decisions: Vec::new(),
+            seeds: Vec::new(),
         }
     }
 
@@ -245,6 +255,11 @@ impl<'s> Planner<'s> {
     /// Answers whether it stopped so.
     pub(crate) fn run(&mut self, stop: impl Fn(Slot) -> bool) -> bool {
         self.keep_claims();
+        self.rounds(stop)
+    }
+
+    /// Round after round, until one changes nothing or `stop` says so.
+    fn rounds(&mut self, stop: impl Fn(Slot) -> bool) -> bool {
         loop {
             match self.round(&stop) {
                 Round::Again => {}
@@ -252,17 +267,22 @@ impl<'s> Planner<'s> {
                 Round::Last => return false,
                 Round::Stopped => return true,
             }
-            self.state.pool.clear_bookings();
-            self.keep_again();
-            self.later.clear();
-            self.forecast.looks = 0;
-            self.waiting = Taken::default();
-            self.contested = false;
-            self.heads.clear();
-            self.hope_again();
-            self.rights.in_vain.clear();
-            self.limited.count_again();
+            self.begin_round();
         }
+    }
+
+    /// Forgets what a round has planned ahead.
+    fn begin_round(&mut self) {
+        self.state.pool.clear_bookings();
+        self.keep_again();
+        self.later.clear();
+        self.forecast.looks = 0;
+        self.waiting = Taken::default();
+        self.contested = false;
+        self.heads.clear();
+        self.hope_again();
+        self.rights.in_vain.clear();
+        self.limited.count_again();
     }
 
     /// The lane of a class in a leaf.

@@ -22,6 +22,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use muster_model::{
@@ -37,6 +38,7 @@ use super::claims::Kept;
 use super::consider::Candidate;
 use super::gauge::{Gauge, Reach};
 use super::hope::Memo;
+use super::shrink::{Leaver, Part, Pieces, put_together, take_apart};
 use super::{Planned, Planner, terms};
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::entries::ENDLESS;
@@ -47,11 +49,12 @@ use crate::state::shape::ClassId;
 /// Somebody who may be made to go.
 #[derive(Clone, Debug)]
 pub(super) struct Victim {
-    id: AttemptId,
-    cause: EvictionCause,
+    pub(super) id: AttemptId,
+    pub(super) cause: EvictionCause,
+    pub(super) part: Part,
     pub(super) key: HoldKey,
-    leaf: LeafId,
-    user: UserId,
+    pub(super) leaf: LeafId,
+    pub(super) user: UserId,
     pub(super) gpus: SmallVec<[(ModelId, u64); 1]>,
     /// Until it is gone at the latest, from now.
     delay: Span,
@@ -80,16 +83,20 @@ impl Rights {
     }
 }
 
-/// In which order they go: borrowed before owned, lower priority, least lost, the youngest.
-type Order = (EvictionCause, i32, u64, Reverse<(Time, ElementId)>);
+/// In which order they go: what only shrinks, borrowed before owned, lower priority, least lost, the youngest; of a gang that
+/// shrinks, the last step first.
+type Order = (EvictionCause, i32, u64, Reverse<(Time, ElementId)>, Reverse<u32>);
+
+/// Somebody in that order, and his queue.
+pub(super) type Ranked = Reverse<(Order, LeafId)>;
 
 /// Those who may be made to go, the first in order first. Of thousands mostly a few are asked for.
-type Queue = BinaryHeap<Reverse<(Order, LeafId)>>;
+type Queue = BinaryHeap<Ranked>;
 
 /// A way to make room.
 struct Way {
     placement: Arc<[TaskPlacement]>,
-    victims: Vec<Victim>,
+    leavers: Vec<Leaver>,
 }
 
 impl Planner<'_> {
@@ -120,8 +127,8 @@ impl Planner<'_> {
     /// True when something runs that yields to everybody. A pass changes nothing of what ran before it.
     fn has_idlers(&mut self) -> bool {
         let is_last = |(_, order): &(LeafId, i32)| Tier::of_order(*order) == Tier::Last;
-        *self.rights.idlers.get_or_insert_with(|| self.state.runners.keys().any(is_last))
-            || self.fresh.runners.keys().any(is_last)
+        let known = || self.state.runners.keys().any(is_last) || self.state.has_spare();
+        *self.rights.idlers.get_or_insert_with(known) || self.fresh.runners.keys().any(is_last)
     }
 
     /// True when a leaf is owed something by anybody.
@@ -150,8 +157,8 @@ impl Planner<'_> {
         }
         for pick in memo.picks.iter() {
             let Some(way) = self.way(candidate, memo, pick) else { continue };
-            let fresh = way.victims.iter().filter(|victim| victim.is_fresh);
-            let fresh: Vec<ElementId> = fresh.map(|victim| victim.id.element).collect();
+            let fresh = way.leavers.iter().filter(|leaver| leaver.victim.is_fresh);
+            let fresh: Vec<ElementId> = fresh.map(|leaver| leaver.victim.id.element).collect();
             match fresh.is_empty() {
                 true => self.make_room(slot, candidate, way),
                 false => self.put_off(candidate, pick, &fresh),
@@ -185,6 +192,7 @@ impl Planner<'_> {
             pick,
             reach,
             gauge,
+            apart: FxHashMap::default(),
             tried: Vec::new(),
             stale: Vec::new(),
             found: None,
@@ -197,14 +205,12 @@ impl Planner<'_> {
         }
         let (found, tried) = (room.found.take(), std::mem::take(&mut room.tried));
         // Everything is put back; the decision is made with what was found.
-        let victims = tried.into_iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim);
-        let victims: Vec<Victim> = victims.collect();
-        for victim in &victims {
-            self.state.policy.try_hold(victim.leaf, victim.user, &victim.gpus);
-        }
+        let gone = tried.into_iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim);
+        let gone: Vec<Victim> = gone.inspect(|victim| victim.count(&mut self.state.policy, false)).collect();
         self.state.pool.rollback(checkpoint);
         self.state.pool.look(outer);
-        found.filter(|_| !victims.is_empty()).map(|placement| Way { placement, victims })
+        let placement = found.filter(|_| !gone.is_empty())?;
+        Some(Way { placement, leavers: put_together(self.state, gone) })
     }
 
     /// By what right a candidate may make go what runs in a leaf with this priority.
@@ -229,10 +235,11 @@ impl Planner<'_> {
 
     /// Who may be made to go for a candidate, in order.
     fn victims(&mut self, candidate: &Candidate, pick: &Pick) -> Queue {
+        let mut order = Vec::new();
+        let spare = self.spare_parts(candidate, &mut order);
+        let mut thaw = self.rights.thaw.into_iter().chain(spare).min();
         let (state, now) = (&*self.state, self.now);
         let asked = pick.exact.as_deref().unwrap_or(&[]);
-        let mut order = Vec::new();
-        let mut thaw = self.rights.thaw;
         for ((leaf, priority), runners) in state.runners.iter().chain(&self.fresh.runners) {
             let Some(cause) = self.right(candidate, pick, (*leaf, *priority)) else { continue };
             let of_queue = state.policy.protection(*leaf);
@@ -250,44 +257,26 @@ impl Planner<'_> {
                     thaw = Some(thaw.map_or(safe_until, |thaw| thaw.min(safe_until)));
                     continue;
                 }
-                let rank = (cause, *priority, runner.lost(now), Reverse((runner.held_from, *element)));
-                order.push(Reverse((rank, *leaf)));
+                let age = Reverse((runner.held_from, *element));
+                order.push(Reverse(((cause, *priority, runner.lost(now), age, Reverse(0)), *leaf)));
             }
         }
         self.rights.thaw = thaw.filter(|thaw| *thaw < Time::NEVER);
         order.into()
     }
 
-    /// The next who may be made to go.
-    fn victim(&self, order: &mut Queue) -> Option<Victim> {
-        let Reverse(((cause, priority, _, Reverse((_, element))), leaf)) = order.pop()?;
-        let fresh = self.fresh.runner(leaf, priority, element);
-        let (runner, is_fresh) = match fresh {
-            Some(fresh) => (fresh, true),
-            None => (&self.state.runners[&(leaf, priority)][&element], false),
-        };
-        Some(Victim {
-            id: attempt_id(element.job, element.index, runner.attempt),
-            cause,
-            key: runner.key,
-            leaf,
-            user: runner.user,
-            gpus: runner.gpus.clone(),
-            delay: runner.delay,
-            is_fresh,
-        })
-    }
-
     /// Decides it, on scratch: those who go count no more, the claimant does, and its places are kept.
     fn make_room(&mut self, slot: Slot, candidate: &Candidate, way: Way) {
         let (leaf, user) = (candidate.leaf, candidate.user);
-        let delay = way.victims.iter().map(|victim| victim.delay).max().unwrap_or(Span(0));
-        let mut evict = Vec::with_capacity(way.victims.len());
-        for victim in way.victims {
+        let delay = way.leavers.iter().map(|leaver| leaver.victim.delay).max().unwrap_or(Span(0));
+        let mut evict = Vec::with_capacity(way.leavers.len());
+        for Leaver { victim, .. } in &way.leavers {
             evict.push(Eviction { id: victim.id, cause: victim.cause });
             self.evicted.insert(victim.key);
             self.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
-            self.planned.push(Planned::Left { leaf: victim.leaf, user: victim.user, gpus: victim.gpus });
+            let gpus = victim.gpus.clone();
+            self.planned.push(Planned::Left { leaf: victim.leaf, user: victim.user, gpus });
+            self.state.pool.hasten(victim.key, self.now + victim.delay);
         }
         let gpus = gpus_by_model(&self.state.pool, &way.placement);
         let (promise, milli) = (self.promise(candidate.duration), candidate.shape.milli());
@@ -302,7 +291,16 @@ impl Planner<'_> {
         let (shape, fresh) = (Arc::clone(&candidate.shape), Some((id, candidate.duration)));
         self.keep(Kept { element, until, shape, placement, fresh });
         self.started.count(slot, candidate.job);
-        // Whoever was refused before may find that those who went were in the way: another round looks.
+        for Leaver { victim, keeps } in way.leavers {
+            if let Some(keeps) = keeps {
+                self.shrink(victim.id.element, victim.delay, keeps);
+            }
+        }
+        self.look_again();
+    }
+
+    /// Whoever was refused before may find that those who went were in the way: another round looks.
+    pub(super) fn look_again(&mut self) {
         self.contested = true;
         self.limited.forget();
         self.rights.forget();
@@ -317,6 +315,8 @@ pub(super) struct Room<'r, 's> {
     pick: &'r Pick,
     pub(super) reach: Reach<'r>,
     pub(super) gauge: Gauge<'r>,
+    /// Holdings of those that shrink, part by part.
+    apart: FxHashMap<ElementId, Pieces>,
     /// Those tried, in order, and whether they are gone. Who stays owed nothing when it was his turn.
     pub(super) tried: Vec<(Victim, bool)>,
     /// Nodes of which the indexes do not say what is held.
@@ -340,7 +340,7 @@ impl Room<'_, '_> {
             }
             let mut went = 0;
             while went < more {
-                let Some(victim) = self.planner.victim(&mut order) else {
+                let Some(victim) = self.victim(&mut order) else {
                     // The last look at everybody gone, unless that was the one before.
                     return went > 0 && self.might_start() && self.looks();
                 };
@@ -352,6 +352,40 @@ impl Room<'_, '_> {
                 }
             }
         }
+    }
+
+    /// The next who may be made to go.
+    fn victim(&mut self, order: &mut Queue) -> Option<Victim> {
+        let Reverse(((cause, priority, _, Reverse((_, element)), Reverse(step)), leaf)) = order.pop()?;
+        let (state, fresh) = (&mut *self.planner.state, self.planner.fresh.runner(leaf, priority, element));
+        let (runner, is_fresh) = match fresh {
+            Some(fresh) => (fresh, true),
+            None => (&state.runners[&(leaf, priority)][&element], false),
+        };
+        let mut victim = Victim {
+            id: attempt_id(element.job, element.index, runner.attempt),
+            cause,
+            part: Part::Whole,
+            key: runner.key,
+            leaf,
+            user: runner.user,
+            gpus: runner.gpus.clone(),
+            delay: runner.delay,
+            is_fresh,
+        };
+        // What shrinks stands before what goes whole: whoever does both is in parts by then.
+        if cause == EvictionCause::Shrunk
+            && let Entry::Vacant(entry) = self.apart.entry(element)
+        {
+            let elastic = state.jobs.get(&element.job)?.record.spec.elastic()?;
+            entry.insert(take_apart(&mut state.pool, victim.key, elastic));
+        }
+        if let Some(pieces) = self.apart.get(&element) {
+            victim.part = if cause == EvictionCause::Shrunk { Part::Step(step) } else { Part::Base };
+            let piece = pieces.of(victim.part);
+            (victim.key, victim.gpus) = (piece.key, piece.gpus.clone());
+        }
+        Some(victim)
     }
 
     /// False where somebody may not be made to go as things stand: his queue has given back what it owes.
@@ -415,7 +449,7 @@ impl Room<'_, '_> {
         for at in &gone {
             self.stays(*at);
             let victim = &self.tried[*at].0;
-            self.planner.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
+            victim.count(&mut self.planner.state.policy, true);
             // For as long as with those who go, as who can stay is asked then.
             self.tried[*at].1 = true;
         }
@@ -424,7 +458,7 @@ impl Room<'_, '_> {
         }
         for at in gone {
             let victim = &self.tried[at].0;
-            self.planner.state.policy.try_hold(victim.leaf, victim.user, &victim.gpus);
+            victim.count(&mut self.planner.state.policy, false);
             self.goes(at);
         }
     }
@@ -458,14 +492,14 @@ impl Room<'_, '_> {
     pub(super) fn goes(&mut self, at: usize) {
         let (victim, is_gone) = &mut self.tried[at];
         *is_gone = true;
-        self.planner.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
+        victim.count(&mut self.planner.state.policy, true);
         self.change(at, Pool::park_quietly);
     }
 
     pub(super) fn stays(&mut self, at: usize) {
         let (victim, is_gone) = &mut self.tried[at];
         *is_gone = false;
-        self.planner.state.policy.try_hold(victim.leaf, victim.user, &victim.gpus);
+        victim.count(&mut self.planner.state.policy, false);
         self.change(at, Pool::unpark_quietly);
     }
 

@@ -71,7 +71,10 @@ impl State {
         if target.index.is_none() {
             self.revive_rest(target.job);
         }
-        for ordinal in ordinals {
+        // What a service was scaled down by is no part of it.
+        let most = self.jobs.get(&target.job).and_then(|job| job.record.spec.service());
+        let most = most.map_or(u32::MAX, |service| service.replicas.ceiling);
+        for ordinal in ordinals.into_iter().filter(|ordinal| *ordinal < most) {
             let Some(element) = self.element_mut(target.job, ordinal) else { continue };
             match &mut element.phase {
                 // Who asks for it means now: no back-off.

@@ -154,6 +154,10 @@ impl State {
         if let Some(leaving) = leaving {
             self.saves_no_more(id, ordinal, leaving.due);
         }
+        // What went for itself goes on, unless it has come to another end on the way.
+        if fate != Some(Fate::Preempted) {
+            self.end_claim(now, id, ordinal);
+        }
         self.fall(now, id, ordinal, fate.unwrap_or(Fate::Failed(Outcome::Succeeded)));
         self.track(id, ordinal);
         self.sync(now, Owner { job: id, ordinal: None });

@@ -232,12 +232,22 @@ impl State {
     }
 
     /// Of those who go for a claim, the ones that are not over.
-    pub(crate) fn still_leaving(&self, claim: &Claim) -> impl Iterator<Item = (AttemptId, &Element)> {
+    pub(crate) fn leaving_for(&self, claim: &Claim) -> impl Iterator<Item = (AttemptId, &Element)> {
         claim.evicted.iter().filter_map(|id| {
             let element = self.element(id.element)?;
             let is_current = element.phase == Phase::Active && element.attempt == id.attempt.0;
             is_current.then_some((*id, element))
         })
+    }
+
+    /// True when an attempt is on its way out, and its element has a promise of where it goes on: with another size.
+    pub(super) fn goes_for_itself(&self, id: JobId, ordinal: u32) -> bool {
+        let element = self.jobs.get(&id).and_then(|job| job.record.elements.get(&ordinal));
+        let run = element.and_then(|element| {
+            let is_active = element.phase == Phase::Active && element.claim.is_some();
+            element.run.as_ref().filter(|_| is_active)
+        });
+        run.is_some_and(|run| run.leaving.is_some() && matches!(run.fate, None | Some(Fate::Preempted)))
     }
 }
 

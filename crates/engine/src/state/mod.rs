@@ -65,6 +65,8 @@ pub(crate) struct State {
     pub(crate) jobs: BTreeMap<JobId, Box<Job>>,
     pub(crate) entries: Entries,
     pub(crate) starting: Starting,
+    /// What runs of elastic jobs and was not told to go, by ordinal.
+    pub(crate) elastic: BTreeSet<(JobId, u32)>,
     pub(crate) claims: Claims,
     pub(crate) runners: Runners,
     /// Jobs that ended not long ago, for dependencies on them.
@@ -101,6 +103,7 @@ impl State {
             jobs: BTreeMap::new(),
             entries: Entries::default(),
             starting: Starting::default(),
+            elastic: BTreeSet::new(),
             claims: Claims::default(),
             runners: Runners::new(),
             recent: Recent::default(),
@@ -276,10 +279,11 @@ impl State {
         let opens = self.opens(job, now);
         let standing = standing(&job.record, owner.ordinal, opens, now);
         self.entries.set(&mut self.policy, owner, rank, standing);
-        // What waits no more, or may not start, gives up what it was promised.
+        // What waits no more, or may not start, gives up what it was promised; what goes for itself waits again.
         if standing == Standing::Out
             && let Some(ordinal) = owner.ordinal
             && self.claims.of.contains(&(owner.job, ordinal))
+            && !self.goes_for_itself(owner.job, ordinal)
         {
             self.end_claim(now, owner.job, ordinal);
         }

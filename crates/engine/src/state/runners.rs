@@ -47,6 +47,7 @@ impl State {
         let runner = job.record.elements.get(&ordinal).and_then(|element| {
             let run = element.run.as_ref().filter(|_| element.phase == Phase::Active)?;
             let goes = run.leaving.is_some() || matches!(run.stage, RunStage::Stopping(_));
+            let is_running = run.stage == RunStage::Running;
             (!goes).then(|| Runner {
                 attempt: element.attempt,
                 key: run.key,
@@ -55,11 +56,15 @@ impl State {
                 unsaved_since: element.unsaved_since(),
                 held_from: run.held_from,
                 protect: spec.protect_of(ordinal),
-                delay: spec.grace + spec.checkpoint.map_or(Span(0), |terms| terms.lead),
+                delay: spec.grace
+                    + spec.checkpoint.filter(|_| is_running).map_or(Span(0), |terms| terms.lead),
             })
         });
         match runner {
             Some(runner) => {
+                if spec.elastic().is_some() {
+                    self.elastic.insert((id, ordinal));
+                }
                 self.runners.entry(place).or_default().insert(key, runner);
             }
             None => self.untrack(id, ordinal),
@@ -68,6 +73,7 @@ impl State {
 
     /// Takes an element out before its place changes.
     pub(super) fn untrack(&mut self, id: JobId, ordinal: u32) {
+        self.elastic.remove(&(id, ordinal));
         let Some(job) = self.jobs.get(&id) else { return };
         let place = (job.record.leaf, job.record.spec.order_of(ordinal));
         let key = ElementId { job: id, index: job.record.index_of(ordinal) };
@@ -79,9 +85,17 @@ impl State {
         }
     }
 
+    /// The runner of an element, with the queue and the order that it is known by.
+    pub(crate) fn runner(&self, id: ElementId) -> Option<((LeafId, i32), &Runner)> {
+        let record = &self.jobs.get(&id.job)?.record;
+        let place = (record.leaf, record.spec.order_of(record.ordinal_of(id.index)?));
+        Some((place, self.runners.get(&place)?.get(&id)?))
+    }
+
     /// Works all runners out again, after queues have changed.
     pub(super) fn track_all(&mut self) {
         self.runners.clear();
+        self.elastic.clear();
         let active: Vec<(JobId, u32)> = self
             .jobs
             .iter()

@@ -114,6 +114,13 @@ impl Shape {
         }
     }
 
+    /// The same with another number of tasks in a group.
+    pub(crate) fn resized(&self, group: u16, tasks: u32) -> Self {
+        let mut shape = self.clone();
+        shape.groups[usize::from(group)].tasks = tasks;
+        shape
+    }
+
     /// Thousandths of GPUs that the whole gang holds.
     pub(crate) fn milli(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.tasks) * group.milli()).sum()

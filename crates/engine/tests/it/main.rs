@@ -6,6 +6,7 @@ mod arrays;
 mod bounds;
 mod drain;
 mod easy;
+mod elastic;
 mod explain;
 mod judge;
 mod life;

@@ -193,6 +193,9 @@ pub fn random_job(dice: &mut Dice, tree: &QueueTree, now: Time, next: JobId) -> 
     if dice.chance(30) {
         spec.constraint.topology = Some(random_topology(dice, &spec));
     }
+    if dice.chance(30) {
+        make_elastic(dice, &mut spec);
+    }
     spec.held = dice.chance(5);
     spec.begin = dice.chance(5).then(|| now + Span::from_secs(dice.roll(20)));
     if dice.chance(15) && next.0 > 1 {
@@ -201,6 +204,19 @@ pub fn random_job(dice: &mut Dice, tree: &QueueTree, now: Time, next: JobId) -> 
         spec.after.push(Dependency { kind, job: JobId(1 + dice.roll(next.0 - 1)) });
     }
     spec
+}
+
+/// One group may be larger, unless that is to be spread.
+fn make_elastic(dice: &mut Dice, spec: &mut JobSpec) {
+    let topology = spec.constraint.topology.as_ref();
+    if topology.is_some_and(|topology| matches!(topology.rule, TopologyRule::Spread(_))) {
+        return;
+    }
+    let at = dice.roll(spec.groups.len() as u64) as usize;
+    spec.groups[at].max_tasks += 1;
+    let step = spec.elastic().map_or(1, |elastic| elastic.step);
+    spec.groups[at].max_tasks = spec.groups[at].min_tasks + step * (1 + dice.roll(4) as u32);
+    spec.grow_after = *dice.pick(&[None, Some(Span(0)), Some(Span::from_secs(5))]);
 }
 
 /// A rule that fits the job's groups, and perhaps slices of which each group is a multiple.

@@ -89,6 +89,7 @@ fn job(time_secs: Option<u64>, priority: i32, groups: Vec<TaskGroup>) -> JobSpec
         payload: PayloadId(0),
         kind: Kind::Task,
         tier: Tier::Usual,
+        grow_after: Some(JobSpec::GROW_AFTER),
     }
 }
 

@@ -64,6 +64,7 @@ pub fn draft(name: &str, tasks: u32, elements: u32, restarts: u32) -> Draft {
         payload: PayloadId(0),
         kind: Kind::Task,
         tier: Tier::Usual,
+        grow_after: Some(JobSpec::GROW_AFTER),
     };
     let payload = Payload {
         commands: BTreeMap::from([("main".into(), Command::Script("true".to_owned()))]),

@@ -257,6 +257,7 @@ impl Scenario {
             payload: PayloadId(0),
             kind: Kind::Task,
             tier: Tier::Usual,
+            grow_after: Some(JobSpec::GROW_AFTER),
         }
     }
 }

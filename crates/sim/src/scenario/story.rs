@@ -60,10 +60,14 @@ impl World {
             }
             Fact::Running { id, .. } if placed(id) => None,
             Fact::Running { id, .. } => Some(format!("{} runs", self.called(id.element))),
+            Fact::Evicted { id, cause: EvictionCause::Grown, .. } => {
+                Some(format!("{} makes room for itself with more tasks", self.called(id.element)))
+            }
             Fact::Evicted { id, by, cause, .. } => {
                 let why = match cause {
                     EvictionCause::Reclaimed => ", which takes its quota back",
-                    EvictionCause::Outranked => "",
+                    EvictionCause::Outranked | EvictionCause::Grown => "",
+                    EvictionCause::Shrunk => ", and goes on with fewer tasks",
                     EvictionCause::Yielded => ", as it ran in what was idle",
                 };
                 Some(format!("{} makes room for {}{why}", self.called(id.element), self.called(*by)))

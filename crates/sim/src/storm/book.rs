@@ -531,6 +531,7 @@ impl Book {
             match eviction.cause {
                 EvictionCause::Reclaimed => cover.reclaimed += 1,
                 EvictionCause::Outranked | EvictionCause::Yielded => cover.outranked += 1,
+                EvictionCause::Shrunk | EvictionCause::Grown => {}
             }
         }
         // Those who go count no more; so judged, and only then does it count itself.

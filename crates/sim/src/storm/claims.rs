@@ -98,6 +98,7 @@ fn may_go(
             let is_right = terms.priority && to == from && outranks;
             if is_right { Ok(()) } else { Err("it is not of lower priority in the same queue") }
         }
+        EvictionCause::Shrunk | EvictionCause::Grown => Err("nothing here changes its size"),
         EvictionCause::Yielded => Err("nothing here runs only as long as nobody waits"),
         EvictionCause::Reclaimed if !terms.reclaim => Err("nothing is taken back"),
         EvictionCause::Reclaimed => {

@@ -11,7 +11,7 @@ use crate::job::document::{GroupDocument, JobDocument, MAX_TASKS};
 use crate::job::fields::{WaitTarget, duplicates, used_twice};
 use crate::job::fit::Ground;
 use crate::job::shape::{Shape, contradiction};
-use crate::job::{Checked, Document, ending, kind, payload, topology};
+use crate::job::{Checked, Document, elastic, ending, kind, payload, topology};
 use crate::quantity::Begin;
 use crate::site::Site;
 use crate::source::Place;
@@ -28,8 +28,8 @@ pub(super) const ONLY_GROUP: &str = "main";
 pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problems) -> Option<Checked> {
     let (job, before) = (&document.fields, problems.len());
     let mut warnings = Vec::new();
-    // 1. What this version cannot do is said, never skipped.
-    refuse_unsupported(job, problems);
+    // 1. What it is, and how large it may become.
+    elastic::check(job, problems);
     let word = kind::word(job, problems);
     // 2. Roles, their sizes and programs.
     let commands = payload::commands(document, problems);
@@ -38,6 +38,7 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
     constraint.topology =
         job.topology.as_ref().and_then(|written| topology::topology(written, site, &groups, problems));
     constraint.window = window(job, site, problems);
+    elastic::check_groups(job, word, &groups, constraint.topology.as_ref(), problems);
     // 3. Everything that holds for the whole job.
     let queue = queue(job, site, problems);
     let kind = kind::kind(word, job, &groups, problems);
@@ -76,25 +77,9 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
         payload: PayloadId(0),
         kind,
         tier: kind::tier(word, job),
+        grow_after: job.grow_after.as_ref().map_or(Some(JobSpec::GROW_AFTER), |after| after.value.0),
     };
     Some(Checked { spec, commands, env, workdir, begin, after_documents: Vec::new(), warnings })
-}
-
-fn refuse_unsupported(job: &JobDocument, problems: &mut Problems) {
-    if let Some(least) = &job.min_nodes {
-        match &job.nodes {
-            Some(nodes) if nodes.value == least.value => {}
-            Some(nodes) => problems.add(
-                Problem::new("elastic jobs are not supported yet")
-                    .at(least.place, format!("must equal `nodes`, {}", nodes.value.0))
-                    .also(nodes.place, "all of these start together")
-                    .hint("remove `min-nodes`; growing and shrinking comes in a later version".to_owned()),
-            ),
-            None => problems.add(
-                Problem::new("`min-nodes` needs `nodes`").at(least.key, "the job says nothing about nodes"),
-            ),
-        }
-    }
 }
 
 fn groups(
@@ -131,7 +116,7 @@ fn groups(
     for pair in duplicates(&groups.value.0, |group| group.name.as_ref().map_or("", |name| &name.value.0)) {
         problems.add(used_twice("groups", &name_of(&pair.1.value), pair));
     }
-    let tasks: u64 = resolved.iter().map(|group| u64::from(group.min_tasks)).sum();
+    let tasks: u64 = resolved.iter().map(|group| u64::from(group.max_tasks)).sum();
     if tasks > MAX_TASKS as u64 {
         let label = format!("{tasks} in all; at most {MAX_TASKS}");
         problems.add(Problem::new("the job has too many tasks").at(groups.key, label));

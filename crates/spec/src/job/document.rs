@@ -25,14 +25,16 @@ document! {
         "idle" idle: LengthOrNone,
         /// Number of nodes; each hosts `tasks-per-node` tasks. All start together or none does.
         "nodes" nodes: Whole<1, MAX_TASKS>,
-        /// Must equal `nodes`: gangs that start with fewer come later.
+        /// It starts with as few nodes as this, and grows to `nodes` in what is idle; it shrinks again when others wait.
         "min-nodes" min_nodes: Whole<1, MAX_TASKS>,
         /// GPUs per node: a whole number, or a share of one device such as 0.5. Without `nodes`: GPUs of the one task.
         "gpus" gpus: Gpus,
         /// GPU model, or a list of acceptable models. By default any.
         "gpu" gpu: OneOrMany<Model>,
-        /// Number of tasks, placed wherever they fit. All start together or none does.
+        /// Number of tasks, placed wherever they fit. All start together or none does. Of `2..16`, 2 start together, and up to 14 more run in what is idle; it shrinks again when others wait.
         "tasks" tasks: TaskRange,
+        /// Of a job with a range of tasks: once it has run so long at its size, it may be started again with more tasks, if it takes checkpoints. 10m by default; `none`: its size changes only when others need room.
+        "grow-after" grow_after: LengthOrNone,
         /// GPUs of each task: a whole number, or a share of one device such as 0.5.
         "gpus-per-task" gpus_per_task: Gpus,
         /// Tasks on each node; the GPUs of a node are divided among them. 1 by default where `nodes` is given.
@@ -95,7 +97,7 @@ document! {
         "gpus" gpus: Gpus,
         /// GPU model, or a list of acceptable models. By default the job's.
         "gpu" gpu: OneOrMany<Model>,
-        /// Number of tasks, placed wherever they fit.
+        /// Number of tasks, placed wherever they fit; as a range such as `2..16` in one group.
         "tasks" tasks: TaskRange,
         /// GPUs of each task: a whole number, or a share of one device such as 0.5.
         "gpus-per-task" gpus_per_task: Gpus,

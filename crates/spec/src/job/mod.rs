@@ -5,6 +5,7 @@
 mod after;
 mod check;
 mod document;
+mod elastic;
 mod ending;
 pub(crate) mod fields;
 mod fit;

@@ -22,6 +22,7 @@ const MIN_MEMORY: Bytes = Bytes(1 << 20);
 pub(super) struct Shape<'a> {
     pub(super) place: Place,
     pub(super) nodes: Option<&'a Located<Whole<1, MAX_TASKS>>>,
+    pub(super) min_nodes: Option<&'a Located<Whole<1, MAX_TASKS>>>,
     pub(super) gpus: Option<&'a Located<Gpus>>,
     pub(super) gpu: Option<&'a Located<OneOrMany<Model>>>,
     pub(super) tasks: Option<&'a Located<TaskRange>>,
@@ -38,6 +39,7 @@ impl<'a> Shape<'a> {
         Self {
             place,
             nodes: job.nodes.as_ref(),
+            min_nodes: job.min_nodes.as_ref(),
             gpus: job.gpus.as_ref(),
             gpu: job.gpu.as_ref(),
             tasks: job.tasks.as_ref(),
@@ -56,6 +58,7 @@ impl<'a> Shape<'a> {
         Self {
             place,
             nodes: group.nodes.as_ref(),
+            min_nodes: None,
             gpus: group.gpus.as_ref(),
             gpu: group.gpu.as_ref().or(job.gpu.as_ref().filter(|_| asks)),
             tasks: group.tasks.as_ref(),
@@ -87,13 +90,15 @@ impl<'a> Shape<'a> {
             return None;
         }
         let per_node = self.tasks_per_node.map(|count| count.value.0 as u32);
-        let (tasks, tasks_per_node) = match (self.nodes, self.tasks) {
+        let ((min_tasks, max_tasks), tasks_per_node) = match (self.nodes, self.tasks) {
             (Some(nodes), _) => {
                 let per_node = per_node.unwrap_or(1);
-                (self.product(nodes.value.0, per_node, problems)?, Some(per_node))
+                let most = self.product(nodes.value.0, per_node, problems)?;
+                let least = self.min_nodes.map_or(most, |least| least.value.0 as u32 * per_node);
+                ((least, most), Some(per_node))
             }
             (None, Some(tasks)) => (self.plain_tasks(tasks, per_node, problems)?, per_node),
-            (None, None) => (per_node.unwrap_or(1), per_node),
+            (None, None) => ((per_node.unwrap_or(1), per_node.unwrap_or(1)), per_node),
         };
         let gpu = self.gpu_per_task(tasks_per_node.unwrap_or(1), problems);
         let task = Resources {
@@ -107,7 +112,7 @@ impl<'a> Shape<'a> {
                 extras.value.0.iter().map(pair).collect()
             }),
         };
-        Some(TaskGroup { name, min_tasks: tasks, max_tasks: tasks, tasks_per_node, task })
+        Some(TaskGroup { name, min_tasks, max_tasks, tasks_per_node, task })
     }
 
     fn refuse_contradictions(&self, problems: &mut Problems) {
@@ -160,28 +165,26 @@ impl<'a> Shape<'a> {
         tasks: &Located<TaskRange>,
         per_node: Option<u32>,
         problems: &mut Problems,
-    ) -> Option<u32> {
+    ) -> Option<(u32, u32)> {
         let (low, high) = tasks.value.0;
-        if low < high {
-            problems.add(
-                Problem::new("elastic jobs are not supported yet")
-                    .at(tasks.place, "a range of counts; expected one")
-                    .hint(format!("write `tasks: {low}`; growing and shrinking comes in a later version")),
-            );
-            return None;
-        }
-        match (per_node, self.tasks_per_node) {
-            (Some(per_node), Some(written)) if low % per_node != 0 => {
-                problems.add(
-                    Problem::new("`tasks` does not divide into nodes of `tasks-per-node` each")
-                        .at(tasks.place, format!("{low} leaves {} over", low % per_node))
-                        .also(written.place, format!("{per_node} on each node"))
-                        .hint(format!("write `tasks: {}`", low.div_ceil(per_node) * per_node)),
-                );
-                None
-            }
-            _ => Some(low),
-        }
+        let (Some(per_node), Some(written)) = (per_node, self.tasks_per_node) else {
+            return Some((low, high));
+        };
+        let Some(odd) = [low, high].into_iter().find(|count| count % per_node != 0) else {
+            return Some((low, high));
+        };
+        let whole = |count: u32| count.div_ceil(per_node) * per_node;
+        let better = match low == high {
+            true => whole(low).to_string(),
+            false => format!("{}..{}", whole(low), whole(high)),
+        };
+        problems.add(
+            Problem::new("`tasks` does not divide into nodes of `tasks-per-node` each")
+                .at(tasks.place, format!("{odd} leaves {} over", odd % per_node))
+                .also(written.place, format!("{per_node} on each node"))
+                .hint(format!("write `tasks: {better}`")),
+        );
+        None
     }
 
     fn gpu_per_task(&self, per_node: u32, problems: &mut Problems) -> Option<GpuRequest> {

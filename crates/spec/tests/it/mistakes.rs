@@ -72,7 +72,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | gpsu: 2
       | ^^^^ did you mean `gpus`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, groups
     ");
     assert_snapshot!(complaint("gpus_per_task: 2\nrun: a"), @r"
     error: there is no field `gpus_per_task`
@@ -81,7 +81,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | gpus_per_task: 2
       | ^^^^^^^^^^^^^ did you mean `gpus-per-task`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, groups
     ");
     assert_snapshot!(complaint("walltime: 2h\nrun: a"), @r"
     error: there is no field `walltime`
@@ -90,7 +90,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | walltime: 2h
       | ^^^^^^^^ did you mean `time`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, groups
     ");
     assert_snapshot!(complaint("colour: red\nrun: a"), @r"
     error: there is no field `colour`
@@ -99,7 +99,7 @@ fn fields_that_do_not_exist_or_come_twice() {
     1 | colour: red
       | ^^^^^^ not a field of this mapping
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, groups
     ");
     assert_snapshot!(complaint("gpus: 2\nrun: a\ngpus: 4"), @r"
     error: `gpus` is written twice
@@ -297,15 +297,6 @@ fn quantities_that_are_none() {
       |
     1 | tasks: 2.5
       |        ^^^ expected a whole number, not a fraction
-    ");
-    assert_snapshot!(complaint("tasks: 2..16\nrun: a"), @r"
-    error: elastic jobs are not supported yet
-     --> train.yaml:1:8
-      |
-    1 | tasks: 2..16
-      |        ^^^^^ a range of counts; expected one
-      |
-    hint: write `tasks: 2`; growing and shrinking comes in a later version
     ");
     assert_snapshot!(complaint("priority: high\nrun: a"), @r"
     error: `priority` is not a whole number from -1000000 to 1000000
@@ -513,25 +504,6 @@ fn contradictions_name_both_places() {
       |
     2 | - {tasks: 2, run: x}
       |   ^^^^^^^^^^^^^^^^^^ `groups` needs it
-    ");
-    assert_snapshot!(complaint("nodes: 4\nmin-nodes: 2\nrun: a"), @r"
-    error: 4 nodes are asked for, and there are 3
-     --> train.yaml:1:8
-      |
-    1 | nodes: 4
-      |        ^ this cluster has 3 nodes that it may use
-      |
-    hint: tasks that may share a node: `tasks: 4`
-
-    error: elastic jobs are not supported yet
-     --> train.yaml:2:12
-      |
-    1 | nodes: 4
-      |        - all of these start together
-    2 | min-nodes: 2
-      |            ^ must equal `nodes`, 4
-      |
-    hint: remove `min-nodes`; growing and shrinking comes in a later version
     ");
     assert_snapshot!(complaint("time: 1m\ncheckpoint: {grace: 2m}\nrun: a"), @r"
     error: `checkpoint` would come before the start
@@ -904,7 +876,7 @@ fn a_mistake_in_an_option_shows_the_option() {
      | --qeue x
      | ^^^^^^ did you mean `queue`?
      |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, groups
     ");
 }
 
@@ -917,7 +889,7 @@ fn many_mistakes_are_told_at_once() {
     1 | gpsu: 2
       | ^^^^ did you mean `gpus`?
       |
-    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, groups
+    hint: the fields are name, kind, replicas, port, idle, nodes, min-nodes, gpus, gpu, tasks, grow-after, gpus-per-task, tasks-per-node, cpus, memory, extras, time, run, queue, priority, env, workdir, array, after, hold, begin, checkpoint, restart, grace, protect, labels, exclude, topology, reservation, groups
 
     error: `time` is not a length of time
      --> train.yaml:2:7
@@ -1212,5 +1184,74 @@ fn cluster_files() {
       |
     1 | nodes: [{gpus: 1, gpu: a}]
       |         ^^^^^^^^^^^^^^^^^ `nodes` needs it
+    ");
+}
+
+#[test]
+fn ranges_of_sizes() {
+    assert_snapshot!(complaint("nodes: 2\nmin-nodes: 3\nrun: a"), @r"
+    error: `min-nodes` is more than `nodes`
+     --> train.yaml:2:12
+      |
+    1 | nodes: 2
+      |        - and grows to these
+    2 | min-nodes: 3
+      |            ^ it starts with these
+      |
+    hint: write `min-nodes: 2`, or more `nodes`
+    ");
+    assert_snapshot!(complaint("min-nodes: 3\nrun: a"), @r"
+    error: `min-nodes` needs `nodes`
+     --> train.yaml:1:1
+      |
+    1 | min-nodes: 3
+      | ^^^^^^^^^ the job says nothing about nodes
+    ");
+    assert_snapshot!(complaint("groups:\n- {name: a, tasks: 1..2, run: x}\n- {name: b, tasks: 2..4, run: x}"), @r"
+    error: only one group can grow
+     --> train.yaml:1:1
+      |
+    1 | groups:
+      | ^^^^^^ `a` and `b` have a range
+      |
+    hint: give all but one of them a number
+    ");
+    assert_snapshot!(complaint("kind: service\ntasks: 1..2\nrun: a"), @r"
+    error: only a job of `kind: task` grows and shrinks
+     --> train.yaml:2:8
+      |
+    2 | tasks: 1..2
+      |        ^^^^ its tasks have a range
+      |
+    hint: a service grows by `replicas: 2..6`; a notebook is one task
+    ");
+    assert_snapshot!(complaint("tasks: 2..4\ntopology: {spread: node}\nrun: a"), @r"
+    error: what is spread evenly has one size
+     --> train.yaml:2:1
+      |
+    2 | topology: {spread: node}
+      | ^^^^^^^^ and its tasks have a range
+      |
+    hint: use `preferred`, or a number of tasks
+    ");
+    assert_snapshot!(complaint("tasks: 3..8\ntasks-per-node: 2\nrun: a"), @r"
+    error: `tasks` does not divide into nodes of `tasks-per-node` each
+     --> train.yaml:1:8
+      |
+    1 | tasks: 3..8
+      |        ^^^^ 3 leaves 1 over
+    2 | tasks-per-node: 2
+      |                 - 2 on each node
+      |
+    hint: write `tasks: 4..8`
+    ");
+    assert_snapshot!(complaint("tasks: 2\ngrow-after: 5m\nrun: a"), @r"
+    error: `grow-after` needs a range of sizes
+     --> train.yaml:2:1
+      |
+    2 | grow-after: 5m
+      | ^^^^^^^^^^ it always has the same size
+      |
+    hint: write `tasks: 2..8`, or `nodes: 8` with `min-nodes: 2`
     ");
 }

@@ -63,6 +63,10 @@ enum Undo {
     Closed(HoldKey, u64),
     Parked(HoldKey),
     Unparked(HoldKey),
+    /// With the version before.
+    Retracted(HoldKey, u64),
+    /// With its end and the version before.
+    Hastened(HoldKey, End, u64),
     Booked,
     /// Bookings that were dropped together.
     Unbooked(Vec<Booking>),
@@ -217,6 +221,11 @@ impl Pool {
 
     /// It is now known when a holding ends.
     pub(crate) fn set_end(&mut self, key: HoldKey, end: End) {
+        self.move_end(key, end);
+        self.renew();
+    }
+
+    fn move_end(&mut self, key: HoldKey, end: End) {
         let holding = self.holdings[key.0 as usize].as_mut().expect("a key lives as long as its holding");
         self.ends.remove(holding.end, holding.element, key);
         holding.end = end;
@@ -228,7 +237,6 @@ impl Pool {
                 }
             }
         }
-        self.renew();
     }
 
     /// Which set of holdings this is.

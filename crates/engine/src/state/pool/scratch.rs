@@ -6,7 +6,7 @@ use muster_model::{DeviceSet, ElementId, NodeId, TaskPlacement, Time};
 use smallvec::SmallVec;
 
 use super::{Booking, Checkpoint, HoldKey, Pool, Undo};
-use crate::state::ends::EndCursor;
+use crate::state::ends::{End, EndCursor};
 use crate::state::node::{NodeBooking, WHOLE, Window};
 use crate::state::scalars::Scalars;
 use crate::state::shape::Shape;
@@ -58,6 +58,28 @@ impl Pool {
         nodes.sort_unstable();
         nodes.dedup();
         nodes.into_iter().for_each(|id| self.publish(id));
+    }
+
+    /// Gives a holding back on scratch, as if it had never been: unlike what is parked, it has no end any more.
+    pub(crate) fn retract(&mut self, key: HoldKey) {
+        let placement = Arc::clone(&self.holding(key).placement);
+        self.give_all(key, &placement);
+        let holding = self.holding(key);
+        self.ends.remove(holding.end, holding.element, key);
+        self.log.push(Undo::Retracted(key, self.version));
+        self.renew();
+    }
+
+    /// A holding ends by then at the latest, on scratch.
+    pub(crate) fn hasten(&mut self, key: HoldKey, by: Time) {
+        let old = self.holding(key).end;
+        let end = match old {
+            End::At(time) => time.min(by),
+            End::After(_) | End::Never => by,
+        };
+        self.log.push(Undo::Hastened(key, old, self.version));
+        self.move_end(key, End::At(end));
+        self.renew();
     }
 
     /// Bookings of this pass, in order of being made.
@@ -163,6 +185,17 @@ impl Pool {
                 }
                 Undo::Parked(key) => changed.extend(self.take_parked(key).iter().map(|task| task.node)),
                 Undo::Unparked(key) => changed.extend(self.give_parked(key).iter().map(|task| task.node)),
+                Undo::Retracted(key, version) => {
+                    self.version = version;
+                    changed.extend(self.take_parked(key).iter().map(|task| task.node));
+                    let holding = self.holding(key);
+                    let (end, element) = (holding.end, holding.element);
+                    self.ends.insert(end, element, key);
+                }
+                Undo::Hastened(key, end, version) => {
+                    self.move_end(key, end);
+                    self.version = version;
+                }
                 Undo::Booked => self.unbook(),
                 Undo::Unbooked(bookings) => {
                     for booking in bookings {

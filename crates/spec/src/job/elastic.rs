@@ -1,0 +1,81 @@
+//! Gangs with a range of sizes: what a range may stand beside. It must not know how they grow; that is the engine's.
+
+use muster_model::job::{TaskGroup, Topology, TopologyRule};
+
+use crate::diagnostic::{Problem, Problems};
+use crate::job::document::JobDocument;
+use crate::job::kind::Word;
+use crate::source::Place;
+
+/// What can be said of `min-nodes` before sizes are known.
+pub(super) fn check(job: &JobDocument, problems: &mut Problems) {
+    let Some(least) = &job.min_nodes else { return };
+    match &job.nodes {
+        Some(nodes) if least.value.0 > nodes.value.0 => problems.add(
+            Problem::new("`min-nodes` is more than `nodes`")
+                .at(least.place, "it starts with these")
+                .also(nodes.place, "and grows to these")
+                .hint(format!("write `min-nodes: {}`, or more `nodes`", nodes.value.0)),
+        ),
+        Some(_) => {}
+        None => problems
+            .add(Problem::new("`min-nodes` needs `nodes`").at(least.key, "the job says nothing about nodes")),
+    }
+}
+
+/// One group of a job that ends has a range, by whole steps.
+pub(super) fn check_groups(
+    job: &JobDocument,
+    word: Word,
+    groups: &[TaskGroup],
+    topology: Option<&Topology>,
+    problems: &mut Problems,
+) {
+    let mut ranges = groups.iter().filter(|group| group.min_tasks < group.max_tasks);
+    let place = written(job);
+    let Some(group) = ranges.next() else {
+        if let Some(after) = &job.grow_after {
+            problems.add(
+                Problem::new("`grow-after` needs a range of sizes")
+                    .at(after.key, "it always has the same size")
+                    .hint("write `tasks: 2..8`, or `nodes: 8` with `min-nodes: 2`".to_owned()),
+            );
+        }
+        return;
+    };
+    if let Some(second) = ranges.next() {
+        let label = format!("`{}` and `{}` have a range", group.name, second.name);
+        problems.add(
+            Problem::new("only one group can grow")
+                .at(place, label)
+                .hint("give all but one of them a number".to_owned()),
+        );
+    }
+    if word != Word::Task {
+        let hint = "a service grows by `replicas: 2..6`; a notebook is one task".to_owned();
+        let label = "its tasks have a range";
+        problems
+            .add(Problem::new("only a job of `kind: task` grows and shrinks").at(place, label).hint(hint));
+    }
+    match topology {
+        Some(Topology { rule: TopologyRule::Spread(_), .. }) => problems.add(
+            Problem::new("what is spread evenly has one size")
+                .at(job.topology.as_ref().map_or(place, |written| written.key), "and its tasks have a range")
+                .hint("use `preferred`, or a number of tasks".to_owned()),
+        ),
+        Some(Topology { segment: Some(segment), .. }) if group.max_tasks % segment.tasks > 0 => problems.add(
+            Problem::new("the most tasks do not divide into segments")
+                .at(place, format!("{} tasks, in segments of {}", group.max_tasks, segment.tasks))
+                .hint(format!("write at most {}", group.max_tasks / segment.tasks * segment.tasks)),
+        ),
+        _ => {}
+    }
+}
+
+/// Where a range was written, or could have been.
+fn written(job: &JobDocument) -> Place {
+    let min_nodes = job.min_nodes.as_ref().map(|field| field.place);
+    let tasks = job.tasks.as_ref().map(|field| field.place);
+    let groups = job.groups.as_ref().map(|field| field.key);
+    min_nodes.or(tasks).or(groups).unwrap_or_default()
+}
