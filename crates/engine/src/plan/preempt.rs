@@ -257,8 +257,9 @@ impl Planner<'_> {
                     thaw = Some(thaw.map_or(safe_until, |thaw| thaw.min(safe_until)));
                     continue;
                 }
-                let age = Reverse((runner.held_from, *element));
-                order.push(Reverse(((cause, *priority, runner.lost(now), age, Reverse(0)), *leaf)));
+                let (cause, priority, lost, age) =
+                    (cause, *priority, runner.lost(now), Reverse((runner.held_from, *element)));
+                order.push(Reverse(((cause, priority, lost, age, Reverse(0)), *leaf)));
             }
         }
         self.rights.thaw = thaw.filter(|thaw| *thaw < Time::NEVER);
