@@ -13,9 +13,10 @@ fn node(home: &Home) -> String {
     home.words("nodes --json").ok().json::<NodeList>().nodes[0].name.to_string()
 }
 
-/// Who runs these tests, as the daemon calls them.
+/// Who runs these tests, as the daemon calls them. The job that tells it is over: a whole node can be reserved.
 fn me(home: &Home) -> String {
     let job = home.run("", &["true"]);
+    home.words(&format!("wait {job}")).ok();
     home.job(job).user.to_string()
 }
 
