@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use muster_model::view::{
-    ArrayView, CheckpointAskedView, CheckpointView, DeviceView, ElementView, JobView, NodeView, QueueView,
-    State as Word, TaskView, device_indices,
+    ArrayView, CheckpointAskedView, CheckpointView, DeviceView, ElasticView, ElementView, JobView, NodeView,
+    QueueView, State as Word, TaskView, device_indices,
 };
 use muster_model::{
-    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, NodeId, Outcome, Rank, Reason, TaskPlacement, Time,
+    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, JobSpec, NodeId, Outcome, Rank, Reason,
+    TaskPlacement, Time,
 };
 use muster_policy::LeafId;
 
@@ -51,6 +52,7 @@ impl State {
         let waiting_for = waiting.and_then(|ordinal| self.first_reason(now, id, job, ordinal, gaps));
         let first = waiting.map(|ordinal| ElementId { job: id, index: record.index_of(ordinal) });
         let is_over = record.is_over();
+        let (tasks, gpus) = size(record);
         JobView {
             job: id,
             name: spec.name.to_string(),
@@ -58,8 +60,9 @@ impl State {
             queue: self.policy.leaf_name(record.leaf).clone(),
             priority: spec.priority,
             state: job_word(record),
-            tasks: spec.min_tasks(),
-            gpus: gpu_milli(spec.min_gpus()),
+            tasks,
+            gpus,
+            elastic: elastic(spec),
             time_limit: spec.time_limit,
             submitted: record.submitted,
             started: record.started,
@@ -129,6 +132,7 @@ impl State {
                 attempt: saved.attempt,
             }),
             checkpoint_asked: run.and_then(|run| asked(record, run)),
+            resizes_to: live.and(element.claim.as_deref()).map(|claim| claim.placement.len() as u32),
             tasks: run.map(|run| self.task_views(record, run)).unwrap_or_default(),
         })
     }
@@ -223,6 +227,29 @@ impl JobRecord {
         let fresh = (self.next < self.total).then_some(self.next);
         individual.into_iter().chain(fresh).min()
     }
+}
+
+/// Tasks and GPUs of one element: of an elastic gang what it holds, else what it needs.
+fn size(record: &JobRecord) -> (u32, GpuMilli) {
+    let spec = &record.spec;
+    let is_one = spec.elastic().is_some() && spec.element_count() == 1 && spec.service().is_none();
+    let element = record.elements.get(&0).filter(|element| is_one && element.phase == Phase::Active);
+    match element.and_then(|element| element.run.as_ref()) {
+        Some(run) => (run.placement.len() as u32, gpu_milli(run.milli())),
+        None => (spec.min_tasks(), gpu_milli(spec.min_gpus())),
+    }
+}
+
+fn elastic(spec: &JobSpec) -> Option<ElasticView> {
+    let elastic = spec.elastic()?;
+    let more = elastic.max - elastic.min;
+    let each = spec.groups[usize::from(elastic.group)].task.gpu.milli().0;
+    Some(ElasticView {
+        fewest_tasks: spec.min_tasks(),
+        most_tasks: spec.min_tasks() + more,
+        fewest_gpus: gpu_milli(spec.min_gpus()),
+        most_gpus: gpu_milli(spec.min_gpus() + u64::from(more) * u64::from(each)),
+    })
 }
 
 /// State of the element that is furthest from done.
@@ -322,6 +349,7 @@ fn fresh_view(id: ElementId, record: &JobRecord, ordinal: u32) -> ElementView {
         last_end: None,
         checkpoint: None,
         checkpoint_asked: None,
+        resizes_to: None,
         tasks: Vec::new(),
     }
 }

@@ -72,10 +72,14 @@ pub struct JobView {
     pub priority: i32,
     /// State of the element that is furthest from done: running before pending before final.
     pub state: State,
-    /// Tasks of one element.
+    /// Tasks of one element. Of an elastic gang those that hold something, its fewest while none does; of an array or a
+    /// service of such gangs the fewest of each.
     pub tasks: u32,
-    /// GPUs of one element.
+    /// GPUs of these tasks.
     pub gpus: GpuMilli,
+    /// Set for elastic gangs.
+    #[serde(default)]
+    pub elastic: Option<ElasticView>,
     /// Time limit of one element.
     pub time_limit: Option<Span>,
     /// When it was submitted.
@@ -99,6 +103,19 @@ pub struct JobView {
     pub waiting_for: Option<Reason>,
     /// When its first waiting element starts at the latest, when that is known.
     pub eta: Option<Time>,
+}
+
+/// Sizes that an elastic gang may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ElasticView {
+    /// Tasks without which it does not run.
+    pub fewest_tasks: u32,
+    /// Tasks that it may grow to.
+    pub most_tasks: u32,
+    /// GPUs of the fewest tasks.
+    pub fewest_gpus: GpuMilli,
+    /// GPUs of the most tasks.
+    pub most_gpus: GpuMilli,
 }
 
 /// Counts of an array's elements.
@@ -163,6 +180,9 @@ pub struct ElementView {
     /// A request for a checkpoint that its current or last attempt has not answered.
     #[serde(default)]
     pub checkpoint_asked: Option<CheckpointAskedView>,
+    /// Set while an elastic gang stops to start again with so many tasks.
+    #[serde(default)]
+    pub resizes_to: Option<u32>,
     /// Tasks of the current or last attempt, by rank; empty before the first, and for an element of an array that has
     /// ended as a whole.
     pub tasks: Vec<TaskView>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_model::view::{ElementView, JobView, ServiceView, State, TaskStage, TaskView};
+use muster_model::view::{ElasticView, ElementView, JobView, ServiceView, State, TaskStage, TaskView};
 use muster_model::{NodeName, Outcome, Time};
 
 use crate::amount::{count, gpus, ranges};
@@ -60,6 +60,16 @@ pub(crate) fn table(rows: &[JobView], planned: &[Planned], now: Time, style: &St
     table
 }
 
+/// `5 GPUs`, `2..8 GPUs`.
+pub(crate) fn asked(job: &JobView) -> String {
+    match &job.elastic {
+        Some(elastic) if elastic.most_gpus.0 > 0 => {
+            format!("{}..{} GPUs", elastic.fewest_gpus, elastic.most_gpus)
+        }
+        _ => gpus(job.gpus),
+    }
+}
+
 /// Devices held (or held last): `0-4`, `node1:0-3`, `16 on 2 nodes`, `3 (0.5)`; `0 of 5` while it waits.
 fn gpus_held(job: &JobView, name_nodes: bool) -> String {
     let active: Vec<&ElementView> = job.elements.iter().filter(|element| holds(element.state)).collect();
@@ -69,10 +79,13 @@ fn gpus_held(job: &JobView, name_nodes: bool) -> String {
     };
     let tasks: Vec<&TaskView> = shown.iter().flat_map(|element| &element.tasks).collect();
     match () {
-        () if job.gpus.0 == 0 => "-".to_owned(),
+        () if job.gpus.0 == 0 && job.elastic.is_none_or(|elastic| elastic.most_gpus.0 == 0) => "-".to_owned(),
         () if !tasks.is_empty() => devices_of(&tasks, name_nodes),
         () if job.state.is_final() => "-".to_owned(),
-        () => format!("0 of {}", job.gpus),
+        () => match &job.elastic {
+            Some(elastic) => format!("0 of {}..{}", elastic.fewest_gpus, elastic.most_gpus),
+            None => format!("0 of {}", job.gpus),
+        },
     }
 }
 
@@ -94,7 +107,7 @@ pub(crate) fn devices_of(tasks: &[&TaskView], name_nodes: bool) -> String {
     }
 }
 
-fn holds(state: State) -> bool {
+pub(crate) fn holds(state: State) -> bool {
     matches!(state, State::Starting | State::Running | State::Stopping)
 }
 
@@ -111,7 +124,11 @@ fn note(job: &JobView, rows: &[JobView], planned: &[Planned], now: Time, style: 
                 parts.push(format!("{cap} at a time"));
             }
         }
-        None => parts.extend(job.elements.first().and_then(ranks)),
+        None => {
+            parts.extend(job.elements.first().and_then(|element| ranks(element, job.elastic.as_ref())));
+            let resizes_to = job.elements.first().and_then(|element| element.resizes_to);
+            parts.extend(resizes_to.map(|tasks| format!("goes on with {tasks}")));
+        }
     }
     let attempt = job.elements.iter().map(|element| element.attempt).max().unwrap_or(0);
     if attempt > 1 && job.array.is_none() && job.service.is_none() {
@@ -148,10 +165,16 @@ pub(crate) fn replicas(service: &ServiceView) -> String {
     }
 }
 
-/// `5 of 5 ranks` of a gang of several; nothing for a single task that runs.
-fn ranks(element: &ElementView) -> Option<String> {
+/// `5 of 5 ranks` of a gang of several, `5 of 2..8 ranks` of an elastic one; nothing for a single task that runs.
+fn ranks(element: &ElementView, elastic: Option<&ElasticView>) -> Option<String> {
     let at = |stage| element.tasks.iter().filter(|task| task.stage == stage).count();
     let total = element.tasks.len();
+    if let Some(elastic) = elastic
+        && element.state == State::Running
+        && at(TaskStage::Running) == total
+    {
+        return Some(format!("{total} of {} ranks", tasks_between(elastic)));
+    }
     match element.state {
         State::Starting => {
             Some(format!("{} of {} ready", at(TaskStage::Prepared), count(total as u64, "rank")))
@@ -162,6 +185,11 @@ fn ranks(element: &ElementView) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// `2..8`.
+pub(crate) fn tasks_between(elastic: &ElasticView) -> String {
+    format!("{}..{}", elastic.fewest_tasks, elastic.most_tasks)
 }
 
 fn backfilled(job: &JobView, planned: &[Planned]) -> Option<String> {
@@ -199,7 +227,7 @@ pub fn line(job: &JobView, rows: &[JobView], now: Time, style: &Style) -> String
     let held = match (job.gpus.0, holds(job.state)) {
         (0, _) => String::new(),
         (_, true) => format!(" on gpu {}", gpus_held(job, false)),
-        (_, false) if job.state == State::Pending => format!(" ({})", gpus(job.gpus)),
+        (_, false) if job.state == State::Pending => format!(" ({})", asked(job)),
         _ => String::new(),
     };
     let at = clock::time(now, now, style);
@@ -281,6 +309,17 @@ mod tests {
         3    begins  starting   0,1   6s           1 of 2 ranks ready
         3    begins  stopping   0,1   6s           2 of 2 ranks still to end
         5    paused  held       -     6s           muster release 5
+        ");
+    }
+
+    #[test]
+    fn an_elastic_gang_says_its_size_its_bounds_and_what_comes_next() {
+        let rows = sample::elastic();
+        insta::assert_snapshot!(jobs(&rows, &[], after(6), &Style::plain()), @r"
+        JOB  NAME   STATE    GPUS       WAITED  RAN  NOTE
+        1    waits  pending  0 of 2..8  6s
+        2    train  running  0-4        0s      6s   5 of 2..8 ranks, goes on with 8
+        3    train  running  0-4        0s      6s   5 of 2..8 ranks
         ");
     }
 

@@ -2,8 +2,8 @@
 
 use muster_model::reason::{CapacityGap, Limiting};
 use muster_model::view::{
-    ArrayView, Bar, Change, ElementView, Eta, Explanation, Holder, HolderEnd, JobView, State, TaskStage,
-    TaskView,
+    ArrayView, Bar, Change, ElasticView, ElementView, Eta, Explanation, Holder, HolderEnd, JobView, State,
+    TaskStage, TaskView,
 };
 use muster_model::{
     Bytes, CpuMilli, DependencyKind, ElementId, GpuMilli, JobId, Outcome, Rank, Reason, Span, TaskExit, Time,
@@ -263,6 +263,7 @@ pub fn running(job: u64, index: u32, devices: std::ops::Range<u16>, limit_secs: 
         last_end: None,
         checkpoint: None,
         checkpoint_asked: None,
+        resizes_to: None,
         tasks: devices
             .enumerate()
             .map(|(rank, device)| task(rank as u32, device, TaskStage::Running))
@@ -280,6 +281,7 @@ pub fn job(number: u64, name: &str, state: State, gpus: u32) -> JobView {
         state,
         tasks: gpus,
         gpus: GpuMilli(gpus * 1000),
+        elastic: None,
         time_limit: Some(Span::from_secs(20)),
         submitted: NOON,
         started: None,
@@ -291,6 +293,23 @@ pub fn job(number: u64, name: &str, state: State, gpus: u32) -> JobView {
         waiting_for: None,
         eta: None,
     }
+}
+
+/// Elastic gangs: one waits, one runs and is about to grow, one does not change.
+pub fn elastic() -> Vec<JobView> {
+    let elastic = Some(ElasticView {
+        fewest_tasks: 2,
+        most_tasks: 8,
+        fewest_gpus: GpuMilli(2000),
+        most_gpus: GpuMilli(8000),
+    });
+    let runs = |number: u64, resizes_to| JobView {
+        elastic,
+        started: Some(NOON),
+        elements: vec![ElementView { resizes_to, ..running(number, 0, 0..5, 20) }],
+        ..job(number, "train", State::Running, 5)
+    };
+    vec![JobView { elastic, ..job(1, "waits", State::Pending, 2) }, runs(2, Some(8)), runs(3, None)]
 }
 
 /// Left runs, right waits for it, sweep fills two GPUs, quick ran and is done.

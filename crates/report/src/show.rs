@@ -7,7 +7,7 @@ use muster_model::{Outcome, TaskExit, Time};
 
 use crate::amount::{count, gpus};
 use crate::clock;
-use crate::ps::{devices_of, replicas};
+use crate::ps::{asked, devices_of, holds, replicas, tasks_between};
 use crate::reason;
 use crate::style::{Ink, Style, clean};
 use crate::table::{Align, Cell, Table};
@@ -78,11 +78,15 @@ fn facts(detail: &Detail<'_>, style: &Style) -> Vec<(&'static str, String)> {
         "asks for",
         format!(
             "{}, {}, {}",
-            count(job.tasks.into(), "task"),
-            gpus(job.gpus),
+            match &job.elastic {
+                Some(elastic) => format!("{} tasks", tasks_between(elastic)),
+                None => count(job.tasks.into(), "task"),
+            },
+            asked(job),
             job.time_limit.map_or("no time limit".to_owned(), |limit| format!("at most {limit}"))
         ),
     ));
+    facts.extend(elastic(job));
     facts.extend(job.idle.map(|idle| ("idle", format!("stopped after {idle} without activity"))));
     facts.push(("submitted", at(job.submitted)));
     if let Some(started) = job.started {
@@ -107,6 +111,16 @@ fn facts(detail: &Detail<'_>, style: &Style) -> Vec<(&'static str, String)> {
     }
     facts.extend(private(detail));
     facts
+}
+
+/// What an elastic gang holds now, and with how many tasks it goes on when that changes.
+fn elastic(job: &JobView) -> Option<(&'static str, String)> {
+    let element = job.elements.first().filter(|element| holds(element.state) && !is_many(job))?;
+    job.elastic?;
+    let next = element
+        .resizes_to
+        .map_or(String::new(), |tasks| format!("; stops, to go on with {}", count(tasks.into(), "task")));
+    Some(("holds", format!("{}, {}{next}", count(job.tasks.into(), "task"), gpus(job.gpus))))
 }
 
 /// How many replicas of what kind, and where they listen.
@@ -350,6 +364,20 @@ mod tests {
           3[7]        0  host  5     running  12:00:09
           3[8]        0  host  6     running  12:00:09
         ");
+    }
+
+    #[test]
+    fn an_elastic_gang_says_what_it_asks_for_and_what_it_holds() {
+        let text = check(&sample::elastic()[1], false);
+        let lines: Vec<&str> =
+            text.lines().filter(|line| line.contains("asks for") || line.contains("holds")).collect();
+        assert_eq!(
+            lines,
+            [
+                "  asks for   2..8 tasks, 2..8 GPUs, at most 20s",
+                "  holds      5 tasks, 5 GPUs; stops, to go on with 8 tasks"
+            ]
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod crash;
 mod daemon;
 mod docs;
 mod drain;
+mod elastic;
 mod first_minute;
 mod home;
 mod init_hybrid;
