@@ -2,6 +2,7 @@
 //! notebooks that are stopped when nothing happens in them.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use muster_model::Outcome;
 use muster_model::view::{ServiceView, State};
@@ -15,11 +16,19 @@ exec perl -MIO::Socket::INET -e '
         Listen => 5, LocalAddr => "127.0.0.1", LocalPort => $ENV{PORT}, ReuseAddr => 1) or die $@;
     while (my $client = $server->accept) { close $client }'"#;
 
-/// The first of three ports that nobody listens on, out of those that the kernel gives to others by itself.
+/// The first of three ports that nobody listens on, out of those that the kernel gives to others by itself. Each call looks at
+/// others: what a test beside this one was told is free until its service listens there.
 fn free_ports() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
     let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     let start = 10_000 + (std::process::id() % 9_000) as u16;
-    (start..19_990).step_by(7).find(|port| (*port..port + 3).all(is_free)).unwrap()
+    loop {
+        let port = start + 3 * NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(port < 20_000, "no three ports are free");
+        if (port..port + 3).all(is_free) {
+            return port;
+        }
+    }
 }
 
 fn service(home: &Home, job: u64) -> ServiceView {

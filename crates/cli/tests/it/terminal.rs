@@ -123,7 +123,8 @@ fn without_a_terminal_there_is_none_to_connect() {
 #[test]
 fn open_sessions_count_among_the_connections_of_their_user() {
     let home = Home::with_gpus(1);
-    let job = home.run("", &["sleep", "60"]);
+    let gate = home.gate("never");
+    let job = home.sh("", &gate);
     home.until_state(job, State::Running);
     let client = Client::new(home.path("m/run/muster.sock"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -119,8 +119,8 @@ async fn a_checkpoint_is_asked_for_answered_and_remembered() {
         site.reach(*job, State::Running).await;
     }
     let element = async |site: &Site, job| site.client().job(job, None).await.unwrap().job.elements.remove(0);
-    let first = element(&site, jobs[1]).await;
-    assert_eq!(first.checkpoint.as_ref().unwrap().label, "step-1", "unasked");
+    let first = until(async || element(&site, jobs[1]).await.checkpoint).await;
+    assert_eq!(first.label, "step-1", "unasked");
     let ask = async |site: &Site, job| site.client().act(job, Action::Checkpoint, WHOLE).await;
     let refusal = refused(ask(&site, jobs[0]).await);
     assert_eq!(refusal.code, "conflict");
