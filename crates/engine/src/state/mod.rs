@@ -286,6 +286,8 @@ impl State {
             && !self.goes_for_itself(owner.job, ordinal)
         {
             self.end_claim(now, owner.job, ordinal);
+            // It counted against the cap of its array.
+            self.sync(now, Owner { job: owner.job, ordinal: None });
         }
     }
 

@@ -291,7 +291,8 @@ impl Attempt {
         let grace = if self.terms.conduct.stubborn { self.terms.grace } else { Span(0) };
         for task in self.tasks.iter_mut().filter(|task| !task.is_over() && !task.is_mute) {
             let by = if task.is_running() { now + grace } else { now };
-            if task.next.as_ref().is_none_or(|(at, what)| *at > by || *what == Observation::Started) {
+            let goes_on = |what: &Observation| matches!(what, Observation::Prepared | Observation::Started);
+            if task.next.as_ref().is_none_or(|(at, what)| *at > by || goes_on(what)) {
                 task.next = Some((by, Observation::Exited(TaskExit::Stopped)));
             }
         }

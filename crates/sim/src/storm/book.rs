@@ -452,24 +452,26 @@ impl Book {
         }
     }
 
-    /// Ends what waits for something that can never be; by number, since a job may only wait for earlier ones.
+    /// Ends what waits for something that can never be, then what waits for that, and so on.
     fn dependencies(&mut self) {
-        let waiting: Vec<JobId> =
-            self.jobs.iter().filter(|(_, job)| !job.spec.after.is_empty()).map(|(id, _)| *id).collect();
-        for id in waiting {
-            let Some(job) = self.jobs.get(&id) else { continue };
-            let is_lost = |one: &&muster_model::Dependency| match (self.over.get(&one.job), one.kind) {
-                (Some(succeeded), DependencyKind::AfterOk) => !succeeded,
-                (Some(succeeded), DependencyKind::AfterNotOk) => *succeeded,
-                _ => false,
-            };
+        let is_lost = |one: &&muster_model::Dependency| match (self.over.get(&one.job), one.kind) {
+            (Some(succeeded), DependencyKind::AfterOk) => !succeeded,
+            (Some(succeeded), DependencyKind::AfterNotOk) => *succeeded,
+            _ => false,
+        };
+        let mut ends: Vec<(ElementId, JobId)> = Vec::new();
+        for (id, job) in &self.jobs {
             let Some(on) = job.spec.after.iter().find(is_lost).map(|one| one.job) else { continue };
-            let waits = |element: &Element| matches!(element.phase, Phase::Waits { .. });
-            let ends: Vec<u32> =
-                job.elements.iter().filter(|(_, element)| waits(element)).map(|(index, _)| *index).collect();
-            for index in ends {
-                self.end(ElementId { job: id, index }, Outcome::DependencyFailed { on });
-            }
+            let waiting =
+                job.elements.iter().filter(|(_, element)| matches!(element.phase, Phase::Waits { .. }));
+            ends.extend(waiting.map(|(index, _)| (ElementId { job: *id, index: *index }, on)));
+        }
+        let is_news = !ends.is_empty();
+        for (id, on) in ends {
+            self.end(id, Outcome::DependencyFailed { on });
+        }
+        if is_news {
+            self.dependencies();
         }
     }
 
