@@ -19,7 +19,7 @@ use muster_model::{
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Longest wait for anything; only a failing test waits it out.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A backend over a temporary directory, which can die and come back.
 pub struct Rig {

@@ -48,14 +48,14 @@ impl Planner<'_> {
         }
     }
 
-    /// Gives what is idle to those who can use it, first to what starts. True when something of what runs goes for it, sooner
-    /// than others could know, or a start goes elsewhere for it: others look again.
+    /// Gives what is idle to those who can use it, first to what starts. True when something has: its queue counts more, and
+    /// with that the order is another; or it goes elsewhere, or sooner than others could know. So others look again.
     pub(super) fn grow(&mut self) -> bool {
-        let mut moves = false;
+        let mut grew = false;
         for seed in std::mem::take(&mut self.seeds) {
-            moves |= self.grow_start(&seed);
+            grew |= self.grow_start(&seed);
         }
-        if moves {
+        if grew {
             self.forget_failures();
             self.look_again();
         }
@@ -65,10 +65,10 @@ impl Planner<'_> {
         for (id, ordinal) in running {
             self.grow_runner(id, ordinal);
         }
-        moves || self.decisions.len() > decided
+        grew || self.decisions.len() > decided
     }
 
-    /// A start as large as can be. True when it leaves a place for that.
+    /// A start as large as can be. True when it can be larger.
     fn grow_start(&mut self, seed: &Seed) -> bool {
         let candidate = &seed.candidate;
         let Planned::Came { leaf, user, gpus, milli, promise } = &self.planned[seed.planned] else {
@@ -94,9 +94,8 @@ impl Planner<'_> {
         }
         self.planned[seed.planned] = Planned::Came { leaf, user, gpus, milli, promise };
         let Decision::Start { placement, .. } = &mut self.decisions[seed.decision] else { return false };
-        let moves = placement.iter().any(|task| !larger.placement.contains(task));
         *placement = larger.placement;
-        moves
+        true
     }
 
     /// What runs makes room for itself in a larger size.

@@ -68,7 +68,10 @@ impl Limited {
 
     /// Remembers a refusal.
     pub(super) fn refuse(&mut self, key: Key, reason: &Reason) {
-        if let Reason::Budget { refills_at, .. } = reason {
+        // What asks for more than a whole budget is not helped by a new one.
+        if let Reason::Budget { refills_at, asked_gpu_secs, budget_gpu_secs, .. } = reason
+            && asked_gpu_secs <= budget_gpu_secs
+        {
             self.refill = Some(self.refill.map_or(*refills_at, |earlier| earlier.min(*refills_at)));
         }
         #[cfg(test)]

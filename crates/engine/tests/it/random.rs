@@ -417,3 +417,9 @@ fn invariants_hold_in_a_few_long_stories() {
         play(seed, 300);
     }
 }
+
+/// A gang that grows where it starts counts more, and with that the order is another.
+#[test]
+fn invariants_hold_in_stories_that_once_broke_them() {
+    play(16_537_830_792_258_123_789, 60);
+}

@@ -1,10 +1,11 @@
 //! Scenarios at the edges of planning: long queues that a pass does not walk to their end, and blocks that no model of
 //! a node can host.
 
+use muster_model::queue::Budget;
 use muster_model::view::State;
-use muster_model::{Event, Reason};
+use muster_model::{Event, QueueTree, Reason, Time};
 
-use crate::world::{World, job, node, node_of};
+use crate::world::{World, job, node, node_of, span};
 
 /// A pass leaves a queue whose entries have no hope; those far behind still get their own reason.
 #[test]
@@ -47,4 +48,21 @@ fn a_job_that_cannot_be_dated_leaves_the_reservation_to_the_next() {
     world.expect("passes", State::Pending);
     world.exit("first", 0);
     world.expect("one", State::Running);
+}
+
+/// It would wake up for every window to come.
+#[test]
+fn nobody_wakes_for_a_refill_that_is_less_than_what_is_asked_for() {
+    let mut world = World::new(&[node("n1", 8)]);
+    for name in ["first", "large"] {
+        world.submit(job(name).gpus(8).limit("1h"));
+    }
+    let mut tree = QueueTree::single();
+    let budget = Budget { gpu_hours: Some(3), gpu_hours_per_user: None, every: span("2h"), start: Time(0) };
+    tree.queues[0].budget = Some(budget);
+    world.step(vec![Event::QueuesSet(Box::new(tree))]);
+    world.advance("30m");
+    world.exit("first", 0);
+    world.expect("large", State::Pending);
+    assert_eq!(world.engine.next_wake(), None);
 }

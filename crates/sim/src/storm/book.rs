@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::{
-    AttemptId, CheckpointBy, Decision, DependencyKind, ElementId, Event, Eviction, EvictionCause, JobId,
-    JobSpec, NodeId, NodeName, Observation, Outcome, QueueName, QueueSpec, QueueTree, Rank, Restart, Span,
-    Target, TaskCheckpoint, TaskPlacement, Time, Topology, TopologyRule, UserName,
+    AttemptId, CheckpointBy, Decision, Dependency, DependencyKind, ElementId, Event, Eviction, EvictionCause,
+    JobId, JobSpec, NodeId, NodeName, Observation, Outcome, QueueName, QueueSpec, QueueTree, Rank, Restart,
+    Span, Target, TaskCheckpoint, TaskPlacement, Time, Topology, TopologyRule, UserName,
 };
 use muster_runtime::engine::Fact;
 use muster_runtime::{Batch, Record};
@@ -64,6 +64,8 @@ pub(crate) struct Book {
     pub(crate) jobs: BTreeMap<JobId, Job>,
     /// Jobs that are over, and whether all of them succeeded.
     pub(crate) over: BTreeMap<JobId, bool>,
+    /// What jobs waited for that have ended for it in the batch at hand.
+    waited_for: BTreeMap<JobId, Vec<Dependency>>,
     pub(crate) nodes: Vec<holdings::Host>,
     pub(crate) queues: QueueTree,
     /// Levels of the topology, widest first.
@@ -85,6 +87,7 @@ impl Book {
         Self {
             jobs: BTreeMap::new(),
             over: BTreeMap::new(),
+            waited_for: BTreeMap::new(),
             nodes: Vec::new(),
             queues,
             levels: Vec::new(),
@@ -452,26 +455,43 @@ impl Book {
         }
     }
 
-    /// Ends what waits for something that can never be, then what waits for that, and so on.
+    /// Ends what waits for something that can never be; by number, since a job may only wait for earlier ones.
     fn dependencies(&mut self) {
-        let is_lost = |one: &&muster_model::Dependency| match (self.over.get(&one.job), one.kind) {
+        let waiting: Vec<JobId> =
+            self.jobs.iter().filter(|(_, job)| !job.spec.after.is_empty()).map(|(id, _)| *id).collect();
+        for id in waiting {
+            let Some(job) = self.jobs.get(&id) else { continue };
+            let Some(on) = job.spec.after.iter().find(|one| self.is_lost(one)).map(|one| one.job) else {
+                continue;
+            };
+            let waits = |element: &Element| matches!(element.phase, Phase::Waits { .. });
+            let ends: Vec<u32> =
+                job.elements.iter().filter(|(_, element)| waits(element)).map(|(index, _)| *index).collect();
+            self.waited_for.insert(id, job.spec.after.clone());
+            for index in ends {
+                self.end(ElementId { job: id, index }, Outcome::DependencyFailed { on });
+            }
+        }
+    }
+
+    /// True when a dependency can never be met.
+    fn is_lost(&self, one: &Dependency) -> bool {
+        match (self.over.get(&one.job), one.kind) {
             (Some(succeeded), DependencyKind::AfterOk) => !succeeded,
             (Some(succeeded), DependencyKind::AfterNotOk) => *succeeded,
             _ => false,
-        };
-        let mut ends: Vec<(ElementId, JobId)> = Vec::new();
-        for (id, job) in &self.jobs {
-            let Some(on) = job.spec.after.iter().find(is_lost).map(|one| one.job) else { continue };
-            let waiting =
-                job.elements.iter().filter(|(_, element)| matches!(element.phase, Phase::Waits { .. }));
-            ends.extend(waiting.map(|(index, _)| (ElementId { job: *id, index: *index }, on)));
         }
-        let is_news = !ends.is_empty();
-        for (id, on) in ends {
-            self.end(id, Outcome::DependencyFailed { on });
-        }
-        if is_news {
-            self.dependencies();
+    }
+
+    /// Of several dependencies that fail in one batch the engine may name any; here the first is named.
+    fn as_named_here(&self, id: ElementId, outcome: &Outcome) -> Outcome {
+        let lost = self.waited_for.get(&id.job).map_or(&[][..], Vec::as_slice);
+        let mut lost = lost.iter().filter(|one| self.is_lost(one));
+        match outcome {
+            Outcome::DependencyFailed { on } if lost.clone().any(|one| one.job == *on) => {
+                Outcome::DependencyFailed { on: lost.next().map_or(*on, |one| one.job) }
+            }
+            other => other.clone(),
         }
     }
 
@@ -606,17 +626,22 @@ impl Book {
     fn compare(&mut self, facts: &[Fact], cover: &mut Cover) -> Result<(), String> {
         let (mut ends, mut job_ends) = (Vec::new(), Vec::new());
         let mut running = Vec::new();
+        let own = std::mem::take(&mut self.ends);
+        self.ends = own.into_iter().map(|(id, how)| (id, self.as_named_here(id, &how))).collect();
         for fact in facts {
             match fact {
-                Fact::ElementEnded { element, outcome, .. } => ends.push((*element, outcome.clone())),
+                Fact::ElementEnded { element, outcome, .. } => {
+                    ends.push((*element, self.as_named_here(*element, outcome)));
+                }
                 Fact::RestEnded { job, count, first, last, step, outcome, .. } => {
                     let theirs = |id: &ElementId| {
                         id.job == *job
                             && (*first..=*last).contains(&id.index)
                             && (id.index - first).is_multiple_of(*step)
                     };
+                    let outcome = self.as_named_here(ElementId { job: *job, index: *first }, outcome);
                     let told: Vec<_> =
-                        self.ends.iter().filter(|(id, how)| theirs(id) && how == outcome).cloned().collect();
+                        self.ends.iter().filter(|(id, how)| theirs(id) && *how == outcome).cloned().collect();
                     if told.len() < *count as usize {
                         return Err(format!("{count} elements of {job} end together, {} should", told.len()));
                     }
@@ -638,6 +663,7 @@ impl Book {
         for (_, outcome) in &ends {
             count_end(outcome, cover);
         }
+        self.waited_for.clear();
         let by_id = |one: &(ElementId, Outcome)| (one.0, format!("{:?}", one.1));
         ends.sort_by_key(by_id);
         self.ends.sort_by_key(by_id);

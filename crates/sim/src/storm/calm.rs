@@ -97,13 +97,32 @@ impl World {
             let since = self.now.since(begun);
             self.trace.line(|| format!("calm for {} ms", since.0));
             if since > bound {
-                return Err(format!("after {since} of calm something is still due; the bound is {bound}"));
+                let left = self.left()?;
+                return Err(format!(
+                    "after {since} of calm something is still due, the bound is {bound}: {left}"
+                ));
             }
             let inputs = self.arrivals();
             self.settle(inputs, &[])?;
             self.judge_evictions()?;
         }
         Err("in the calm something is due again and again".to_owned())
+    }
+
+    /// What still waits, and for what.
+    fn left(&mut self) -> Result<String, String> {
+        let mut runtime = self.runtime.take().ok_or("there is no daemon in the calm")?;
+        let at = runtime.instant(self.clock());
+        let engine = runtime.engine_mut().ok_or("the state cannot be read")?;
+        let elements = self.book.jobs.iter().flat_map(|(job, known)| {
+            let waits =
+                known.elements.iter().filter(|(_, element)| matches!(element.phase, Phase::Waits { .. }));
+            waits.map(|(index, _)| ElementId { job: *job, index: *index })
+        });
+        let told = elements.map(|id| format!("{id} {:?}", engine.explain(at, id).map(|told| told.reasons)));
+        let told: Vec<String> = told.collect();
+        self.runtime = Some(runtime);
+        Ok(told.join("; "))
     }
 
     /// Nobody goes round in circles. A claimant that ends leaves the places to others, and waits again only when it restarts
