@@ -47,7 +47,7 @@ pub enum Reason {
         used: GpuMilli,
         /// Nominal quota.
         nominal: GpuMilli,
-        /// What could be borrowed on top right now.
+        /// What it could have borrowed in all right now, with what it has.
         borrowable: GpuMilli,
         /// Of `nominal`, used by or kept for other queues right now; 0 whenever something could be borrowed. Refused
         /// because `used + asked > nominal + borrowable - lent`.

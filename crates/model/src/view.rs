@@ -476,6 +476,12 @@ pub struct Explanation {
     /// Where it is and how good a place that is, while it holds something.
     #[serde(default)]
     pub placement: Option<PlacementView>,
+    /// Who was told to go for it and is not gone; at most ten.
+    #[serde(default)]
+    pub leaving: Vec<LeavingView>,
+    /// Of those who hold what it could use, why each does not have to go for it; at most ten.
+    #[serde(default)]
+    pub stays: Vec<StaysView>,
     /// Who made it go, when its last attempt, or the present one, was made to.
     #[serde(default)]
     pub preempted: Option<PreemptedView>,
@@ -639,6 +645,56 @@ pub struct Eta {
     pub reserved: bool,
 }
 
+/// Somebody who goes for what waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeavingView {
+    /// Who.
+    pub element: ElementId,
+    /// Name of its job.
+    pub name: String,
+    /// Its leaf queue.
+    pub queue: QueueName,
+    /// By what right it has to go.
+    pub cause: EvictionCause,
+    /// It saves its progress until then at the latest; `None` when it is being stopped.
+    pub saves_until: Option<Time>,
+    /// When it is gone at the latest.
+    pub by: Time,
+}
+
+/// Somebody who does not have to go for what waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StaysView {
+    /// Who.
+    pub element: ElementId,
+    /// Name of its job.
+    pub name: String,
+    /// Why.
+    pub why: Stays,
+    /// Until when, where that is known.
+    pub until: Option<Time>,
+}
+
+/// Why somebody does not have to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Stays {
+    /// It is of the same queue, and its priority is no lower.
+    NoLower,
+    /// Its job or its queue is protected.
+    Protected,
+    /// It is of another queue, which uses no more than its own quota.
+    WithinQuota,
+    /// It is of another queue, and what waits would not stay within its own queue's quota.
+    NotItsOwn,
+    /// What waits runs in what is idle, behind everything else.
+    BehindAll,
+    /// The queue file rules it out.
+    Off,
+    /// It would have to, if that were enough.
+    InVain,
+}
+
 /// A change of a job that would start it now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
@@ -652,6 +708,9 @@ pub enum Change {
     GpusPerTask {
         /// The largest number that starts now.
         gpus: u32,
+        /// So many on each node, where a job says that with `gpus`.
+        #[serde(default)]
+        per_node: Option<u32>,
     },
     /// Fewer nodes, with as many tasks on each.
     Nodes {
@@ -662,6 +721,9 @@ pub enum Change {
     Share {
         /// The largest that starts now.
         share: GpuMilli,
+        /// The job says it with `gpus`.
+        #[serde(default)]
+        per_node: bool,
     },
     /// Any node, whatever its labels.
     AnyNode,

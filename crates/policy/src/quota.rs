@@ -125,21 +125,29 @@ impl Policy {
     #[must_use]
     pub fn owed(&self, lender: LeafId, borrower: LeafId, model: ModelId, milli: u64) -> u64 {
         let at = usize::from(model.0);
-        // 1. Both paths from the top, without what they share.
-        let (to, from) = (self.top_down(lender), self.top_down(borrower));
-        let shared = to.iter().zip(&from).take_while(|(one, other)| one == other).count();
-        let (Some(to), Some(from)) = (to.get(shared), from.get(shared..)) else { return 0 };
-        // 2. The lender's side takes only what is its own.
-        let lending = &self.nodes[*to];
-        if lending.held[at].saturating_add(milli) > lending.quota[at].nominal {
+        // 1. The lender's side takes only what is its own.
+        if !self.takes_its_own(lender, borrower, model, milli) {
             return 0;
         }
-        // 3. The borrower's side gives only what is not.
-        let beyond = from.iter().map(|index| {
+        // 2. The borrower's side gives only what is not.
+        let (to, from) = (self.top_down(lender), self.top_down(borrower));
+        let beyond = from[shared(&to, &from)..].iter().map(|index| {
             let node = &self.nodes[*index];
             node.held[at].saturating_sub(node.quota[at].nominal)
         });
         beyond.min().unwrap_or(0)
+    }
+
+    /// True when a start of `milli` leaves the lender's side within its own nominal quota: at the queue below the one that
+    /// both are under.
+    #[must_use]
+    pub fn takes_its_own(&self, lender: LeafId, borrower: LeafId, model: ModelId, milli: u64) -> bool {
+        let at = usize::from(model.0);
+        let (to, from) = (self.top_down(lender), self.top_down(borrower));
+        to.get(shared(&to, &from)).is_some_and(|index| {
+            let lending = &self.nodes[*index];
+            lending.held[at].saturating_add(milli) <= lending.quota[at].nominal
+        })
     }
 
     /// False where nobody owes a leaf anything, whoever borrows: no queue that it is in has quota of its own left.
@@ -163,4 +171,9 @@ impl Policy {
         path.reverse();
         path
     }
+}
+
+/// How many queues from the top two paths share.
+fn shared(one: &[usize], other: &[usize]) -> usize {
+    one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }

@@ -8,6 +8,7 @@ use crate::clock;
 use crate::nodes;
 use crate::placed;
 use crate::reason::{self, Line};
+use crate::room;
 use crate::style::{Ink, Style, clean, wrap};
 use crate::windows;
 
@@ -21,7 +22,7 @@ const RUN: &str = "muster run …";
 #[must_use]
 pub fn explain(explanation: &Explanation, now: Time, style: &Style) -> String {
     let mut text = heading(explanation, style);
-    text.push_str(&layout(&body(explanation, now, style), style));
+    text.push_str(&layout(&body(explanation, true, now, style), style));
     text
 }
 
@@ -35,7 +36,7 @@ pub fn dry_run(explanation: &Explanation, now: Time, style: &Style) -> String {
     let words = words(explanation);
     let refused = explanation.reasons.iter().any(Reason::is_permanent);
     let verdict = if refused { "would be refused" } else { "would wait" };
-    format!("{name} {verdict}: {words}\n{}", layout(&body(explanation, now, style), style))
+    format!("{name} {verdict}: {words}\n{}", layout(&body(explanation, false, now, style), style))
 }
 
 fn words(explanation: &Explanation) -> String {
@@ -63,7 +64,7 @@ fn heading(explanation: &Explanation, style: &Style) -> String {
     }
 }
 
-fn body(explanation: &Explanation, now: Time, style: &Style) -> Vec<Line> {
+fn body(explanation: &Explanation, is_submitted: bool, now: Time, style: &Style) -> Vec<Line> {
     let mut lines = Vec::new();
     if let Some(placement) = &explanation.placement {
         lines.extend(placed::lines(placement, now, style));
@@ -72,13 +73,21 @@ fn body(explanation: &Explanation, now: Time, style: &Style) -> Vec<Line> {
         lines.extend(placed::preempted(preempted, now, style));
     }
     for reason in &explanation.reasons {
-        for mut line in reason::lines(reason, explanation.element, now, style) {
+        let known = match reason {
+            Reason::MakingRoom { evicting, by } => {
+                room::making(*evicting, &clock::time(*by, now, style), is_submitted)
+            }
+            _ => reason::lines(reason, explanation.element, now, style),
+        };
+        for mut line in known {
             if line.label == "free now" {
                 line.text = with_holders(line.text, &explanation.holders, now, style);
             }
             lines.push(line);
         }
     }
+    lines.extend(room::leaving(&explanation.leaving, now, style));
+    lines.extend(room::stays(&explanation.stays, &explanation.queue, now, style));
     for one in &explanation.out_of_service {
         let node = clean(one.node.as_str());
         let what = match &one.devices[..] {
@@ -190,11 +199,15 @@ fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Line> {
 fn change_words(change: &Change) -> (String, String) {
     match change {
         Change::Tasks { tasks } => (format!("with tasks: {tasks}"), format!("--tasks {tasks}")),
-        Change::GpusPerTask { gpus } => {
+        Change::GpusPerTask { per_node: Some(gpus), .. } => {
+            (format!("with gpus: {gpus}"), format!("--gpus {gpus}"))
+        }
+        Change::GpusPerTask { gpus, per_node: None } => {
             (format!("with gpus-per-task: {gpus}"), format!("--gpus-per-task {gpus}"))
         }
         Change::Nodes { nodes } => (format!("with nodes: {nodes}"), format!("--nodes {nodes}")),
-        Change::Share { share } => {
+        Change::Share { share, per_node: true } => (format!("with gpus: {share}"), format!("--gpus {share}")),
+        Change::Share { share, per_node: false } => {
             (format!("with gpus-per-task: {share}"), format!("--gpus-per-task {share}"))
         }
         // No option says these: they are written in the job file.
@@ -497,7 +510,7 @@ mod tests {
     fn every_change_comes_with_the_command() {
         let sooner = vec![
             Change::Tasks { tasks: 3 },
-            Change::GpusPerTask { gpus: 1 },
+            Change::GpusPerTask { gpus: 1, per_node: None },
             Change::TimeLimit { limit: muster_model::Span::from_secs(14) },
             Change::Model { model: "a100".into() },
             Change::Queue { queue: "research/vision".into() },

@@ -17,6 +17,7 @@ pub mod prove;
 pub mod ps;
 pub mod queues;
 pub mod reason;
+mod room;
 pub mod show;
 pub mod style;
 pub mod table;

@@ -16,7 +16,8 @@ pub(crate) fn lines(reason: &Reason, now: Time, style: &Style) -> Vec<Line> {
                 "quota",
                 format!("{queue} uses {used} of its {nominal} {model}; this asks for {asked} more"),
             ),
-            Line::new("", quota_margin(*borrowable, *lent)).with("muster queues"),
+            Line::new("", quota_margin(*borrowable, used.0.saturating_sub(nominal.0), *lent))
+                .with("muster queues"),
         ],
         Reason::BorrowedTime { queue, model, asked, used, nominal, length, limit } => vec![
             Line::new(
@@ -134,10 +135,13 @@ fn shorter_or_within(asked: GpuMilli, nominal: GpuMilli) -> String {
     format!("with a shorter time limit it could start{within}")
 }
 
-fn quota_margin(borrowable: GpuMilli, lent: GpuMilli) -> String {
-    match (borrowable.0, lent.0) {
-        (0, 0) => "nothing can be borrowed now".to_owned(),
-        (0, _) => format!("{lent} of it {} lent to other queues now", is_are(lent)),
-        _ => format!("{borrowable} could be borrowed now"),
+/// What a queue could borrow beyond the thousandths that it has borrowed, or how much of its own is lent.
+fn quota_margin(borrowable: GpuMilli, borrowed: u32, lent: GpuMilli) -> String {
+    match (borrowable.0.saturating_sub(borrowed), borrowed, lent.0) {
+        (0, 0, 0) => "nothing can be borrowed now".to_owned(),
+        (0, 0, _) => format!("{lent} of it {} lent to other queues now", is_are(lent)),
+        (0, ..) => "nothing more can be borrowed now".to_owned(),
+        (more, 0, _) => format!("{} could be borrowed now", GpuMilli(more)),
+        (more, ..) => format!("{} more could be borrowed now", GpuMilli(more)),
     }
 }

@@ -80,7 +80,9 @@ fn gpus_held(job: &JobView, name_nodes: bool) -> String {
     let tasks: Vec<&TaskView> = shown.iter().flat_map(|element| &element.tasks).collect();
     match () {
         () if job.gpus.0 == 0 && job.elastic.is_none_or(|elastic| elastic.most_gpus.0 == 0) => "-".to_owned(),
-        () if !tasks.is_empty() => devices_of(&tasks, name_nodes),
+        () if !tasks.is_empty() && (holds(job.state) || job.state.is_final()) => {
+            devices_of(&tasks, name_nodes)
+        }
         () if job.state.is_final() => "-".to_owned(),
         () => match &job.elastic {
             Some(elastic) => format!("0 of {}..{}", elastic.fewest_gpus, elastic.most_gpus),
@@ -321,6 +323,16 @@ mod tests {
         2    train  running  0-4        0s      6s   5 of 2..8 ranks, goes on with 8
         3    train  running  0-4        0s      6s   5 of 2..8 ranks
         ");
+    }
+
+    #[test]
+    fn what_waits_again_holds_nothing() {
+        let mut job = sample::contention().swap_remove(0);
+        (job.state, job.elements[0].state) = (State::Pending, State::Pending);
+        assert!(
+            jobs(&[job], &[], after(6), &Style::plain()).contains(" 0 of 5 "),
+            "its last places are others' now"
+        );
     }
 
     #[test]

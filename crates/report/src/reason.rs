@@ -7,6 +7,7 @@ use muster_model::{DependencyKind, ElementId, Reason, Span, Time};
 use crate::amount::{count, gpus, is_are, models, times};
 use crate::clock;
 use crate::limits;
+use crate::room;
 use crate::style::Style;
 use crate::topology::{self, Ever};
 use crate::windows;
@@ -187,7 +188,7 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
                 None => vec![line],
             }
         }
-        Reason::MakingRoom { evicting, by } => making_room(*evicting, &at(*by)),
+        Reason::MakingRoom { evicting, by } => room::making(*evicting, &at(*by), true),
         Reason::WindowAhead { .. }
         | Reason::WindowNotOpen { .. }
         | Reason::WindowEnds { .. }
@@ -212,13 +213,6 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
                 .with(format!("muster run … --priority {}", asked.clamp(lowest, highest))),
         ],
     }
-}
-
-fn making_room(evicting: u32, by: &str) -> Vec<Line> {
-    let who = count(evicting.into(), "job");
-    let verb = if evicting == 1 { "was" } else { "were" };
-    let text = format!("{who} {verb} told to make room for it, and will have by {by}");
-    vec![Line::new("waits for", text), Line::new("", "then it starts: its places are kept for it")]
 }
 
 fn reached(kind: DependencyKind) -> &'static str {

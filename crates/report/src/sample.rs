@@ -230,6 +230,8 @@ pub fn explanation() -> Explanation {
         ],
         out_of_service: Vec::new(),
         placement: None,
+        leaving: Vec::new(),
+        stays: Vec::new(),
         preempted: None,
         set_aside: Vec::new(),
         eta: Some(Eta { start: after(20), reserved: true }),

@@ -55,12 +55,18 @@ fn higher_priority_takes_from_lower_unless_that_is_protected() {
     home.until("it runs", || home.path("safe").exists());
     let urgent = home.sh("--gpus 1 --priority 5", "echo up > urgent");
     assert_eq!(home.job(urgent).state, State::Pending);
+    let why = home.words(&format!("explain {urgent}")).ok().stdout;
+    assert!(why.contains("nobody goes for it: safe (1) is protected"), "{why}");
     home.open("go");
     home.words(&format!("wait 1 {urgent}")).ok();
     // Without protection it goes, and does not use up a restart.
     let gate = home.gate("again");
     let low = home.sh("--gpus 1", &format!("echo $MUSTER_RESTART_COUNT >> low; {gate}"));
     home.until("it runs", || home.path("low").exists());
+    let would = home.words("run --dry-run --gpus 1 --priority 5 -- true").ok().stdout;
+    assert!(would.contains("would wait: making room") && would.contains("1 job would be told"), "{would}");
+    let equal = home.words("run --dry-run --gpus 1 -- true").ok().stdout;
+    assert!(equal.contains(&format!("nobody goes for it: sh ({low}) has no lower priority")), "{equal}");
     let urgent = home.sh("--gpus 1 --priority 5", "echo up > urgent2");
     home.words(&format!("wait {urgent}")).ok();
     home.until("it runs again", || home.read("low") == "0\n1\n");

@@ -63,6 +63,7 @@ fn the_views_of_two_gangs_that_contend() {
     right is pending: capacity
     needs 5 GPUs together (one gang), any model
     free now 3 of 8; left (2) holds 5 until [clock] (its time limit and grace)
+    room nobody goes for it: left (2) has no lower priority
     queue 1st of 1 in default; quota is not the limit
     starts [clock] at the latest, reserved; backfill cannot delay it
     sooner with tasks: 3 it would start now muster run … --tasks 3

@@ -38,6 +38,14 @@ fn engine(refusal: &Refusal) -> Failure {
             refusal.to_string(),
             format!("`muster reserve {window} --drop` takes it back, or choose another name"),
         ),
+        Refusal::WindowTaken { in_way, .. } if in_way.is_empty() => Failure::Refused {
+            message: refusal.to_string(),
+            hints: vec![
+                "the others are out of service or set aside already: `muster reserve` lists the reservations, `muster nodes` \
+                 what is there"
+                    .to_owned(),
+            ],
+        },
         Refusal::WindowTaken { .. } => Failure::Refused {
             message: refusal.to_string(),
             hints: vec![

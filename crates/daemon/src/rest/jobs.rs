@@ -288,6 +288,8 @@ fn nothing_to_explain(view: &JobView, index: Option<u32>) -> muster_model::view:
         holders: Vec::new(),
         out_of_service: Vec::new(),
         placement: None,
+        leaving: Vec::new(),
+        stays: Vec::new(),
         preempted: None,
         set_aside: Vec::new(),
         eta: None,

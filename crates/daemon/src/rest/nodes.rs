@@ -153,9 +153,12 @@ impl Place {
                 _ => format!("{name}: not drained; nothing has changed"),
             };
         }
-        match self.devices.is_some() && self.view.drain.is_some() {
-            true => format!("{name}: no longer drained, but the node as a whole is"),
-            false => format!("{name}: new work goes there again"),
+        match (self.devices.is_some(), &self.view.drain, &self.view.drained) {
+            (true, Some(_), Some(_)) => format!("{name}: no longer drained, but the node as a whole is"),
+            (true, Some(_), None) => {
+                format!("{name}: new work goes there again, until the node as a whole is drained")
+            }
+            _ => format!("{name}: new work goes there again"),
         }
     }
 }

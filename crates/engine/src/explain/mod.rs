@@ -9,6 +9,7 @@ pub(crate) mod gap;
 mod holders;
 mod placed;
 pub(crate) mod reasons;
+mod room;
 mod service;
 mod sooner;
 mod trial;
@@ -45,6 +46,7 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     explanation.reasons = state.own_reasons(now, job, ordinal);
     if let Some(Reason::MakingRoom { by, .. }) = explanation.reasons.last() {
         explanation.eta = Some(Eta { start: *by, reserved: true });
+        explanation.leaving = room::leaving(state, now, id);
         return Some(explanation);
     }
     if let [Reason::WindowNotOpen { begins, .. }] = explanation.reasons[..] {
@@ -72,6 +74,9 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     explanation.set_aside = trial.set_aside(&finding);
     explanation.reasons.extend(finding.quota.iter().chain(&finding.reason).cloned());
     let candidate = trial.end();
+    if let Some(candidate) = &candidate {
+        explanation.stays = room::stays(state, now, candidate, &explanation.reasons);
+    }
     // 3. As a new submission, which is behind all others of its priority. Where there is no place for it as it is, whatever
     // its queue, no other queue is tried.
     if finding.reason.is_some() {
@@ -98,7 +103,12 @@ pub(crate) fn explain_submission(state: &mut State, now: Time, spec: &JobSpec) -
         Ok(()) => {
             let mut copy = state.clone();
             copy.apply(now, &Event::Submitted { job: id.job, spec: Arc::new(spec.clone()) });
-            explain(&mut copy, now, id).unwrap_or(explanation)
+            let made = room::would_make(&mut copy, now, id);
+            let explained = explain(&mut copy, now, id).unwrap_or(explanation);
+            match made {
+                Some(leaving) => room::promised(explained, now, leaving),
+                None => explained,
+            }
         }
     }
 }
@@ -132,6 +142,8 @@ fn blank(id: ElementId, spec: &JobSpec, state: Word) -> Explanation {
         holders: Vec::new(),
         out_of_service: Vec::new(),
         placement: None,
+        leaving: Vec::new(),
+        stays: Vec::new(),
         preempted: None,
         set_aside: Vec::new(),
         eta: None,

@@ -81,13 +81,21 @@ fn fewer_tasks(trial: &mut Trial<'_>) -> Option<Change> {
 
 fn fewer_gpus(trial: &mut Trial<'_>) -> Option<Change> {
     let [group] = &trial.spec.groups[..] else { return None };
-    let gpus = largest(group.task.gpu.devices, |gpus| tried(trial, Change::GpusPerTask { gpus }).is_some())?;
-    Some(Change::GpusPerTask { gpus })
+    let on_node = on_node(group);
+    let change = |gpus| Change::GpusPerTask { gpus, per_node: on_node.map(|tasks| tasks * gpus) };
+    let gpus = largest(group.task.gpu.devices, |gpus| tried(trial, change(gpus)).is_some())?;
+    Some(change(gpus))
+}
+
+/// Tasks on a node, where a job says with `gpus` what all of them hold: with `nodes`, or of its only task.
+fn on_node(group: &TaskGroup) -> Option<u32> {
+    group.tasks_per_node.or((group.max_tasks == 1).then_some(1))
 }
 
 fn smaller_share(trial: &mut Trial<'_>) -> Option<Change> {
     let [group] = &trial.spec.groups[..] else { return None };
-    let change = |share| Change::Share { share: GpuMilli(share) };
+    let per_node = on_node(group) == Some(1);
+    let change = |share| Change::Share { share: GpuMilli(share), per_node };
     let share = largest(group.task.gpu.share.0, |share| tried(trial, change(share)).is_some())?;
     Some(change(share))
 }
@@ -188,8 +196,8 @@ fn changed(spec: &JobSpec, change: &Change) -> JobSpec {
             let tasks = nodes * spec.groups[0].tasks_per_node.unwrap_or(1);
             resize(&mut spec.groups[0], tasks);
         }
-        Change::GpusPerTask { gpus } => spec.groups[0].task.gpu.devices = *gpus,
-        Change::Share { share } => spec.groups[0].task.gpu.share = *share,
+        Change::GpusPerTask { gpus, .. } => spec.groups[0].task.gpu.devices = *gpus,
+        Change::Share { share, .. } => spec.groups[0].task.gpu.share = *share,
         Change::TimeLimit { limit } => spec.time_limit = Some(*limit),
         Change::Model { model } => {
             for group in spec.groups.iter_mut().filter(|group| !group.task.gpu.is_none()) {

@@ -60,7 +60,7 @@ fn other_models_and_fewer_gpus_are_offered() {
     world.submit(job("wants").gpus(4).models(&["h100"]));
     let found = world.engine.explain(world.now, world.element("wants", 0)).unwrap();
     let model = GpuModel::from("a100");
-    assert_eq!(found.sooner, [Change::GpusPerTask { gpus: 2 }, Change::Model { model }]);
+    assert_eq!(found.sooner, [Change::GpusPerTask { gpus: 2, per_node: Some(2) }, Change::Model { model }]);
     assert_eq!(found.eta, None, "what it waits for never ends");
 }
 
@@ -157,12 +157,12 @@ fn changed(spec: &JobSpec, change: &Change) -> JobSpec {
             let tasks = nodes * spec.groups[0].tasks_per_node.unwrap();
             (spec.groups[0].min_tasks, spec.groups[0].max_tasks) = (tasks, tasks);
         }
-        Change::Share { share } => {
+        Change::Share { share, .. } => {
             assert!(share.0 > 0 && *share < spec.groups[0].task.gpu.share);
             spec.groups[0].task.gpu.share = *share;
         }
         Change::AnyNode => spec.constraint.labels = std::collections::BTreeMap::new(),
-        Change::GpusPerTask { gpus } => spec.groups[0].task.gpu.devices = *gpus,
+        Change::GpusPerTask { gpus, .. } => spec.groups[0].task.gpu.devices = *gpus,
         Change::TimeLimit { limit } => spec.time_limit = Some(*limit),
         Change::Model { model } => {
             for group in spec.groups.iter_mut().filter(|group| !group.task.gpu.is_none()) {
