@@ -164,6 +164,10 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
             Line::new("waits for", format!("job {on} to {}", reached(*kind)))
                 .with(format!("muster show {on}")),
         ],
+        Reason::ArrayCap { running, cap } if running < cap => {
+            let text = format!("at most {cap} of its elements may run at a time, and as many come before it");
+            vec![Line::new("array", text)]
+        }
         Reason::ArrayCap { running, cap } => {
             vec![Line::new("array", format!("{running} of its elements run, at most {cap} may at a time"))]
         }

@@ -28,7 +28,9 @@ const MOST_REFILLS: usize = 8;
 pub(super) struct Trial<'s> {
     planner: Planner<'s>,
     slot: Option<Slot>,
-    /// `None` when the pass never comes to it: strict order, and somebody of its queue is blocked before it.
+    /// The pass comes to it; else strict order, and somebody of its queue is blocked before it.
+    reached: bool,
+    /// `None` also when others of its array, started or planned before it, use up the array's cap.
     candidate: Option<Candidate>,
     pub(super) spec: Arc<JobSpec>,
 }
@@ -67,7 +69,8 @@ impl<'s> Trial<'s> {
         planner.asked_about = asked_about;
         let reached = planner.run(|other| Some(other) == slot);
         let candidate = slot.filter(|_| reached).and_then(|slot| planner.candidate(slot));
-        Self { planner, slot, candidate: candidate.map(|one| Candidate { element: id, ..one }), spec }
+        let candidate = candidate.map(|one| Candidate { element: id, ..one });
+        Self { planner, slot, reached, candidate, spec }
     }
 
     /// Rolls everything back. Answers what was tried.
@@ -83,7 +86,7 @@ impl<'s> Trial<'s> {
     /// What stands against a start now.
     pub(super) fn finding(&mut self) -> Finding {
         let Some(candidate) = self.candidate.clone() else {
-            return self.behind().into();
+            return if self.reached { self.capped() } else { self.behind() }.into();
         };
         let memo = self.planner.memo(candidate.class).clone();
         let tries = match self.planner.admitted(&candidate, &memo.picks) {
@@ -167,6 +170,14 @@ impl<'s> Trial<'s> {
             Ahead::Start(element) => Reason::Reserved { element, start, fits_if_shorter_than: longest },
             Ahead::Wall(wall) => wall.reason(&self.planner.state.pool, start, longest),
         })
+    }
+
+    /// The cap of its array, which others will use up before it. That they do already is among its own terms.
+    fn capped(&self) -> Option<Reason> {
+        let own = self.slot.map(|slot| self.state().entries.owner(slot).job)?;
+        let record = &self.state().jobs.get(&own)?.record;
+        let cap = self.spec.array.as_ref()?.max_running.filter(|_| record.cap_room() > 0)?;
+        Some(Reason::ArrayCap { running: record.active, cap })
     }
 
     /// Strict order: who in its queue is blocked before it.
