@@ -307,6 +307,8 @@ impl World {
 
     fn tasks(&mut self, line: usize, who: &Who, deed: &Deed) -> Result<(), Mistake> {
         let target = self.target(line, who)?;
+        let mut elements = self.backend.running(target.job);
+        elements.retain(|element| target.index.is_none_or(|index| element.index == index));
         let (what, rank) = match deed {
             Deed::End => (Observation::Exited(TaskExit::Code { code: 0 }), None),
             Deed::Idle => {
@@ -320,15 +322,14 @@ impl World {
             Deed::Lose => {
                 (Observation::Lost { reason: "its supervisor is gone".into() }, who.rank.or(Some(0)))
             }
+            Deed::Save(save) => {
+                let saved =
+                    elements.iter().map(|element| self.backend.save(self.now, *element, who.rank, save));
+                return at_least_one(saved.sum(), line, who);
+            }
         };
-        let mut elements = self.backend.running(target.job);
-        elements.retain(|element| target.index.is_none_or(|index| element.index == index));
-        let forced: usize =
-            elements.iter().map(|element| self.backend.force(self.now, *element, rank, &what)).sum();
-        match forced {
-            0 => Err(Mistake::at(line, format!("no such task of `{}` runs now", who.job))),
-            _ => Ok(()),
-        }
+        let forced = elements.iter().map(|element| self.backend.force(self.now, *element, rank, &what));
+        at_least_one(forced.sum(), line, who)
     }
 
     /// A node changes; what the daemon is told of it.
@@ -390,6 +391,13 @@ impl World {
                 Ok(())
             }
         }
+    }
+}
+
+fn at_least_one(tasks: usize, line: usize, who: &Who) -> Result<(), Mistake> {
+    match tasks {
+        0 => Err(Mistake::at(line, format!("no such task of `{}` runs now", who.job))),
+        _ => Ok(()),
     }
 }
 

@@ -27,15 +27,24 @@ pub(crate) fn audit<S: Store>(
     if live.plan(now) != plan {
         return Err("planning twice gives two plans".to_owned());
     }
-    // 3. The journal gives the same state, and a snapshot of it plans the same.
-    let replayed = open(durable, tree)?;
+    // 3. The journal gives the same state, and a snapshot of it plans the same and is woken at the same time.
+    let mut replayed = open(durable, tree)?;
     let mut restored = from_snapshot(runtime, tree)?;
     if let Some(difference) = difference(&form(&from_snapshot(&replayed, tree)?), &form(&restored)) {
         return Err(format!("replaying the journal gives another state: {difference}"));
     }
-    match restored.engine_mut().map(|engine| engine.plan(now)) == Some(plan) {
-        true => Ok(()),
-        false => Err("an engine restored from a snapshot plans otherwise".to_owned()),
+    if restored.engine_mut().map(|engine| engine.plan(now)) != Some(plan) {
+        return Err("an engine restored from a snapshot plans otherwise".to_owned());
+    }
+    let wake = |runtime: &mut Runtime<MemStore>| {
+        runtime.engine_mut().and_then(|engine| {
+            engine.plan(now);
+            engine.next_wake()
+        })
+    };
+    match (wake(&mut replayed), wake(&mut restored)) {
+        (one, other) if one == other => Ok(()),
+        (one, other) => Err(format!("an engine restored from a snapshot wakes at {other:?}, not {one:?}")),
     }
 }
 

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_model::{
-    AttemptId, Effect, ElementId, JobSpec, NodeId, Observation, Rank, Span, TaskExit, TaskPlacement,
-    TaskReport, Time,
+    AttemptId, Effect, ElementId, JobSpec, NodeId, Observation, Rank, Span, TaskCheckpoint, TaskExit,
+    TaskPlacement, TaskReport, Time,
 };
 
-use super::command::{Conduct, Starts};
+use super::command::{Age, Conduct, Save, Starts};
 
 /// All tasks that somebody was asked to prepare and nobody to forget.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,8 @@ pub(crate) struct Terms {
     pub(crate) conduct: Conduct,
     pub(crate) limit: Option<Span>,
     pub(crate) grace: Span,
+    /// How long before the limit its tasks are warned of it.
+    pub(crate) warning: Option<Span>,
     /// Its tasks answer on a port as soon as they run.
     pub(crate) answers: bool,
 }
@@ -33,7 +35,8 @@ impl Terms {
     /// Of a job.
     pub(crate) fn of(spec: &JobSpec, conduct: Conduct) -> Self {
         let answers = spec.service().is_some_and(|service| service.port.is_some());
-        Self { conduct, limit: spec.time_limit, grace: spec.grace, answers }
+        let warning = spec.checkpoint.map(|checkpoint| checkpoint.lead);
+        Self { conduct, limit: spec.time_limit, grace: spec.grace, warning, answers }
     }
 }
 
@@ -41,6 +44,8 @@ impl Terms {
 struct Attempt {
     placement: Arc<[TaskPlacement]>,
     terms: Terms,
+    /// Requests for a checkpoint so far.
+    asked: u32,
     tasks: Vec<Task>,
 }
 
@@ -50,6 +55,12 @@ struct Task {
     seen: Option<Observation>,
     /// What will be seen of it next, and when.
     next: Option<(Time, Observation)>,
+    /// When it is warned of its limit.
+    warned_at: Option<Time>,
+    /// The newest that it has saved.
+    saved: Option<TaskCheckpoint>,
+    /// What it says of its progress and nobody has heard.
+    unheard: Vec<TaskCheckpoint>,
     /// It says nothing and hears nothing, as on a host that hangs; no process of it runs.
     is_mute: bool,
 }
@@ -64,6 +75,22 @@ impl Task {
 
     fn is_running(&self) -> bool {
         self.seen == Some(Observation::Started)
+    }
+
+    /// It says that its progress is saved, having been asked so often.
+    fn save(&mut self, now: Time, asked: u32, save: &Save) {
+        let newest = self.saved.as_ref().map_or(0, |saved| saved.count);
+        let told = TaskCheckpoint {
+            count: if save.age == Age::Old { newest.saturating_sub(1) } else { newest + 1 },
+            answers: if save.age == Age::Asked { asked } else { asked.saturating_sub(1) },
+            warned: self.warned_at.is_some_and(|at| at <= now),
+            at: Time(now.0.saturating_add_signed(save.clock)),
+            label: Arc::clone(&save.label),
+        };
+        if save.age != Age::Old {
+            self.saved = Some(told.clone());
+        }
+        self.unheard.push(told);
     }
 }
 
@@ -93,10 +120,11 @@ impl Backend {
                 Starts::Fails(reason) => Some((now, Observation::Refused { reason })),
                 Starts::Mute => None,
             };
-            Task { seen: None, is_mute: next.is_none(), next }
+            let (is_mute, unheard) = (next.is_none(), Vec::new());
+            Task { seen: None, is_mute, next, warned_at: None, saved: None, unheard }
         };
         let tasks = placement.iter().map(get_ready).collect();
-        self.attempts.insert(id, Attempt { placement: Arc::clone(placement), terms, tasks });
+        self.attempts.insert(id, Attempt { placement: Arc::clone(placement), terms, asked: 0, tasks });
         self.audit_devices()
     }
 
@@ -108,8 +136,12 @@ impl Backend {
         let id = effect.id();
         let Some(attempt) = self.attempts.get_mut(&id) else { return Ok(()) };
         match effect {
-            // Ideal tasks save nothing.
-            Effect::Prepare { .. } | Effect::Checkpoint { .. } => Ok(()),
+            Effect::Prepare { .. } => Ok(()),
+            // Tasks save when the script says so.
+            Effect::Checkpoint { request, .. } => {
+                attempt.asked = attempt.asked.max(*request);
+                Ok(())
+            }
             Effect::Go { .. } => {
                 attempt.go(now).map_err(|rank| format!("{id} is let go before its rank {rank} is ready"))
             }
@@ -137,10 +169,13 @@ impl Backend {
         let mut reports = Vec::new();
         for (id, attempt) in &mut self.attempts {
             for (rank, task) in (0..).map(Rank).zip(&mut attempt.tasks) {
+                let saved = std::mem::take(&mut task.unheard).into_iter().map(Observation::Checkpointed);
+                reports.extend(saved.map(|what| TaskReport { id: *id, rank, what }));
                 let Some((_, what)) = task.next.take_if(|(at, _)| *at <= now) else { continue };
                 task.seen = Some(what.clone());
                 if what == Observation::Started {
                     task.next = attempt.terms.end(now);
+                    task.warned_at = attempt.terms.warns_at(now);
                 }
                 let answers = attempt.terms.answers && what == Observation::Started;
                 reports.push(TaskReport { id: *id, rank, what });
@@ -155,6 +190,8 @@ impl Backend {
         let mut reports = Vec::new();
         for (id, attempt) in &self.attempts {
             for (rank, task) in (0..).map(Rank).zip(&attempt.tasks) {
+                let saved = task.saved.clone().map(Observation::Checkpointed);
+                reports.extend(saved.map(|what| TaskReport { id: *id, rank, what }));
                 let what = task.seen.clone();
                 let answers = attempt.terms.answers && task.is_running();
                 reports.extend(what.map(|what| TaskReport { id: *id, rank, what }));
@@ -195,6 +232,21 @@ impl Backend {
             }
         }
         forced
+    }
+
+    /// Running tasks of an element say that their progress is saved; answers to how many. Without a rank, to all.
+    pub(crate) fn save(&mut self, now: Time, element: ElementId, rank: Option<u32>, save: &Save) -> usize {
+        let attempts = self.attempts.iter_mut().filter(|(id, _)| id.element == element);
+        let mut saving = 0;
+        for (_, attempt) in attempts {
+            let asked = attempt.asked;
+            let tasks = (0..).zip(&mut attempt.tasks).filter(|(at, _)| rank.is_none_or(|rank| rank == *at));
+            for (_, task) in tasks.filter(|(_, task)| task.is_running()) {
+                task.save(now, asked, save);
+                saving += 1;
+            }
+        }
+        saving
     }
 
     /// Every task on the node is gone without a word.
@@ -259,6 +311,12 @@ impl Backend {
 }
 
 impl Terms {
+    /// When a task that begins now is warned of its limit.
+    fn warns_at(&self, now: Time) -> Option<Time> {
+        let (limit, warning) = (self.limit?, self.warning?);
+        Some(now + Span(limit.0.saturating_sub(warning.0)))
+    }
+
     /// When and how a task that begins now ends by itself.
     fn end(&self, now: Time) -> Option<(Time, Observation)> {
         let grace = if self.conduct.stubborn { self.grace } else { Span(0) };

@@ -7,7 +7,7 @@ use muster_model::{DeviceSet, QueueTree, Replicas, Span, TaskExit, Window};
 use muster_spec::{Cluster, Document};
 
 /// Every verb and how it is used.
-pub const VERBS: [(&str, &str); 37] = [
+pub const VERBS: [(&str, &str); 38] = [
     ("cluster", "cluster: {nodes: …}"),
     ("queues", "queues: {queues: …}, or `queues` alone to see them"),
     ("submit", "submit USER [lasts SPAN] [exits CODE | signal N | out-of-memory] [stubborn]: {name: …}"),
@@ -19,6 +19,7 @@ pub const VERBS: [(&str, &str); 37] = [
     ("scale", "scale JOB REPLICAS [by USER]"),
     ("ends", "ends JOB"),
     ("idles", "idles JOB"),
+    ("saves", "saves JOB[/RANK] [unasked | old] [clock +SPAN | clock -SPAN] [LABEL]"),
     ("fails", "fails JOB[/RANK] [exits CODE | signal N | out-of-memory]"),
     ("loses", "loses JOB[/RANK]"),
     ("node-down", "node-down NODES"),
@@ -111,6 +112,28 @@ pub(crate) enum Deed {
     Fail(TaskExit),
     /// Nobody knows what became of one of them.
     Lose,
+    /// They say that their progress is saved.
+    Save(Save),
+}
+
+/// What a task says of its progress.
+#[derive(Clone, Debug)]
+pub(crate) struct Save {
+    pub(crate) age: Age,
+    /// By how much the clock of its machine is wrong, in milliseconds.
+    pub(crate) clock: i64,
+    pub(crate) label: Arc<str>,
+}
+
+/// Since when what a task has saved is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Age {
+    /// Since it was last asked to.
+    Asked,
+    /// Since before it was last asked to.
+    Unasked,
+    /// Since before what it has said already.
+    Old,
 }
 
 /// What happens to a node.

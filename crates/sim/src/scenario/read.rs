@@ -10,7 +10,8 @@ use muster_spec::quantity::{parse_bytes, parse_cpus, parse_range, parse_span};
 use muster_spec::{Colour, Diagnostics, expand_names};
 
 use super::command::{
-    Arrangement, Command, Conduct, Crash, Deed, Happening, NodeChange, Question, Request, Starts, VERBS, Who,
+    Age, Arrangement, Command, Conduct, Crash, Deed, Happening, NodeChange, Question, Request, Save, Starts,
+    VERBS, Who,
 };
 use super::mistake::Mistake;
 
@@ -90,6 +91,11 @@ fn plain(verb: &str, words: &mut Words<'_>) -> Result<Command, Mistake> {
             Ok(Command::Happens(Happening::Tasks { who, deed: Deed::Fail(exit) }))
         }
         "loses" => Ok(Command::Happens(Happening::Tasks { who: words.who()?, deed: Deed::Lose })),
+        "saves" => {
+            let who = words.who()?;
+            let deed = Deed::Save(words.save()?);
+            Ok(Command::Happens(Happening::Tasks { who, deed }))
+        }
         "node-down" => words.nodes(|_| Ok(NodeChange::Down)),
         "node-up" => words.nodes(|_| Ok(NodeChange::Up)),
         "drain" => words.nodes(|words| words.drain(None)),
@@ -287,6 +293,27 @@ impl<'a> Words<'a> {
             return Ok(Some(TaskExit::Signal { signal }));
         }
         Ok(self.flag("out-of-memory").then_some(TaskExit::OutOfMemory))
+    }
+
+    /// `old clock -2h step 7`; the rest is what it is called.
+    fn save(&mut self) -> Result<Save, Mistake> {
+        let age = match (self.flag("unasked"), self.flag("old")) {
+            (true, _) => Age::Unasked,
+            (false, true) => Age::Old,
+            (false, false) => Age::Asked,
+        };
+        let clock = match self.after("clock")? {
+            None => 0,
+            Some(text) => {
+                let (sign, span) = match (text.strip_prefix('+'), text.strip_prefix('-')) {
+                    (Some(span), _) => (1, span),
+                    (None, Some(span)) => (-1, span),
+                    (None, None) => return Err(self.wrong("write `clock +2h` or `clock -2h`")),
+                };
+                sign * self.parse_span(span)?.0.cast_signed()
+            }
+        };
+        Ok(Save { age, clock, label: self.rest_or("").into() })
     }
 
     fn node_names(&mut self) -> Result<Vec<String>, Mistake> {

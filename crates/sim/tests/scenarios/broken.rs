@@ -41,6 +41,7 @@ fn words_that_are_not_of_the_language() {
     refused("fails one exits 300", "an exit code is at most 255");
     refused("fails one/x", "`x` is not a whole number");
     refused("crash before-wrote", "hint: did you mean `before-write`?");
+    refused("saves one clock 2h step 7", "write `clock +2h` or `clock -2h`");
     refused("foreign n1", "nothing is said to be held");
     refused("foreign n1 gpus 3-1", "`3-1` is not a range of GPUs");
     refused("foreign n1 cpus many", "usage: foreign");
@@ -65,6 +66,7 @@ fn lines_that_say_nothing_at_this_point() {
     refused("ends gone", "no job is named `gone`");
     refused("ends many[9]", "no such task of `many` runs now");
     refused("fails one/3", "no such task of `one` runs now");
+    refused("saves one/3", "no such task of `one` runs now");
     refused("node-down n9", "no node is named `n9`");
     refused("start-fails n9", "no node is named `n9`");
     refused("submit ann: {name: one, gpus: 1}", "two jobs of this scenario are named one");
