@@ -12,7 +12,7 @@ const SEEDS: u64 = 120;
 const LEAST: u64 = 20;
 
 /// What takes several things at once is seen less often.
-const RARE: [(&str, u64); 9] = [
+const RARE: [(&str, u64); 11] = [
     ("reclaimed", 8),
     ("given_up", 2),
     ("unsaved", 1),
@@ -22,6 +22,8 @@ const RARE: [(&str, u64); 9] = [
     ("inside", 3),
     ("idle", 5),
     ("windows", 20),
+    ("yielded", 8),
+    ("scaled", 15),
 ];
 
 #[test]

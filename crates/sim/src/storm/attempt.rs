@@ -194,6 +194,13 @@ impl Attempt {
         }
     }
 
+    /// Who asked for its end wants it back: it ends, and waits again.
+    pub(crate) fn go_on(&mut self) {
+        if matches!(self.fate, Some(Fate::Cancelled(_))) {
+            self.fate = Some(Fate::Requeued);
+        }
+    }
+
     /// Nobody waits for it to be ready any longer.
     ///
     /// # Errors

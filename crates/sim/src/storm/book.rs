@@ -1,13 +1,13 @@
 //! A second account of every job, kept from the journal alone: what was accepted, asked for, started and reported. It says
 //! how each element must end and finds what the engine says otherwise. It shares no code with the engine and never plans.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_model::{
     AttemptId, CheckpointBy, Decision, Dependency, DependencyKind, ElementId, Event, Eviction, EvictionCause,
-    JobId, JobSpec, NodeId, NodeName, Observation, Outcome, QueueName, QueueSpec, QueueTree, Rank, Restart,
-    Span, Target, TaskCheckpoint, TaskPlacement, Time, Topology, TopologyRule, UserName,
+    JobId, JobSpec, Kind, NodeId, NodeName, Observation, Outcome, QueueName, QueueSpec, QueueTree, Rank,
+    Replicas, Restart, Span, Target, TaskCheckpoint, TaskPlacement, Time, Topology, TopologyRule, UserName,
 };
 use muster_runtime::engine::Fact;
 use muster_runtime::{Batch, Record};
@@ -42,6 +42,16 @@ pub(crate) struct Element {
 }
 
 impl Element {
+    fn new(held: bool) -> Self {
+        let phase = Phase::Waits { held, not_before: Time(0) };
+        Self { phase, saved: None, attempts: 0, restarts: 0, begun: false }
+    }
+
+    /// It is over, and is not any more.
+    fn wait_again(&mut self, held: bool) {
+        (self.phase, self.restarts) = (Phase::Waits { held, not_before: Time(0) }, 0);
+    }
+
     /// It was never started.
     pub(crate) fn is_new(&self) -> bool {
         self.attempts == 0
@@ -55,7 +65,18 @@ pub(crate) struct Job {
     /// The leaf that it waits in.
     pub(crate) leaf: QueueName,
     held: bool,
+    /// Jobs whose start it waited for, and that have begun. A service may have to begin anew when it is given more.
+    met: BTreeSet<JobId>,
     pub(crate) elements: BTreeMap<u32, Element>,
+}
+
+impl Job {
+    /// All of it has begun; of a service what it promises to be, or its first.
+    fn has_begun(&self) -> bool {
+        let floor = self.spec.service().map(|service| service.replicas.floor.max(1));
+        let counts = |index: u32| floor.is_none_or(|floor| index < floor);
+        self.elements.iter().all(|(index, element)| element.begun || !counts(*index))
+    }
 }
 
 /// Everything that the journal says.
@@ -194,8 +215,10 @@ impl Book {
             Event::QueuesSet(tree) => self.queues_set(tree),
             Event::LevelsSet(levels) => self.levels.clone_from(levels),
             Event::Checkpoint(target) => self.ask_checkpoint(*target, cover),
-            // Stories have no services yet.
-            Event::Scaled { .. } => {}
+            Event::Scaled { job, replicas, by } => {
+                cover.scaled += 1;
+                self.scaled(*job, *replicas, by);
+            }
             Event::WindowSet(_) | Event::WindowPlaced { .. } | Event::WindowDropped { .. } => {
                 windows::enter(&mut self.windows, event, cover);
             }
@@ -290,12 +313,17 @@ impl Book {
         if let Some(first) = self.names.insert(Arc::clone(&spec.name), id) {
             return Err(format!("{} is accepted twice, as {first} and as {id}", spec.name));
         }
-        let waits = Phase::Waits { held: spec.held, not_before: Time(0) };
-        let element = Element { phase: waits, saved: None, attempts: 0, restarts: 0, begun: false };
-        let indices: Vec<u32> = spec.array.as_ref().map_or(vec![0], |array| array.indices().collect());
-        let elements = indices.into_iter().map(|index| (index, element.clone())).collect();
+        let indices: Vec<u32> = match (spec.service(), &spec.array) {
+            (Some(service), _) => (0..service.replicas.ceiling).collect(),
+            (None, Some(array)) => array.indices().collect(),
+            (None, None) => vec![0],
+        };
+        let elements = indices.into_iter().map(|index| (index, Element::new(spec.held))).collect();
         let leaf = spec.queue.clone();
-        self.jobs.insert(id, Job { spec: Arc::clone(spec), leaf, held: spec.held, elements });
+        self.jobs.insert(
+            id,
+            Job { spec: Arc::clone(spec), leaf, held: spec.held, met: BTreeSet::new(), elements },
+        );
         Ok(())
     }
 
@@ -313,6 +341,24 @@ impl Book {
         }
         // Who may not start gives up what it was promised.
         self.claims.of.retain(|id, _| !hold || !promised.contains(id));
+    }
+
+    /// A service has other numbers: replicas beyond the new ceiling end, those below it come, or come back.
+    fn scaled(&mut self, id: JobId, replicas: Replicas, by: &UserName) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Kind::Service(service) = &mut Arc::make_mut(&mut job.spec).kind else { return };
+        let old = std::mem::replace(&mut service.replicas, replicas);
+        for index in old.ceiling..replicas.ceiling {
+            let element = job.elements.entry(index).or_insert_with(|| Element::new(job.held));
+            match &mut element.phase {
+                Phase::Waits { .. } => {}
+                Phase::Active(attempt) => attempt.go_on(),
+                Phase::Ended(_) => element.wait_again(job.held),
+            }
+        }
+        for index in replicas.ceiling..old.ceiling {
+            self.cancel(Target { job: id, index: Some(index) }, by);
+        }
     }
 
     fn ask_checkpoint(&mut self, target: Target, cover: &mut Cover) {
@@ -358,14 +404,13 @@ impl Book {
     fn requeue(&mut self, target: Target) {
         let Some(job) = self.jobs.get_mut(&target.job) else { return };
         let job_held = job.held;
-        for (_, element) in meant(job, target) {
+        // What a service was scaled down by is no part of it.
+        let most = job.spec.service().map_or(u32::MAX, |service| service.replicas.ceiling);
+        for (_, element) in meant(job, target).filter(|(index, _)| *index < most) {
             match &mut element.phase {
                 Phase::Waits { not_before, .. } => *not_before = Time(0),
                 Phase::Active(attempt) => attempt.stop(Fate::Requeued),
-                Phase::Ended(_) => {
-                    element.phase = Phase::Waits { held: job_held, not_before: Time(0) };
-                    element.restarts = 0;
-                }
+                Phase::Ended(_) => element.wait_again(job_held),
             }
         }
     }
@@ -404,18 +449,24 @@ impl Book {
             });
         }
         let fate = attempt.fate.clone();
-        let is_left = |most: u32| element.restarts < most;
+        // What ran long enough is healthy, where it always restarts.
+        let is_healthy = |from: Time| restart.always && at.since(from) >= Restart::HEALTHY_AFTER;
+        let used = if attempt.ran_from.is_some_and(is_healthy) { 0 } else { element.restarts };
+        let is_left = |most: u32| used < most;
         let again = match &fate {
             Some(Fate::Requeued | Fate::Preempted) => Some((element.restarts, Time(0))),
             Some(Fate::Refused { .. }) if is_left(restart.max_restarts.max(START_RETRIES)) => {
-                Some(next_restart(at, restart, element.restarts))
+                Some(next_restart(at, restart, used))
+            }
+            None | Some(Fate::Failed(Outcome::TimedOut)) if restart.always => {
+                Some(next_restart(at, restart, used))
             }
             Some(Fate::Failed(outcome))
                 if !matches!(outcome, Outcome::TimedOut | Outcome::Idle { .. })
                     && restart.on_failure
                     && is_left(restart.max_restarts) =>
             {
-                Some(next_restart(at, restart, element.restarts))
+                Some(next_restart(at, restart, used))
             }
             _ => None,
         };
@@ -460,6 +511,11 @@ impl Book {
         let waiting: Vec<JobId> =
             self.jobs.iter().filter(|(_, job)| !job.spec.after.is_empty()).map(|(id, _)| *id).collect();
         for id in waiting {
+            let begun = |on: &JobId| self.jobs.get(on).is_some_and(Job::has_begun);
+            let Some(job) = self.jobs.get(&id) else { continue };
+            let met: Vec<JobId> = job.spec.after.iter().map(|one| one.job).filter(begun).collect();
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
+            job.met.extend(met);
             let Some(job) = self.jobs.get(&id) else { continue };
             let Some(on) = job.spec.after.iter().find(|one| self.is_lost(one)).map(|one| one.job) else {
                 continue;
@@ -501,9 +557,7 @@ impl Book {
             (Some(_), DependencyKind::After | DependencyKind::AfterAny) => true,
             (Some(succeeded), DependencyKind::AfterOk) => *succeeded,
             (Some(succeeded), DependencyKind::AfterNotOk) => !succeeded,
-            (None, DependencyKind::After) => {
-                self.jobs.get(&one.job).is_some_and(|on| on.elements.values().all(|element| element.begun))
-            }
+            (None, DependencyKind::After) => job.met.contains(&one.job),
             (None, _) => false,
         })
     }
@@ -552,14 +606,16 @@ impl Book {
             *self.claims.went.entry((victim, id)).or_default() += 1;
             match eviction.cause {
                 EvictionCause::Reclaimed => cover.reclaimed += 1,
-                EvictionCause::Outranked | EvictionCause::Yielded => cover.outranked += 1,
+                EvictionCause::Outranked => cover.outranked += 1,
+                EvictionCause::Yielded => cover.yielded += 1,
                 EvictionCause::Shrunk | EvictionCause::Grown => {}
             }
         }
         // Those who go count no more; so judged, and only then does it count itself.
         let job = &self.jobs[&id.job];
         topology::judge(self, job, placement)?;
-        holdings::judge_queues(self, job, placement, at).map_err(|what| format!("beyond {what}"))?;
+        holdings::judge_queues(self, (job, id.index), placement, at)
+            .map_err(|what| format!("beyond {what}"))?;
         let claim = Claim { placement: Arc::clone(placement), since: at, intervened: false };
         self.claims.of.insert(id, claim);
         Ok(())
@@ -735,6 +791,7 @@ fn count_start(
     cover.gangs += u64::from(placement.len() > 1);
     cover.groups += u64::from(job.spec.groups.len() > 1);
     cover.backfills += u64::from(backfilled);
+    cover.replicas += u64::from(job.spec.service().is_some());
     cover.array_starts += u64::from(job.spec.array.is_some());
     cover.restarts += u64::from(element.attempts > 0);
     let wish = job.spec.constraint.topology.as_ref();

@@ -3,8 +3,8 @@
 
 use muster_model::queue::Backfill;
 use muster_model::{
-    DependencyKind, DeviceSet, ElementId, Event, Foreign, GpuModel, NodeId, QueueSpec, Reason, Span, Time,
-    TopologyRule,
+    DependencyKind, DeviceSet, ElementId, Event, Foreign, GpuModel, NodeId, QueueSpec, Reason, Span, Target,
+    Time, TopologyRule,
 };
 use muster_runtime::Input;
 use muster_runtime::engine::Engine;
@@ -81,10 +81,19 @@ impl World {
             inputs.push(Input::Event(Event::NodeDrained { node: name, drained, reason: "for good".into() }));
         }
         inputs.extend(self.open_all());
+        inputs.extend(self.cancel_services());
         let mut nodes = self.nodes_now();
         nodes.append(&mut inputs);
         nodes.extend(self.recall());
         self.settle(nodes, &[])
+    }
+
+    /// What comes back after every end is cancelled.
+    fn cancel_services(&self) -> Vec<Input> {
+        let services = self.book.jobs.iter().filter(|(_, job)| job.spec.restart.always);
+        let target = |job| Target { job, index: None };
+        let cancel = |job| Input::Event(Event::Cancel { target: target(job), by: "root".into() });
+        services.map(|(id, _)| cancel(*id)).collect()
     }
 
     /// Time runs until nothing is due.

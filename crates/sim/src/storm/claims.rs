@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::{
-    AttemptId, ElementId, Eviction, EvictionCause, GpuModel, Protection, QueueSpec, TaskPlacement, Time,
+    AttemptId, ElementId, Eviction, EvictionCause, GpuModel, Protection, QueueSpec, TaskPlacement, Tier, Time,
 };
 
 use super::book::{Book, Job};
@@ -60,10 +60,11 @@ pub(crate) fn judge(
         let victim = book.attempt(eviction.id.element).filter(|attempt| attempt.id == eviction.id);
         let victim = victim.filter(|victim| victim.leaving.is_none() && victim.fate.is_none());
         let victim = victim.ok_or_else(|| format!("{} is to go and does not run", eviction.id))?;
-        let job = &book.jobs[&eviction.id.element.job];
+        let victims = eviction.id.element;
+        let job = &book.jobs[&victims.job];
         may_go(
             book,
-            (claimant, job),
+            ((claimant, element.index), (job, victims.index)),
             eviction,
             (placement, &victim.placement),
             (at, victim.held_from),
@@ -77,7 +78,7 @@ pub(crate) fn judge(
 
 fn may_go(
     book: &Book,
-    (claimant, victim): (&Job, &Job),
+    ((claimant, index), (victim, place)): ((&Job, u32), (&Job, u32)),
     eviction: &Eviction,
     (wanted, held): (&[TaskPlacement], &[TaskPlacement]),
     (at, held_from): (Time, Time),
@@ -86,20 +87,23 @@ fn may_go(
     // 1. Nothing protects it.
     let of_queue = path_of(book, victim).iter().rev().find_map(|(_, queue)| queue.protect);
     let safe = |one: Protection| one.until(held_from) > at;
-    if safe(victim.spec.protect) || of_queue.is_some_and(safe) {
+    if safe(quota::protection(victim, place)) || of_queue.is_some_and(safe) {
         return Err("it is protected");
     }
     // 2. There is a right.
     let terms = book.queues.preemption;
+    let yields = comes_last(victim, place) && !comes_last(claimant, index);
     let (to, from) = (book.leaf_of(claimant), book.leaf_of(victim));
     match eviction.cause {
         EvictionCause::Outranked => {
-            let outranks = victim.spec.priority < claimant.spec.priority;
+            let is_of_a_tier = comes_last(victim, place) == comes_last(claimant, index);
+            let outranks = is_of_a_tier && victim.spec.priority < claimant.spec.priority;
             let is_right = terms.priority && to == from && outranks;
             if is_right { Ok(()) } else { Err("it is not of lower priority in the same queue") }
         }
         EvictionCause::Shrunk | EvictionCause::Grown => Err("nothing here changes its size"),
-        EvictionCause::Yielded => Err("nothing here runs only as long as nobody waits"),
+        EvictionCause::Yielded if yields && (terms.priority || terms.reclaim) => Ok(()),
+        EvictionCause::Yielded => Err("it does not run only as long as nobody waits, or the other neither"),
         EvictionCause::Reclaimed if !terms.reclaim => Err("nothing is taken back"),
         EvictionCause::Reclaimed => {
             let (wanted, held) = (by_model(book, wanted), by_model(book, held));
@@ -109,6 +113,12 @@ fn may_go(
             if wanted.iter().any(owes) { Ok(()) } else { Err("its queue owes the claimant's nothing") }
         }
     }
+}
+
+/// It waits behind everything else and runs in what is idle: what a service has beyond its floor.
+fn comes_last(job: &Job, index: u32) -> bool {
+    let floor = job.spec.service().map(|service| service.replicas.floor);
+    floor.map_or(job.spec.tier == Tier::Last, |floor| index >= floor)
 }
 
 /// The claimant's side stays within what it owns, and the other side is beyond that, all the way down.

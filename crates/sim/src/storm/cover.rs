@@ -108,6 +108,12 @@ cover! {
     reclaimed,
     /// Attempts told to go for a higher priority.
     outranked,
+    /// Attempts told to go since they ran in what was idle.
+    yielded,
+    /// Starts of replicas of services.
+    replicas,
+    /// Services that were given other numbers.
+    scaled,
     /// Of these, stopped without having saved their progress in time.
     unsaved,
     /// Promised places that were kept.

@@ -104,7 +104,8 @@ pub(crate) fn judge_start(
     if book.claims.of.contains_key(&id.element) {
         return Ok(());
     }
-    judge_queues(book, job, placement, at).map_err(|what| format!("{id} starts beyond {what}"))
+    let whose = (job, id.element.index);
+    judge_queues(book, whose, placement, at).map_err(|what| format!("{id} starts beyond {what}"))
 }
 
 /// Does a place hold something of a device?
@@ -159,7 +160,7 @@ fn judge_place(book: &Book, job: &Job, place: &TaskPlacement, at: Time) -> Resul
 /// Elements at once, GPUs of a user, quota, budgets.
 pub(crate) fn judge_queues(
     book: &Book,
-    job: &Job,
+    (job, index): (&Job, u32),
     placement: &[TaskPlacement],
     at: Time,
 ) -> Result<(), String> {
@@ -177,7 +178,7 @@ pub(crate) fn judge_queues(
             return Err(format!("the GPUs that a user may hold in {path}"));
         }
     }
-    quota::judge(book, job, placement, &[])?;
+    quota::judge(book, (job, index), placement, &[])?;
     budget::judge(book, job, placement, at)
 }
 

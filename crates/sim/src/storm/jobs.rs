@@ -1,4 +1,4 @@
-//! Jobs of a story and how their programs behave: gangs, several groups, arrays, shares, dependencies, limits, restarts.
+//! Jobs of a story and how their programs behave: gangs, several groups, arrays, shares, services, dependencies, limits, restarts.
 //! Chosen by dice; it does not know what becomes of them.
 
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::payload::{Command, Identity};
 use muster_model::{
     Array, Bytes, Checkpoint, CheckpointBy, CpuMilli, Dependency, DependencyKind, GpuMilli, JobId, JobSpec,
-    Kind, Notebook, Payload, QueueTree, Restart, Segment, Span, TaskExit, TaskGroup, Time, Topology,
-    TopologyRule, WindowName,
+    Kind, Notebook, Payload, Protection, QueueTree, Replicas, Restart, Segment, Service, Span, TaskExit,
+    TaskGroup, Time, Topology, TopologyRule, WindowName,
 };
 use muster_runtime::Draft;
 
@@ -72,6 +72,28 @@ fn notebook(dice: &mut Dice, spec: &mut JobSpec) {
     (spec.array, spec.constraint.topology) = (None, None);
     let idle = dice.chance(70).then(|| Span::from_secs(dice.between(60, 100)));
     spec.kind = Kind::Notebook(Notebook { idle });
+}
+
+/// It answers until somebody cancels it, and comes back when it ends.
+pub(crate) fn service(dice: &mut Dice, spec: &mut JobSpec) {
+    let port = dice.chance(30).then_some(8000);
+    spec.kind = Kind::Service(Service { replicas: replicas(dice), port });
+    (spec.array, spec.protect) = (None, Protection::None);
+    spec.restart = match dice.roll(6) {
+        0 => Restart::NEVER,
+        1 => Restart { max_restarts: 3, ..Restart::ALWAYS },
+        _ => Restart::ALWAYS,
+    };
+    // Who runs in a window must end with it.
+    if spec.constraint.window.is_none() && dice.chance(70) {
+        spec.time_limit = None;
+    }
+}
+
+/// How many replicas a service has, and how many more when there is room.
+pub(crate) fn replicas(dice: &mut Dice) -> Replicas {
+    let floor = dice.roll(4) as u32;
+    Replicas { floor, ceiling: (floor + dice.roll(4) as u32).max(1) }
 }
 
 /// What it needs.
@@ -179,5 +201,6 @@ pub(crate) fn conduct(dice: &mut Dice, kind: &Kind) -> Conduct {
         _ => exit,
     };
     let lasts = (!dice.chance(8)).then(|| Span(dice.between(1, 120_000)));
+    let lasts = lasts.filter(|_| !matches!(kind, Kind::Service(_)) || dice.chance(50));
     Conduct { lasts, exit, stubborn: dice.chance(30) }
 }

@@ -48,6 +48,7 @@ fn is_plain(job: &Job) -> bool {
         && constraint.topology.is_none()
         && constraint.window.is_none()
         && spec.array.is_none()
+        && spec.service().is_none()
         && spec.protect == Protection::None
 }
 
@@ -94,13 +95,13 @@ fn could_go(book: &Book, job: &Job, (other, attempt): (&Job, &Attempt), at: Time
     let of_queue = path_of(book, other).iter().rev().find_map(|(_, queue)| queue.protect);
     let is_safe = |one: Protection| one.until(attempt.held_from) > at;
     let held = quota::by_model(book, &attempt.placement);
-    !is_safe(other.spec.protect)
+    !is_safe(quota::protection(other, attempt.id.element.index))
         && !of_queue.is_some_and(is_safe)
         && held.len() == 1
         && claims::owes_whole(book, (job, other), model, asked, held.get(model).copied().unwrap_or(0))
         && attempt.placement.iter().filter(|place| fits(place)).any(|place| {
             let devices = place.devices.lowest(1);
             let own = TaskPlacement { group: 0, devices, share: GpuMilli(asked as u32), ..place.clone() };
-            quota::judge(book, job, &[own], &[attempt.id]).is_ok()
+            quota::judge(book, (job, 0), &[own], &[attempt.id]).is_ok()
         })
 }

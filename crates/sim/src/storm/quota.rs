@@ -15,17 +15,18 @@ type Use<'a> = BTreeMap<&'a str, u64>;
 /// Judges a start (or a promise) against all that counts beside it, as if some attempts had been told to go.
 pub(crate) fn judge(
     book: &Book,
-    job: &Job,
+    (job, index): (&Job, u32),
     placement: &[TaskPlacement],
     gone: &[AttemptId],
 ) -> Result<(), String> {
+    let owns = protection(job, index) != Protection::None;
     for (model, milli) in by_model(book, placement) {
         let mut used = Use::new();
         for (other, places) in book.counted_without(gone) {
             let held = by_model(book, places).get(&model).copied().unwrap_or(0);
             *used.entry(book.leaf_of(other)).or_default() += held;
         }
-        judge_model(book, job, &model, milli, &used)?;
+        judge_model(book, (job, owns), &model, milli, &used)?;
     }
     Ok(())
 }
@@ -42,7 +43,23 @@ pub(crate) fn by_model(book: &Book, placement: &[TaskPlacement]) -> BTreeMap<Gpu
     sums
 }
 
-fn judge_model(book: &Book, job: &Job, model: &GpuModel, milli: u64, used: &Use<'_>) -> Result<(), String> {
+/// How safe an element is by its own terms: what a service has promised to be always is, and its burst never.
+pub(crate) fn protection(job: &Job, index: u32) -> Protection {
+    match job.spec.service() {
+        Some(service) if index < service.replicas.floor => Protection::Always,
+        Some(_) => Protection::None,
+        None => job.spec.protect,
+    }
+}
+
+/// May it hold so much more of a model? What `owns` runs on its queues' own only.
+fn judge_model(
+    book: &Book,
+    (job, owns): (&Job, bool),
+    model: &GpuModel,
+    milli: u64,
+    used: &Use<'_>,
+) -> Result<(), String> {
     let path = path_of(book, job);
     // 1. A leaf that no quota reaches uses what it likes.
     if !path.iter().any(|(_, queue)| queue.quota.contains_key(model)) {
@@ -65,7 +82,7 @@ fn judge_model(book: &Book, job: &Job, model: &GpuModel, milli: u64, used: &Use<
             return Err(format!("the time for which {name} may borrow {model}"));
         }
         let plain: u64 = used.iter().filter(|(leaf, _)| is_below(leaf, name)).map(|(_, milli)| milli).sum();
-        if is_set && job.spec.protect != Protection::None && plain + milli > nominal {
+        if is_set && owns && plain + milli > nominal {
             return Err(format!("what {name} owns of {model}, though it cannot be taken back"));
         }
         let kept = kept(queue, model);

@@ -144,6 +144,9 @@ impl World {
                     *dice.pick(&[DependencyKind::AfterOk, DependencyKind::AfterAny, DependencyKind::After]);
                 draft.after.push((kind, 0));
             }
+            if self.serves && dice.chance(30) {
+                jobs::service(dice, &mut draft.spec);
+            }
             self.conducts.insert(name, jobs::conduct(dice, &draft.spec.kind));
             drafts.push(draft);
         }
@@ -176,6 +179,9 @@ impl World {
 
     /// Somebody asks for something about a job.
     fn ask(&mut self, round: &mut Round) {
+        if self.serves && self.dice.chance(40) {
+            return self.scale(round);
+        }
         let job = JobId(self.dice.between(1, self.next_job().0));
         let index = self.dice.chance(40).then(|| self.dice.roll(6) as u32);
         let target = Target { job, index };
@@ -197,6 +203,18 @@ impl World {
             _ => {}
         }
         round.inputs.push(Input::Event(event));
+    }
+
+    /// A service gets other numbers.
+    fn scale(&mut self, round: &mut Round) {
+        let services = self.book.jobs.iter().filter(|(_, job)| job.spec.service().is_some());
+        let services: Vec<JobId> = services.map(|(id, _)| *id).collect();
+        if services.is_empty() {
+            return;
+        }
+        let job = *self.dice.pick(&services);
+        let (replicas, by) = (jobs::replicas(&mut self.dice), (*self.dice.pick(&USERS)).into());
+        round.inputs.push(Input::Event(Event::Scaled { job, replicas, by }));
     }
 
     /// A task that runs fails by itself, or its supervisor is gone.

@@ -41,6 +41,9 @@ pub(crate) struct Sent {
     pub(crate) answer: Option<Result<Receipt, Refused>>,
 }
 
+/// In one story of so many there are services: the others are what they were before there were any.
+const SERVES_EVERY: u64 = 8;
+
 /// Everything there is.
 pub(crate) struct World {
     pub(crate) dice: Dice,
@@ -67,6 +70,8 @@ pub(crate) struct World {
     pub(crate) notices: Vec<Event>,
     pub(crate) conducts: BTreeMap<Arc<str>, Conduct>,
     pub(crate) sent: Vec<Sent>,
+    /// There are services in this story.
+    pub(crate) serves: bool,
     pub(crate) calm: bool,
     /// The daemon dies after so many of the next orders.
     pub(crate) dies_within: Option<usize>,
@@ -102,6 +107,7 @@ impl World {
             notices: Vec::new(),
             conducts: BTreeMap::new(),
             sent: Vec::new(),
+            serves: seed % SERVES_EVERY == 6,
             calm: false,
             dies_within: None,
         };
