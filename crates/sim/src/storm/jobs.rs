@@ -1,5 +1,5 @@
-//! Jobs of a story and how their programs behave: gangs, several groups, arrays, shares, services, dependencies, limits, restarts.
-//! Chosen by dice; it does not know what becomes of them.
+//! Jobs of a story and how their programs behave: gangs, several groups, arrays, shares, services, dependencies, limits,
+//! restarts. Chosen by dice; it does not know what becomes of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
