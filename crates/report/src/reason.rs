@@ -164,13 +164,7 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
             Line::new("waits for", format!("job {on} to {}", reached(*kind)))
                 .with(format!("muster show {on}")),
         ],
-        Reason::ArrayCap { running, cap } if running < cap => {
-            let text = format!("at most {cap} of its elements may run at a time, and as many come before it");
-            vec![Line::new("array", text)]
-        }
-        Reason::ArrayCap { running, cap } => {
-            vec![Line::new("array", format!("{running} of its elements run, at most {cap} may at a time"))]
-        }
+        Reason::ArrayCap { running, cap } => vec![Line::new("array", capped(*running, *cap))],
         Reason::Quota { .. }
         | Reason::BorrowedTime { .. }
         | Reason::MayNotBorrow { .. }
@@ -251,6 +245,14 @@ fn gap_lines(gap: &CapacityGap, label: &'static str, present: &str) -> Vec<Line>
     }
     lines.extend(limiting(gap).map(|limiting| Line::new("", limiting)));
     lines
+}
+
+/// What the cap of its array says: others of it run, or are planned before it.
+fn capped(running: u32, cap: u32) -> String {
+    match running < cap {
+        true => format!("at most {cap} of its elements may run at a time, and as many come before it"),
+        false => format!("{running} of its elements run, at most {cap} may at a time"),
+    }
 }
 
 /// `5 GPUs together (one gang), any model`; of a job with several roles, for which.

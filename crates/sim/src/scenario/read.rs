@@ -91,11 +91,7 @@ fn plain(verb: &str, words: &mut Words<'_>) -> Result<Command, Mistake> {
             Ok(Command::Happens(Happening::Tasks { who, deed: Deed::Fail(exit) }))
         }
         "loses" => Ok(Command::Happens(Happening::Tasks { who: words.who()?, deed: Deed::Lose })),
-        "saves" => {
-            let who = words.who()?;
-            let deed = Deed::Save(words.save()?);
-            Ok(Command::Happens(Happening::Tasks { who, deed }))
-        }
+        "saves" => words.save(),
         "node-down" => words.nodes(|_| Ok(NodeChange::Down)),
         "node-up" => words.nodes(|_| Ok(NodeChange::Up)),
         "drain" => words.nodes(|words| words.drain(None)),
@@ -295,8 +291,9 @@ impl<'a> Words<'a> {
         Ok(self.flag("out-of-memory").then_some(TaskExit::OutOfMemory))
     }
 
-    /// `old clock -2h step 7`; the rest is what it is called.
-    fn save(&mut self) -> Result<Save, Mistake> {
+    /// `left old clock -2h step 7`; the rest is what it is called.
+    fn save(&mut self) -> Result<Command, Mistake> {
+        let who = self.who()?;
         let age = match (self.flag("unasked"), self.flag("old")) {
             (true, _) => Age::Unasked,
             (false, true) => Age::Old,
@@ -313,7 +310,8 @@ impl<'a> Words<'a> {
                 sign * self.parse_span(span)?.0.cast_signed()
             }
         };
-        Ok(Save { age, clock, label: self.rest_or("").into() })
+        let deed = Deed::Save(Save { age, clock, label: self.rest_or("").into() });
+        Ok(Command::Happens(Happening::Tasks { who, deed }))
     }
 
     fn node_names(&mut self) -> Result<Vec<String>, Mistake> {

@@ -215,10 +215,7 @@ impl Book {
             Event::QueuesSet(tree) => self.queues_set(tree),
             Event::LevelsSet(levels) => self.levels.clone_from(levels),
             Event::Checkpoint(target) => self.ask_checkpoint(*target, cover),
-            Event::Scaled { job, replicas, by } => {
-                cover.scaled += 1;
-                self.scaled(*job, *replicas, by);
-            }
+            Event::Scaled { job, replicas, by } => self.scaled(*job, *replicas, by, cover),
             Event::WindowSet(_) | Event::WindowPlaced { .. } | Event::WindowDropped { .. } => {
                 windows::enter(&mut self.windows, event, cover);
             }
@@ -344,7 +341,8 @@ impl Book {
     }
 
     /// A service has other numbers: replicas beyond the new ceiling end, those below it come, or come back.
-    fn scaled(&mut self, id: JobId, replicas: Replicas, by: &UserName) {
+    fn scaled(&mut self, id: JobId, replicas: Replicas, by: &UserName, cover: &mut Cover) {
+        cover.scaled += 1;
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let Kind::Service(service) = &mut Arc::make_mut(&mut job.spec).kind else { return };
         let old = std::mem::replace(&mut service.replicas, replicas);
