@@ -715,7 +715,7 @@ impl Book {
             }
         }
         for (_, outcome) in &ends {
-            count_end(outcome, cover);
+            cover.ended(outcome);
         }
         self.waited_for.clear();
         let by_id = |one: &(ElementId, Outcome)| (one.0, format!("{:?}", one.1));
@@ -796,18 +796,4 @@ fn count_start(
     let must_lie = |wish: &Topology| matches!(wish.rule, TopologyRule::Required(_)) || wish.segment.is_some();
     cover.together += u64::from(wish.is_some_and(must_lie));
     cover.shares += u64::from(placement.iter().any(|place| (1..1000).contains(&place.share.0)));
-}
-
-fn count_end(outcome: &Outcome, cover: &mut Cover) {
-    let count = match outcome {
-        Outcome::Succeeded => &mut cover.succeeded,
-        Outcome::Idle { .. } => &mut cover.idle,
-        Outcome::Failed { .. } | Outcome::Signaled { .. } | Outcome::OutOfMemory { .. } => &mut cover.failed,
-        Outcome::TimedOut => &mut cover.timed_out,
-        Outcome::Cancelled { .. } => &mut cover.cancelled,
-        Outcome::Lost { .. } => &mut cover.lost_elements,
-        Outcome::StartFailed { .. } => &mut cover.start_failed,
-        Outcome::DependencyFailed { .. } => &mut cover.dependency_failed,
-    };
-    *count += 1;
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use muster_model::Outcome;
+
 macro_rules! cover {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// Counts over one story or many.
@@ -140,6 +142,25 @@ cover! {
     idle,
     /// Elements that were left waiting at the end, for a reason that is true.
     left_waiting,
+}
+
+impl Cover {
+    /// An element has ended so.
+    pub(crate) fn ended(&mut self, outcome: &Outcome) {
+        let count = match outcome {
+            Outcome::Succeeded => &mut self.succeeded,
+            Outcome::Idle { .. } => &mut self.idle,
+            Outcome::Failed { .. } | Outcome::Signaled { .. } | Outcome::OutOfMemory { .. } => {
+                &mut self.failed
+            }
+            Outcome::TimedOut => &mut self.timed_out,
+            Outcome::Cancelled { .. } => &mut self.cancelled,
+            Outcome::Lost { .. } => &mut self.lost_elements,
+            Outcome::StartFailed { .. } => &mut self.start_failed,
+            Outcome::DependencyFailed { .. } => &mut self.dependency_failed,
+        };
+        *count += 1;
+    }
 }
 
 impl fmt::Display for Cover {
