@@ -90,6 +90,8 @@ pub enum EvictionCause {
     Outranked,
     /// It makes room for itself: it goes on with more tasks, in what is idle.
     Grown,
+    /// It goes on elsewhere, on places that the same plan promises it, so that a gang finds whole nodes or a domain.
+    Moved,
 }
 
 /// Where one task runs and what it holds there.

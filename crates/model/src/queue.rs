@@ -24,6 +24,9 @@ pub struct QueueTree {
     /// Which of the places that would do is taken.
     #[serde(default)]
     pub placement: PlacementPolicy,
+    /// Jobs that run are moved together for a gang that needs whole nodes or a domain. `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defragment: Option<Defragment>,
     /// Leaf taken when a job names none.
     pub default_queue: QueueName,
     /// Top-level queues.
@@ -39,6 +42,7 @@ impl QueueTree {
             backfill: Backfill::Easy,
             preemption: Preemption::default(),
             placement: PlacementPolicy::Pack,
+            defragment: None,
             default_queue: "default".into(),
             queues: vec![QueueSpec::named("default")],
         }
@@ -103,6 +107,16 @@ impl PlacementPolicy {
         ("best-fit", PlacementPolicy::BestFit),
         ("fragmentation", PlacementPolicy::Fragmentation),
     ];
+}
+
+/// What it may cost to move running jobs together, in a window of time. A move costs the GPU time since the job's last
+/// checkpoint and until it has gone, lead and grace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Defragment {
+    /// GPU-hours in each window; at least 1.
+    pub gpu_hours: u64,
+    /// How long a window is; not 0. Windows follow each other from 1970-01-01 on.
+    pub every: Span,
 }
 
 /// One queue: a leaf that jobs wait in, or a parent of others.

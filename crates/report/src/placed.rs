@@ -117,6 +117,7 @@ pub(crate) fn preempted(view: &PreemptedView, now: Time, style: &Style) -> Vec<L
         EvictionCause::Yielded => "whose turn it was, as it ran in what was idle",
         EvictionCause::Shrunk => "whose turn it was; it goes on with fewer tasks",
         EvictionCause::Grown => "since there is room for more of its tasks",
+        EvictionCause::Moved => "which found no whole place; it goes on elsewhere",
     };
     let at = clock::time(view.at, now, style);
     let kept = match &view.checkpoint {

@@ -26,6 +26,7 @@ pub(super) fn check(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viola
         return;
     }
     check_rights(state, now, plan, found);
+    resized::check_moves(state, now, plan, found);
     let after = after_all_went(state, plan);
     for (node, (all, asked)) in &after {
         found.extend(all.excess(asked, *node, &state.pool, true));
@@ -174,6 +175,7 @@ fn wrong_eviction(
     // 2. The right.
     match eviction.cause {
         EvictionCause::Grown => None,
+        EvictionCause::Moved => resized::wrong_move(state, plan, eviction.id, claims),
         EvictionCause::Shrunk => resized::wrong_shrink(state, plan, eviction.id, claims),
         EvictionCause::Yielded => {
             let is_right = Tier::of_order(order) == Tier::Last && Tier::of_order(claims) == Tier::Usual;
@@ -260,6 +262,14 @@ fn check_needed(
         let Decision::Claim { evict, .. } = decision else { continue };
         for eviction in evict {
             let Some(victim) = counted::running(state, eviction.id) else { continue };
+            // Who would stay needs no place elsewhere.
+            let stays = (eviction.cause == EvictionCause::Moved).then(|| {
+                let mut plan = plan.clone();
+                let is_his = |one: &Decision| matches!(one, Decision::Claim { element, .. } if *element == eviction.id.element);
+                plan.decisions.retain(|decision| !is_his(decision));
+                after_all_went(state, &plan)
+            });
+            let after = stays.as_ref().unwrap_or(after);
             if eviction.cause == EvictionCause::Grown || is_in_the_way(state, plan, &victim, *eviction, after)
             {
                 continue;

@@ -48,10 +48,10 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
         if !seen.insert(element) {
             found.push(Violation::StartedTwice(element));
         }
-        let is_resized = resized::is_resized(state, plan, element);
+        let goes_on = resized::goes_on(state, plan, element);
         let more = started_of.entry(element.job).or_default();
-        *more += u32::from(!is_resized && !is_claimed(job, element));
-        check_startable(job, now, element, (*more, is_resized), &mut found);
+        *more += u32::from(!goes_on && !is_claimed(job, element));
+        check_startable(job, now, element, (*more, goes_on), &mut found);
         if let Decision::Start { id, .. } = decision {
             check_attempt(job, *id, &mut found);
         }
@@ -133,7 +133,7 @@ fn check_startable(
     job: &Job,
     now: Time,
     element: ElementId,
-    (more, is_resized): (u32, bool),
+    (more, goes_on): (u32, bool),
     found: &mut Vec<Violation>,
 ) {
     let record = &job.record;
@@ -143,7 +143,7 @@ fn check_startable(
     };
     let known = record.elements.get(&ordinal);
     let refused = match known.map(|known| &known.phase) {
-        Some(Phase::Active) if is_resized => None,
+        Some(Phase::Active) if goes_on => None,
         Some(Phase::Active) => Some("it is active"),
         Some(Phase::Ended { .. }) => Some("it has ended"),
         Some(Phase::Waiting { held: true, .. }) => Some("it is on hold"),

@@ -70,7 +70,7 @@ fn stays_by_node<'a>(state: &'a State, now: Time, plan: &'a Plan) -> BTreeMap<No
     // 2. What is held there; who goes on with another size holds nothing beside that.
     let keys: BTreeSet<_> =
         by_node.keys().flat_map(|node| state.pool.node(*node).holds.iter().map(|hold| hold.key)).collect();
-    let stays = |holding: &&Holding| !resized::is_resized(state, plan, holding.element);
+    let stays = |holding: &&Holding| !resized::goes_on(state, plan, holding.element);
     for holding in keys.into_iter().map(|key| state.pool.holding(key)).filter(stays) {
         let Some(job) = state.jobs.get(&holding.element.job) else { continue };
         push(

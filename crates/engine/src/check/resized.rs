@@ -1,22 +1,26 @@
-//! May a gang change its size? One that shrinks goes on with some of its own places, beyond its minimum nothing is its own;
-//! one that grows goes for nobody but itself, and loses nothing that it could have saved.
+//! May somebody go and go on by the same plan? A gang that shrinks goes on with some of its own places, beyond its minimum
+//! nothing is its own; one that grows goes for nobody but itself, and loses nothing that it could have saved; who is moved goes on
+//! as large as it was, and what all moves cost is within their budget.
 
-use muster_model::{AttemptId, Decision, ElementId, EvictionCause, Plan, TaskPlacement, Tier, Time};
+use muster_model::{AttemptId, Decision, ElementId, EvictionCause, Plan, Span, TaskPlacement, Tier, Time};
 
+use super::Violation;
 use super::counted::{self, Counted};
 use crate::state::State;
 use crate::state::attempt::attempt_id;
+use crate::state::job::{Element, RunStage};
 
-/// True when a plan makes an attempt go so that its element goes on with another size: then a promise to what is active is
-/// right.
-pub(super) fn is_resized(state: &State, plan: &Plan, id: ElementId) -> bool {
+/// True when a plan makes an attempt go so that its element goes on with another size, or elsewhere: then a promise to what
+/// is active is right.
+pub(super) fn goes_on(state: &State, plan: &Plan, id: ElementId) -> bool {
     let current = state.element(id).map(|element| attempt_id(id.job, id.index, element.attempt));
     let evictions = plan.decisions.iter().filter_map(|decision| match decision {
         Decision::Claim { evict, .. } => Some(evict),
         Decision::Start { .. } | Decision::Unclaim { .. } => None,
     });
-    let is_size = |cause| matches!(cause, EvictionCause::Shrunk | EvictionCause::Grown);
-    evictions.flatten().any(|eviction| Some(eviction.id) == current && is_size(eviction.cause))
+    let goes_on =
+        |cause| matches!(cause, EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved);
+    evictions.flatten().any(|eviction| Some(eviction.id) == current && goes_on(eviction.cause))
 }
 
 /// What a plan promises to the element of an attempt.
@@ -85,5 +89,43 @@ pub(super) fn wrong_growth(
         () if spec.checkpoint.is_none() => Some("it cannot save its progress"),
         () if ripe > now => Some("it has not run for long enough"),
         () => None,
+    }
+}
+
+/// Why an attempt may not go on elsewhere, for a claimant that stands so in its queue.
+pub(super) fn wrong_move(state: &State, plan: &Plan, id: AttemptId, claimant: i32) -> Option<&'static str> {
+    if state.policy.tree().defragment.is_none() || Tier::of_order(claimant) != Tier::Usual {
+        return Some("nobody is moved for it");
+    }
+    let (Some(victim), Some(gets)) = (counted::running(state, id), promised(plan, id)) else {
+        return Some("it is promised nothing");
+    };
+    let runs = state.element(id.element).and_then(|element| element.run.as_ref());
+    match () {
+        () if gets.len() != victim.placement.len() => Some("it would go on with another size"),
+        () if victim.job.record.spec.checkpoint.is_none() => Some("it cannot save its progress"),
+        () if runs.is_none_or(|run| run.stage != RunStage::Running) => Some("it does not run yet"),
+        () => None,
+    }
+}
+
+/// Is what the moves of a plan cost still to be spent? A move costs what is lost of it, and what it holds until it has gone.
+pub(super) fn check_moves(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
+    let evictions = plan.decisions.iter().filter_map(|decision| match decision {
+        Decision::Claim { evict, .. } => Some(evict),
+        Decision::Start { .. } | Decision::Unclaim { .. } => None,
+    });
+    let mut left = state.moves_left(now);
+    for eviction in evictions.flatten().filter(|eviction| eviction.cause == EvictionCause::Moved) {
+        let Some(victim) = counted::running(state, eviction.id) else { continue };
+        let spec = &victim.job.record.spec;
+        let unsaved = state.element(victim.element).and_then(Element::unsaved_since);
+        let lead = spec.checkpoint.map_or(Span(0), |terms| terms.lead);
+        let lost = unsaved.map_or(Span(0), |since| now.since(since)) + lead + spec.grace;
+        let cost = victim.milli().saturating_mul(lost.0);
+        if cost > left {
+            found.push(Violation::NotEvictable(eviction.id, "nothing is left to be spent on moves"));
+        }
+        left = left.saturating_sub(cost);
     }
 }

@@ -18,7 +18,7 @@ const EFFORT: usize = 200_000;
 #[derive(Default)]
 struct Nodes {
     holders: FxHashMap<NodeId, SmallVec<[usize; 4]>>,
-    /// Thousandths of GPUs that go with the holders of a node, then its name's rank. Entries may be out of date.
+    /// What it costs when the holders of a node go, then its name's rank. Entries may be out of date.
     order: BinaryHeap<Reverse<(u64, u32, NodeId)>>,
     effort: usize,
 }
@@ -73,11 +73,10 @@ impl Room<'_, '_> {
         }
     }
 
-    /// Thousandths of GPUs, on this node and others, of those on it who are not gone.
+    /// What it costs when those on a node go who are not gone, from this node and others.
     fn cost(&self, nodes: &Nodes, id: NodeId) -> u64 {
         let here = nodes.holders[&id].iter().map(|at| &self.tried[*at]);
-        let here = here.filter(|(_, is_gone)| !is_gone).flat_map(|(victim, _)| &victim.gpus);
-        here.map(|(_, milli)| milli).sum()
+        here.filter(|(_, is_gone)| !is_gone).fold(0, |sum, (victim, _)| victim.cost.saturating_add(sum))
     }
 
     /// Makes go who is on a node until something more fits; nobody if nothing does.

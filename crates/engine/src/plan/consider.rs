@@ -170,9 +170,11 @@ impl Planner<'_> {
         if !is_put_off && self.preempt(slot, candidate, &memo) {
             return Verdict::Started;
         }
-        // 4. A place later.
-        if self.may_reserve(&self.lane(candidate.leaf, candidate.class)) {
-            self.reserve(slot, candidate, &memo.eligible, &tries);
+        // 4. A place later, unless others move together for it.
+        if self.may_reserve(&self.lane(candidate.leaf, candidate.class))
+            && self.reserve(slot, candidate, &memo, &tries)
+        {
+            return Verdict::Started;
         }
         Verdict::Blocked
     }
@@ -253,23 +255,29 @@ impl Planner<'_> {
         gang::place(&mut self.state.pool, ask, seat.element, end, shape)
     }
 
-    fn reserve(&mut self, slot: Slot, candidate: &Candidate, eligible: &Eligible, tries: &[Admitted<'_>]) {
+    /// Books a place later. True when there is one now after all, since others are moved.
+    fn reserve(&mut self, slot: Slot, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
         self.heads.push(candidate.element);
         let lane = self.lane(candidate.leaf, candidate.class);
         let later = self.later.entry(lane.clone()).or_default();
         later.looks += 1;
         if later.undatable.contains(&candidate.class) {
-            return;
+            return false;
         }
         let wish = Wish {
             element: candidate.element,
             shape: &candidate.shape,
             tries,
-            reach: Reach { shape: &candidate.shape, eligible, avoid: &candidate.avoid },
+            reach: Reach { shape: &candidate.shape, eligible: &memo.eligible, avoid: &candidate.avoid },
             home: &candidate.home,
             duration: candidate.duration,
         };
-        match reserve::earliest(&mut self.forecast, &mut self.state.pool, self.now, &wish) {
+        let found = reserve::earliest(&mut self.forecast, &mut self.state.pool, self.now, &wish);
+        let starts = found.as_ref().map(|(start, ..)| *start);
+        if !self.fresh.is_put_off(candidate) && self.defragment(slot, candidate, memo, starts) {
+            return true;
+        }
+        match found {
             Some((start, end, placement)) => {
                 self.waiting.count(slot, candidate.job);
                 self.later.entry(lane).or_default().booked += 1;
@@ -282,6 +290,7 @@ impl Planner<'_> {
             }
             None => self.later.entry(lane).or_default().undatable.push(candidate.class),
         }
+        false
     }
 
     /// True while its lane has fewer blocked entries with a reservation than backfill protects. What waits for a

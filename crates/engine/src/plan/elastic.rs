@@ -18,6 +18,7 @@ use super::{Planned, Planner, terms};
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::job::{Run, RunStage};
 use crate::state::pool::HoldKey;
+use crate::state::runners::Runner;
 use crate::state::shape::Shape;
 
 /// A gang that starts in this pass at its fewest tasks.
@@ -121,7 +122,7 @@ impl Planner<'_> {
         }
         // 2. With what it holds back on scratch: is there more?
         let mut candidate = self.candidate_of(id, job, ordinal);
-        let delay = spec.grace + spec.checkpoint.map_or(Span(0), |terms| terms.lead);
+        let delay = Runner::delay(&spec, true);
         candidate.duration = candidate.duration.map(|span| span + delay);
         let (key, held, size) = (run.key, run.gpus.clone(), size_of(run, elastic));
         let (leaf, user) = (candidate.leaf, candidate.user);
@@ -141,23 +142,27 @@ impl Planner<'_> {
         self.state.pool.hasten(key, self.now + delay);
         self.look_again();
         let evict = vec![Eviction { id: old, cause: EvictionCause::Grown }];
-        self.promise_size(&candidate, larger.placement, larger.shape, evict);
+        self.promise_on(&candidate, larger.placement, larger.shape, evict);
     }
 
-    /// A gang that has to leave some of its places goes on with the others.
-    pub(super) fn shrink(&mut self, id: ElementId, delay: Span, keeps: Arc<[TaskPlacement]>) {
+    /// Who has to leave its places, or some of them, goes on with others, or with the rest.
+    pub(super) fn settle(&mut self, id: ElementId, delay: Span, placement: Arc<[TaskPlacement]>) {
         let job = &self.state.jobs[&id.job];
         let Some(ordinal) = job.record.ordinal_of(id.index) else { return };
         let mut candidate = self.candidate_of(id.job, job, ordinal);
-        let Some(elastic) = job.record.spec.elastic() else { return };
         candidate.duration = candidate.duration.map(|span| span + delay);
-        let tasks = keeps.iter().filter(|task| task.group == elastic.group).count() as u32;
-        let shape = Arc::new(candidate.shape.resized(elastic.group, tasks));
-        self.promise_size(&candidate, keeps, shape, Vec::new());
+        let shape = match job.record.spec.elastic() {
+            None => Arc::clone(&candidate.shape),
+            Some(elastic) => {
+                let tasks = placement.iter().filter(|task| task.group == elastic.group).count() as u32;
+                Arc::new(candidate.shape.resized(elastic.group, tasks))
+            }
+        };
+        self.promise_on(&candidate, placement, shape, Vec::new());
     }
 
-    /// Promises places to an element in another size, and keeps them.
-    fn promise_size(
+    /// Promises an element that runs the places on which it goes on, and keeps them.
+    fn promise_on(
         &mut self,
         candidate: &Candidate,
         placement: Arc<[TaskPlacement]>,
@@ -197,15 +202,19 @@ impl Planner<'_> {
 
     /// Places a gang with so many tasks, on scratch.
     fn sized(&mut self, candidate: &Candidate, elastic: Elastic, tasks: u32) -> Option<Larger> {
-        let eligible = self.memo(candidate.class).eligible.clone();
         let shape = Arc::new(candidate.shape.resized(elastic.group, tasks));
-        let weighs = self.state.policy.tree().placement != PlacementPolicy::Pack;
-        let picks = picks(&self.state.pool, &shape, weighs);
-        let promise = self.promise(candidate.duration);
-        let tries = terms::admitted(&self.state.policy, candidate.whose(), &shape, promise, &picks).ok()?;
-        let place = |one| self.hold(candidate.seat(), &shape, one, &eligible, candidate.duration);
-        let (key, placement) = tries.iter().find_map(place)?;
+        let (key, placement) = self.settled(&Candidate { shape: Arc::clone(&shape), ..candidate.clone() })?;
         Some(Larger { key, placement, shape })
+    }
+
+    /// Places somebody in the size that its shape says, within its limits and quota; held on scratch.
+    pub(super) fn settled(&mut self, candidate: &Candidate) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
+        let (eligible, shape) = (self.memo(candidate.class).eligible.clone(), &candidate.shape);
+        let weighs = self.state.policy.tree().placement != PlacementPolicy::Pack;
+        let picks = picks(&self.state.pool, shape, weighs);
+        let promise = self.promise(candidate.duration);
+        let tries = terms::admitted(&self.state.policy, candidate.whose(), shape, promise, &picks).ok()?;
+        tries.iter().find_map(|one| self.hold(candidate.seat(), shape, one, &eligible, candidate.duration))
     }
 }
 

@@ -5,7 +5,7 @@
 //! Whoever comes in a later turn is looked at in every turn before, too, and what it cannot start it reserves: otherwise
 //! others would start in what is kept for it.
 
-use muster_model::{ElementId, EvictionCause, Preemption, Span, Tier};
+use muster_model::{ElementId, EvictionCause, Preemption, Tier};
 use muster_policy::{LeafId, ModelId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -108,7 +108,7 @@ impl Planner<'_> {
             unsaved_since: None,
             held_from: self.now,
             protect: candidate.protect,
-            delay: spec.grace + spec.checkpoint.map_or(Span(0), |terms| terms.lead),
+            delay: Runner::delay(spec, true),
         };
         self.fresh.runners.entry(place).or_default().insert(candidate.element, runner);
     }
@@ -127,7 +127,7 @@ impl Planner<'_> {
                 Some(EvictionCause::Reclaimed) => i32::MAX,
                 Some(EvictionCause::Outranked) => candidate.priority - 1,
                 Some(EvictionCause::Yielded) => Tier::LAST_ORDER,
-                Some(EvictionCause::Shrunk | EvictionCause::Grown) | None => continue,
+                Some(EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved) | None => continue,
             };
             turns.later.insert((*leaf, most), 1);
         }

@@ -9,6 +9,7 @@ mod claims;
 mod clear;
 pub(crate) mod closest;
 mod consider;
+mod defragment;
 mod elastic;
 mod forecast;
 mod fresh;
@@ -48,6 +49,7 @@ use crate::state::entries::{Rank, Standing};
 use crate::state::pool::{Checkpoint, HoldKey};
 use crate::state::shape::ClassId;
 use claims::Kept;
+use defragment::Moves;
 use elastic::Seed;
 use forecast::Forecast;
 use fresh::{Fresh, MOST_TRIES, Turns};
@@ -212,6 +214,7 @@ pub(crate) struct Planner<'s> {
     /// Who was told to go in this pass.
     evicted: FxHashSet<HoldKey>,
     rights: Rights,
+    moves: Moves,
     fresh: Fresh,
     /// Reservations of this round, per lane.
     later: FxHashMap<Lane, Later>,
@@ -242,6 +245,7 @@ impl<'s> Planner<'s> {
             claimed: FxHashSet::default(),
             evicted: FxHashSet::default(),
             rights: Rights::default(),
+            moves: Moves::default(),
             fresh: Fresh::default(),
             later: FxHashMap::default(),
             asked_about: None,
@@ -282,6 +286,7 @@ impl<'s> Planner<'s> {
         self.heads.clear();
         self.hope_again();
         self.rights.in_vain.clear();
+        self.moves.in_vain.clear();
         self.limited.count_again();
     }
 

@@ -56,8 +56,10 @@ pub(super) struct Victim {
     pub(super) leaf: LeafId,
     pub(super) user: UserId,
     pub(super) gpus: SmallVec<[(ModelId, u64); 1]>,
+    /// What it is worth to let it stay where it is, of those who go by the same right: thousandths of GPUs, or what a move costs.
+    pub(super) cost: u64,
     /// Until it is gone at the latest, from now.
-    delay: Span,
+    pub(super) delay: Span,
     /// It starts in this pass.
     is_fresh: bool,
 }
@@ -91,12 +93,19 @@ type Order = (EvictionCause, i32, u64, Reverse<(Time, ElementId)>, Reverse<u32>)
 pub(super) type Ranked = Reverse<(Order, LeafId)>;
 
 /// Those who may be made to go, the first in order first. Of thousands mostly a few are asked for.
-type Queue = BinaryHeap<Ranked>;
+pub(super) type Queue = BinaryHeap<Ranked>;
 
 /// A way to make room.
-struct Way {
-    placement: Arc<[TaskPlacement]>,
-    leavers: Vec<Leaver>,
+pub(super) struct Way {
+    pub(super) placement: Arc<[TaskPlacement]>,
+    pub(super) leavers: Vec<Leaver>,
+}
+
+impl Way {
+    /// Until everybody is gone at the latest, from now.
+    pub(super) fn delay(&self) -> Span {
+        self.leavers.iter().map(|leaver| leaver.victim.delay).max().unwrap_or(Span(0))
+    }
 }
 
 impl Planner<'_> {
@@ -156,7 +165,9 @@ impl Planner<'_> {
             return false;
         }
         for pick in memo.picks.iter() {
-            let Some(way) = self.way(candidate, memo, pick) else { continue };
+            let order = self.victims(candidate, pick);
+            let widen = |room: &mut Room<'_, '_>, order| room.widen(order) || room.clear();
+            let Some(way) = self.way((candidate, memo, pick), order, widen) else { continue };
             let fresh = way.leavers.iter().filter(|leaver| leaver.victim.is_fresh);
             let fresh: Vec<ElementId> = fresh.map(|leaver| leaver.victim.id.element).collect();
             match fresh.is_empty() {
@@ -174,9 +185,13 @@ impl Planner<'_> {
         false
     }
 
-    /// The way to make room on the models of a try.
-    fn way(&mut self, candidate: &Candidate, memo: &Memo, pick: &Pick) -> Option<Way> {
-        let order = self.victims(candidate, pick);
+    /// The way to make room on the models of a try with those in an order; `find` makes them go until the candidate starts.
+    pub(super) fn way(
+        &mut self,
+        (candidate, memo, pick): (&Candidate, &Memo, &Pick),
+        order: Queue,
+        find: impl FnOnce(&mut Room<'_, '_>, Queue) -> bool,
+    ) -> Option<Way> {
         if order.is_empty() {
             return None;
         }
@@ -197,7 +212,7 @@ impl Planner<'_> {
             stale: Vec::new(),
             found: None,
         };
-        if room.widen(order) || room.clear() {
+        if find(&mut room, order) {
             let gone: Vec<usize> = (0..room.tried.len()).filter(|at| room.tried[*at].1).collect();
             room.narrow(&gone);
             room.start_beside();
@@ -267,9 +282,9 @@ impl Planner<'_> {
     }
 
     /// Decides it, on scratch: those who go count no more, the claimant does, and its places are kept.
-    fn make_room(&mut self, slot: Slot, candidate: &Candidate, way: Way) {
+    pub(super) fn make_room(&mut self, slot: Slot, candidate: &Candidate, way: Way) {
         let (leaf, user) = (candidate.leaf, candidate.user);
-        let delay = way.leavers.iter().map(|leaver| leaver.victim.delay).max().unwrap_or(Span(0));
+        let delay = way.delay();
         let mut evict = Vec::with_capacity(way.leavers.len());
         for Leaver { victim, .. } in &way.leavers {
             evict.push(Eviction { id: victim.id, cause: victim.cause });
@@ -294,7 +309,7 @@ impl Planner<'_> {
         self.started.count(slot, candidate.job);
         for Leaver { victim, keeps } in way.leavers {
             if let Some(keeps) = keeps {
-                self.shrink(victim.id.element, victim.delay, keeps);
+                self.settle(victim.id.element, victim.delay, keeps);
             }
         }
         self.look_again();
@@ -355,6 +370,14 @@ impl Room<'_, '_> {
         }
     }
 
+    /// Makes those in an order go node by node, until the candidate starts.
+    pub(super) fn gather(&mut self, mut order: Queue) -> bool {
+        while let Some(victim) = self.victim(&mut order) {
+            self.tried.push((victim, false));
+        }
+        self.clear()
+    }
+
     /// The next who may be made to go.
     fn victim(&mut self, order: &mut Queue) -> Option<Victim> {
         let Reverse(((cause, priority, _, Reverse((_, element)), Reverse(step)), leaf)) = order.pop()?;
@@ -363,7 +386,12 @@ impl Room<'_, '_> {
             Some(fresh) => (fresh, true),
             None => (&state.runners[&(leaf, priority)][&element], false),
         };
+        let cost = match cause {
+            EvictionCause::Moved => runner.cost_of_move(self.planner.now),
+            _ => runner.gpus.iter().map(|(_, milli)| milli).sum(),
+        };
         let mut victim = Victim {
+            cost,
             id: attempt_id(element.job, element.index, runner.attempt),
             cause,
             part: Part::Whole,

@@ -146,10 +146,10 @@ fn split(placement: &[TaskPlacement], elastic: Elastic) -> (Vec<TaskPlacement>, 
     })
 }
 
-/// Who has to go whole, and who goes on with what is left to him.
+/// Who has to go whole, and who goes on.
 pub(super) struct Leaver {
     pub(super) victim: Victim,
-    /// What it keeps, by rank; `None` when it goes whole.
+    /// On which places it goes on, by rank: what is left to it, or others. `None` when it goes back to its queue.
     pub(super) keeps: Option<Arc<[TaskPlacement]>>,
 }
 
@@ -203,6 +203,11 @@ fn kept(state: &State, id: ElementId, gone: &[u32]) -> Option<Arc<[TaskPlacement
 }
 
 impl Victim {
+    /// Thousandths of GPUs over all models.
+    pub(super) fn milli(&self) -> u64 {
+        self.gpus.iter().map(|(_, milli)| milli).sum()
+    }
+
     /// It counts no more, or again, on scratch. A gang that only shrinks goes on running.
     pub(super) fn count(&self, policy: &mut Policy, goes: bool) {
         let (leaf, user) = (self.leaf, self.user);

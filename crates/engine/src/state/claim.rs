@@ -158,6 +158,9 @@ impl State {
     /// Tells an attempt to go: first to save its progress, where its job does that, then to end.
     fn evict(&mut self, now: Time, eviction: Eviction, by: ElementId) {
         let Eviction { id, cause } = eviction;
+        if cause == EvictionCause::Moved {
+            self.pay_for_move(now, id.element);
+        }
         let Some(job) = self.jobs.get_mut(&id.element.job) else { return };
         let record = &mut job.record;
         let Some(ordinal) = record.ordinal_of(id.element.index) else { return };

@@ -14,6 +14,7 @@ pub(crate) mod job;
 pub(crate) mod judge;
 pub(crate) mod kind;
 pub(crate) mod mix;
+pub(crate) mod moved;
 pub(crate) mod node;
 pub(crate) mod overdue;
 pub(crate) mod pool;
@@ -42,6 +43,7 @@ use depend::Recent;
 use entries::{Entries, Owner, Rank, Standing};
 use job::{Element, Job, JobRecord, Phase};
 use mix::Mix;
+use moved::Moves;
 use overdue::Starting;
 use pool::Pool;
 use runners::Runners;
@@ -69,6 +71,8 @@ pub(crate) struct State {
     pub(crate) elastic: BTreeSet<(JobId, u32)>,
     pub(crate) claims: Claims,
     pub(crate) runners: Runners,
+    /// What was spent on moving jobs together.
+    moves: Moves,
     /// Jobs that ended not long ago, for dependencies on them.
     pub(crate) recent: Recent,
     /// Who waits for a job, by dependency.
@@ -106,6 +110,7 @@ impl State {
             elastic: BTreeSet::new(),
             claims: Claims::default(),
             runners: Runners::new(),
+            moves: Moves::default(),
             recent: Recent::default(),
             waiters: BTreeMap::new(),
             news: BTreeSet::new(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::{ElementId, JobId, Protection, Span, Time};
+use muster_model::{ElementId, JobId, JobSpec, Protection, Span, Time};
 use muster_policy::{LeafId, ModelId, UserId};
 use smallvec::SmallVec;
 
@@ -27,6 +27,11 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
+    /// How long an attempt takes at most to go: to save its progress, where it runs and does that, and to end.
+    pub(crate) fn delay(spec: &JobSpec, is_running: bool) -> Span {
+        spec.grace + spec.checkpoint.filter(|_| is_running).map_or(Span(0), |terms| terms.lead)
+    }
+
     /// GPU time that would be lost if it went now, in thousandths of a GPU times milliseconds.
     pub(crate) fn lost(&self, now: Time) -> u64 {
         let milli: u64 = self.gpus.iter().map(|(_, milli)| milli).sum();
@@ -56,8 +61,7 @@ impl State {
                 unsaved_since: element.unsaved_since(),
                 held_from: run.held_from,
                 protect: spec.protect_of(ordinal),
-                delay: spec.grace
-                    + spec.checkpoint.filter(|_| is_running).map_or(Span(0), |terms| terms.lead),
+                delay: Runner::delay(spec, is_running),
             })
         });
         match runner {

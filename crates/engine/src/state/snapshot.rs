@@ -12,6 +12,7 @@ use super::depend::Recent;
 use super::drain::Drains;
 use super::job::{Job, JobRecord, Phase};
 use super::mix::Mix;
+use super::moved::Moves;
 use super::shape::Shape;
 use super::window::Placed;
 use crate::refusal::RestoreError;
@@ -31,6 +32,8 @@ pub struct Snapshot {
     recent: Recent,
     #[serde(default, skip_serializing_if = "Mix::is_empty")]
     mix: Mix,
+    #[serde(default, skip_serializing_if = "Moves::is_blank")]
+    moves: Moves,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,6 +66,7 @@ impl State {
             jobs: self.jobs.iter().map(|(id, job)| (*id, job.record.clone())).collect(),
             recent: self.recent.clone(),
             mix: self.mix.clone(),
+            moves: self.moves,
         }
     }
 
@@ -87,7 +91,7 @@ impl State {
         }
         state.pool.set_epoch(snapshot.epoch);
         state.publish_capacity(Time(0));
-        (state.recent, state.mix) = (snapshot.recent, snapshot.mix);
+        (state.recent, state.mix, state.moves) = (snapshot.recent, snapshot.mix, snapshot.moves);
         // 2. Jobs, with what they hold. Entries sleep until the first pass wakes those that are due.
         for (id, record) in snapshot.jobs {
             state.restore_job(id, record)?;

@@ -4,6 +4,7 @@
 
 mod arrays;
 mod bounds;
+mod defragment;
 mod drain;
 mod easy;
 mod elastic;

@@ -68,6 +68,7 @@ impl World {
                     EvictionCause::Reclaimed => ", which takes its quota back",
                     EvictionCause::Outranked | EvictionCause::Grown => "",
                     EvictionCause::Shrunk => ", and goes on with fewer tasks",
+                    EvictionCause::Moved => ", and goes on elsewhere",
                     EvictionCause::Yielded => ", as it ran in what was idle",
                 };
                 Some(format!("{} makes room for {}{why}", self.called(id.element), self.called(*by)))

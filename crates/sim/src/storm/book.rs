@@ -606,7 +606,7 @@ impl Book {
                 EvictionCause::Reclaimed => cover.reclaimed += 1,
                 EvictionCause::Outranked => cover.outranked += 1,
                 EvictionCause::Yielded => cover.yielded += 1,
-                EvictionCause::Shrunk | EvictionCause::Grown => {}
+                EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved => {}
             }
         }
         // Those who go count no more; so judged, and only then does it count itself.

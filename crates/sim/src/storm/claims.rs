@@ -101,7 +101,9 @@ fn may_go(
             let is_right = terms.priority && to == from && outranks;
             if is_right { Ok(()) } else { Err("it is not of lower priority in the same queue") }
         }
-        EvictionCause::Shrunk | EvictionCause::Grown => Err("nothing here changes its size"),
+        EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved => {
+            Err("nothing here goes on by the same plan")
+        }
         EvictionCause::Yielded if yields && (terms.priority || terms.reclaim) => Ok(()),
         EvictionCause::Yielded => Err("it does not run only as long as nobody waits, or the other neither"),
         EvictionCause::Reclaimed if !terms.reclaim => Err("nothing is taken back"),

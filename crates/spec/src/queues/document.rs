@@ -24,10 +24,22 @@ document! {
         "preemption" preemption: PreemptionRule,
         /// Which of the places that would do is taken: `pack` (default) keeps whole nodes free, `spread` loads all alike, `best-fit` leaves the least over, `fragmentation` keeps most of use to the usual jobs.
         "placement" placement: PlacementRule,
+        /// Moves running jobs that save checkpoints together for a gang that only scattered GPUs keep waiting, where that costs less GPU time than its wait. Off by default.
+        "defragment" defragment: DefragmentDocument,
         /// Leaf that a job without `queue` waits in. By default the leaf named `default`, or else the first leaf.
         "default-queue" default_queue: Text,
         /// Top-level queues.
         "queues" queues: Many<Queue>,
+    }
+}
+
+document! {
+    /// GPU-hours that moving running jobs together may cost in a window of time.
+    DefragmentDocument ("defragment") requires ["gpu-hours", "every"] foreign &[("hours", "gpu-hours"), ("budget", "gpu-hours"), ("window", "every"), ("period", "every")] => {
+        /// GPU-hours in each window: for each job that is moved, the GPU time since its last checkpoint and until it has gone.
+        "gpu-hours" gpu_hours: Whole<1, 1_000_000_000>,
+        /// How long a window is.
+        "every" every: Length,
     }
 }
 

@@ -6,19 +6,19 @@ mod document;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::queue::{Backfill, Budget, Limits, QueueSpec, QueueTree};
+use muster_model::queue::{Backfill, Budget, Defragment, Limits, QueueSpec, QueueTree};
 use muster_model::{GpuModel, QueueName, Span, Time};
 
 use crate::diagnostic::{Diagnostics, Problem, Problems, show};
 use crate::field::{Field, Item, Located, ROOT, Text, Whole};
-use crate::job::fields::{duplicates, used_twice};
+use crate::job::fields::{Length, duplicates, used_twice};
 use crate::site::join;
 use crate::source::Sources;
 use crate::suggest::nearest;
 use crate::yaml;
 
 pub(crate) use document::QueuesDocument;
-use document::{BackfillRule, BudgetDocument, LimitsDocument, Queue, QueueDocument};
+use document::{BackfillRule, BudgetDocument, DefragmentDocument, LimitsDocument, Queue, QueueDocument};
 
 /// Queues of one tree, parents included.
 const MAX_QUEUES: usize = 10_000;
@@ -66,6 +66,7 @@ fn tree(document: &QueuesDocument, problems: &mut Problems) -> Option<QueueTree>
         backfill: backfill(document, problems),
         preemption: document.preemption.as_ref().map(|rule| rule.value.0).unwrap_or_default(),
         placement: document.placement.as_ref().map(|rule| rule.value.0).unwrap_or_default(),
+        defragment: document.defragment.as_ref().and_then(|written| defragment(&written.value, problems)),
         default_queue: default_queue(document.default_queue.as_ref(), &leaves, problems)?,
         queues,
     };
@@ -193,18 +194,28 @@ fn budget(written: &Located<BudgetDocument>, problems: &mut Problems) -> Option<
                 .hint("add `gpu-hours: 5000`, or `gpu-hours-per-user: 200`".to_owned()),
         );
     }
-    let every = document.every.as_ref()?;
-    if every.value.0 < SHORTEST_WINDOW {
-        let label = format!("the smallest is {SHORTEST_WINDOW}");
-        problems.add(Problem::new("`every` is too short").at(every.place, label));
-    }
+    let every = window(document.every.as_ref()?, problems);
     let hours = |written: &Located<Whole<1, 1_000_000_000>>| written.value.0 as u64;
     Some(Budget {
         gpu_hours: document.gpu_hours.as_ref().map(hours),
         gpu_hours_per_user: document.gpu_hours_per_user.as_ref().map(hours),
-        every: every.value.0,
+        every,
         start: document.start.as_ref().map_or(Time(0), |start| start.value.0),
     })
+}
+
+fn defragment(document: &DefragmentDocument, problems: &mut Problems) -> Option<Defragment> {
+    let every = window(document.every.as_ref()?, problems);
+    Some(Defragment { gpu_hours: document.gpu_hours.as_ref()?.value.0 as u64, every })
+}
+
+/// How long a window of a budget is.
+fn window(every: &Located<Length>, problems: &mut Problems) -> Span {
+    if every.value.0 < SHORTEST_WINDOW {
+        let label = format!("the smallest is {SHORTEST_WINDOW}");
+        problems.add(Problem::new("`every` is too short").at(every.place, label));
+    }
+    every.value.0
 }
 
 fn backfill(document: &QueuesDocument, problems: &mut Problems) -> Backfill {

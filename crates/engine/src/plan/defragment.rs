@@ -1,0 +1,196 @@
+//! Moving what runs together for a gang that only scattered GPUs keep waiting: enough are free, but not on whole nodes, or not
+//! in one domain. Others are told to save their progress and are promised, by the same plan, other places, on which they
+//! go on at once; the gang is promised what they leave. Off unless the queue file says otherwise.
+//!
+//! **Who moves**: jobs that save checkpoints, run and are not protected, of any queue; node by node, the one first of which the
+//! least has to go, and no more of them than must. **Nobody goes back to a queue**: a move counts only where everybody has a
+//! place again, so each plan starts one that waited and stops none, and there are no loops. **It must pay**: in GPU time,
+//! the moves cost less than the gang would wait otherwise, and no more than what is left of the budget.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use muster_model::{ElementId, EvictionCause, Kind, TaskPlacement, Tier, Time};
+use muster_policy::Slot;
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use super::Planner;
+use super::ask::Pick;
+use super::consider::Candidate;
+use super::elastic::size_of;
+use super::hope::Memo;
+use super::preempt::{Queue, Victim, Way};
+use crate::state::attempt::gpus_by_model;
+use crate::state::entries::ENDLESS;
+use crate::state::shape::{ClassId, Shape};
+
+/// So many are found to have no other place before a candidate waits on.
+const MOST_STUCK: usize = 8;
+
+/// What a pass knows of moves.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Moves {
+    /// What its own cost, in thousandths of GPUs times milliseconds.
+    spent: u64,
+    /// For whom nobody could be moved in this round.
+    pub(super) in_vain: FxHashSet<ClassId>,
+}
+
+impl Planner<'_> {
+    /// Moves others together for a candidate that would start at an instant otherwise, or nobody knows when.
+    pub(super) fn defragment(
+        &mut self,
+        slot: Slot,
+        candidate: &Candidate,
+        memo: &Memo,
+        starts: Option<Time>,
+    ) -> bool {
+        let is_off = self.state.policy.tree().defragment.is_none();
+        if is_off
+            || Tier::of_order(candidate.priority) != Tier::Usual
+            || self.moves.in_vain.contains(&candidate.class)
+        {
+            return false;
+        }
+        for pick in memo.picks.iter() {
+            let Some(way) = self.moving(candidate, memo, pick) else { continue };
+            let cost = way.leavers.iter().fold(0, |sum, leaver| leaver.victim.cost.saturating_add(sum));
+            if self.pays(candidate, &way, cost, starts) {
+                self.moves.spent = self.moves.spent.saturating_add(cost);
+                self.make_room(slot, candidate, way);
+                return true;
+            }
+        }
+        self.moves.in_vain.insert(candidate.class);
+        false
+    }
+
+    /// A way in which others are moved on the models of a try, and everybody runs again. Who would find no place stays, and
+    /// others are tried.
+    fn moving(&mut self, candidate: &Candidate, memo: &Memo, pick: &Pick) -> Option<Way> {
+        if !self.is_scattered(&candidate.shape, pick) {
+            return None;
+        }
+        let mut stuck = Vec::new();
+        while stuck.len() < MOST_STUCK {
+            let order = self.movers(pick, &stuck);
+            let mut way = self.way((candidate, memo, pick), order, |room, order| room.gather(order))?;
+            match self.resettle(candidate, &mut way) {
+                None => return Some(way),
+                Some(element) => stuck.push(element),
+            }
+        }
+        None
+    }
+
+    /// Are there as many whole devices free as a gang needs, wherever they are?
+    fn is_scattered(&self, shape: &Shape, pick: &Pick) -> bool {
+        let devices = shape.groups.iter().map(|group| u64::from(group.tasks) * u64::from(group.devices));
+        let asked: u64 = devices.sum();
+        let mut models: SmallVec<[_; 2]> = pick.models.iter().flatten().copied().collect();
+        models.sort_unstable();
+        models.dedup();
+        let indexes = models.into_iter().filter_map(|model| self.state.pool.index.model(model));
+        let sizes = indexes.flat_map(|index| index.clear.sizes().chain(index.booked.sizes()));
+        asked > 0 && sizes.map(|(free, nodes)| free * nodes).sum::<u64>() >= asked
+    }
+
+    /// Who may be moved, of those on the models of a try; the cheapest first.
+    fn movers(&mut self, pick: &Pick, stuck: &[ElementId]) -> Queue {
+        let mut order = Vec::new();
+        let (state, now) = (&*self.state, self.now);
+        let mut thaw = self.rights.thaw;
+        for ((leaf, priority), runners) in &state.runners {
+            if state.policy.is_budgeted(*leaf) {
+                continue;
+            }
+            let of_queue = state.policy.protection(*leaf);
+            for (element, runner) in runners {
+                let record = &state.jobs[&element.job].record;
+                let saves = record.spec.checkpoint.is_some() && runner.unsaved_since.is_some();
+                let is_free = !record.held && record.spec.kind == Kind::Task;
+                let is_there =
+                    runner.gpus.iter().any(|(model, _)| pick.models.iter().flatten().any(|one| one == model));
+                let stays = self.evicted.contains(&runner.key) || stuck.contains(element);
+                if !saves || !is_free || !is_there || stays {
+                    continue;
+                }
+                let safe_until = runner.protect.max(of_queue).until(runner.held_from);
+                if safe_until > now {
+                    thaw = Some(thaw.map_or(safe_until, |thaw| thaw.min(safe_until)));
+                    continue;
+                }
+                let (cost, age) = (runner.cost_of_move(now), Reverse((runner.held_from, *element)));
+                order.push(Reverse(((EvictionCause::Moved, *priority, cost, age, Reverse(0)), *leaf)));
+            }
+        }
+        self.rights.thaw = thaw.filter(|thaw| *thaw < Time::NEVER);
+        order.into()
+    }
+
+    /// Finds everybody who moves another place beside the candidate, the largest first. Answers who finds none.
+    fn resettle(&mut self, candidate: &Candidate, way: &mut Way) -> Option<ElementId> {
+        let checkpoint = self.state.pool.checkpoint();
+        // 1. They go, and the candidate comes.
+        way.leavers.sort_by_key(|leaver| Reverse(leaver.victim.milli()));
+        let delay = way.delay();
+        for leaver in &way.leavers {
+            self.state.pool.park(leaver.victim.key);
+            leaver.victim.count(&mut self.state.policy, true);
+        }
+        let until = candidate.duration.map_or(Time::NEVER, |span| self.now + delay + span);
+        let outer = self.state.pool.look_inside(candidate.shape.window.as_ref());
+        let comes = self.take_promised(candidate.element, &way.placement, &candidate.shape, until);
+        debug_assert!(comes, "the way was found so");
+        self.state.pool.look(outer);
+        let gpus = gpus_by_model(&self.state.pool, &way.placement);
+        self.state.policy.try_hold(candidate.leaf, candidate.user, &gpus);
+        // 2. One after the other has a place again.
+        let (mut back, mut stuck) = (Vec::new(), None);
+        for leaver in &mut way.leavers {
+            let victim = &leaver.victim;
+            let Some(placement) = self.new_place(victim) else {
+                stuck = Some(victim.id.element);
+                break;
+            };
+            let gpus = gpus_by_model(&self.state.pool, &placement);
+            self.state.policy.try_hold(victim.leaf, victim.user, &gpus);
+            back.push((victim.leaf, victim.user, gpus));
+            leaver.keeps = Some(placement);
+        }
+        // 3. Everything is put back; the decision is made with what was found.
+        back.iter().for_each(|(leaf, user, gpus)| self.state.policy.undo_hold(*leaf, *user, gpus));
+        self.state.policy.undo_hold(candidate.leaf, candidate.user, &gpus);
+        way.leavers.iter().for_each(|leaver| leaver.victim.count(&mut self.state.policy, false));
+        self.state.pool.rollback(checkpoint);
+        stuck
+    }
+
+    /// Where somebody goes on, as large as it is, within its limits and quota.
+    fn new_place(&mut self, victim: &Victim) -> Option<Arc<[TaskPlacement]>> {
+        let ElementId { job: id, index } = victim.id.element;
+        let job = &self.state.jobs[&id];
+        let ordinal = job.record.ordinal_of(index)?;
+        let run = job.record.elements.get(&ordinal)?.run.as_ref()?;
+        let size = job.record.spec.elastic().map(|elastic| (elastic.group, size_of(run, elastic)));
+        let mut candidate = self.candidate_of(id, job, ordinal);
+        candidate.duration = candidate.duration.map(|span| span + victim.delay);
+        if let Some((group, tasks)) = size {
+            candidate.shape = Arc::new(candidate.shape.resized(group, tasks));
+        }
+        self.settled(&candidate).map(|(_, placement)| placement)
+    }
+
+    /// Is it within the budget, and less than what the candidate's GPUs would have done until it starts otherwise?
+    fn pays(&mut self, candidate: &Candidate, way: &Way, cost: u64, starts: Option<Time>) -> bool {
+        if cost > self.state.moves_left(self.now).saturating_sub(self.moves.spent) {
+            let refill = self.state.moves_refill(self.now);
+            self.rights.thaw = self.rights.thaw.into_iter().chain(refill).min();
+            return false;
+        }
+        let delay = way.delay();
+        let wait = starts.map_or(ENDLESS, |starts| starts.since(self.now + delay));
+        cost < candidate.shape.milli().saturating_mul(wait.0)
+    }
+}
