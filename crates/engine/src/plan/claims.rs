@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use muster_model::{AttemptId, Decision, ElementId, Span, TaskPlacement, Time};
+use muster_model::{AttemptId, Decision, ElementId, Span, TaskPlacement, Time, TopologyRule};
 
 use super::{Planned, Planner};
 use crate::state::attempt::attempt_id;
@@ -112,8 +112,8 @@ impl Planner<'_> {
     fn chance(&mut self, element: ElementId, claim: &Claim, shape: &Arc<Shape>, until: Time) -> Chance {
         let outer = self.state.pool.look_inside(shape.window.as_ref());
         let is_over = self.state.element(element).is_none_or(|known| known.phase != Phase::Active);
-        let starts = is_over && self.take_promised(element, &claim.placement, shape, until);
-        let is_sound = self.is_sound(&claim.placement, until);
+        let is_sound = self.is_sound(&claim.placement, shape, until);
+        let starts = is_over && is_sound && self.take_promised(element, &claim.placement, shape, until);
         self.state.pool.look(outer);
         if starts {
             return Chance::Start;
@@ -121,15 +121,39 @@ impl Planner<'_> {
         if is_sound && self.last_end(element, claim).is_some() { Chance::Wait } else { Chance::GiveUp }
     }
 
-    /// True when nodes and devices are there and stay so, whoever holds them.
-    pub(super) fn is_sound(&self, placement: &[TaskPlacement], until: Time) -> bool {
+    /// True when nodes and devices are there and stay so, whoever holds them, and lie in domains as a shape asks.
+    pub(super) fn is_sound(&self, placement: &[TaskPlacement], shape: &Shape, until: Time) -> bool {
         let pool = &self.state.pool;
-        placement.iter().all(|task| {
+        let is_there = placement.iter().all(|task| {
             let walls = &pool.node(task.node).walls;
             let usable = pool.node(task.node).usable.minus(walls.during(self.now, until));
             let is_open = pool.node(task.node).hosts() && !walls.is_closed(self.now, until);
             is_open && task.devices.minus(usable).is_empty()
-        })
+        });
+        is_there && self.is_together(placement, shape)
+    }
+
+    /// True when places are as near to each other as a shape must have it: nodes may have changed their domains.
+    fn is_together(&self, placement: &[TaskPlacement], shape: &Shape) -> bool {
+        let Some(wish) = &shape.topology else { return true };
+        let in_one = |tasks: &[&TaskPlacement], level: &str| {
+            let Some(level) = self.state.pool.domains.level(level) else { return false };
+            let mut domains = tasks.iter().map(|task| self.state.pool.scope_at(task.node, level));
+            let first = domains.next().flatten();
+            tasks.is_empty() || first.is_some() && domains.all(|domain| domain == first)
+        };
+        let all: Vec<&TaskPlacement> = placement.iter().collect();
+        let is_one = match &wish.rule {
+            TopologyRule::Required(level) => in_one(&all, level),
+            TopologyRule::Anywhere | TopologyRule::Preferred(_) | TopologyRule::Spread(_) => true,
+        };
+        // Ranks of a group follow each other.
+        let groups = all.chunk_by(|one, next| one.group == next.group);
+        is_one
+            && wish.segment.as_ref().is_none_or(|segment| {
+                let mut slices = groups.flat_map(|tasks| tasks.chunks(segment.tasks.max(1) as usize));
+                slices.all(|slice| in_one(slice, &segment.level))
+            })
     }
 
     /// Holds what was promised, if all of it is free.

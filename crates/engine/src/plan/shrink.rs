@@ -108,7 +108,7 @@ impl Planner<'_> {
         let (gpus, placement) = (run.gpus.clone(), Arc::clone(&run.placement));
         let until = candidate.duration.map_or(Time::NEVER, |span| self.now + span);
         let outer = self.state.pool.look_inside(candidate.shape.window.as_ref());
-        let is_sound = self.is_sound(&placement, until);
+        let is_sound = self.is_sound(&placement, &candidate.shape, until);
         self.state.pool.look(outer);
         let policy = &mut self.state.policy;
         policy.undo_hold(candidate.leaf, candidate.user, &gpus);

@@ -75,6 +75,14 @@ impl Pool {
         }
     }
 
+    /// Where a node lies at a level; `None` when it is in no domain.
+    pub(crate) fn scope_at(&self, id: NodeId, level: Level) -> Option<Scope> {
+        match level >= self.domains.levels().len() {
+            true => Some(Scope::Node(id)),
+            false => self.node(id).domains.get(level).map(|(id, _)| Scope::Domain(*id)),
+        }
+    }
+
     /// Nodes that are in no domain, by name.
     pub(crate) fn loners(&self) -> impl Iterator<Item = NodeId> {
         self.by_rank.iter().copied().filter(|id| self.node(*id).domains.is_empty())
