@@ -187,6 +187,9 @@ fn wrong_eviction(
             (!is_right).then_some("it is not of lower priority in the same queue")
         }
         EvictionCause::Reclaimed if !tree.preemption.reclaim => Some("nothing is taken back"),
+        EvictionCause::Reclaimed if Tier::of_order(claims) != Tier::Usual => {
+            Some("the claimant runs in what is idle only")
+        }
         EvictionCause::Reclaimed => {
             let held = |model| victim.gpus.iter().any(|(id, _)| state.policy.models().name(*id) == model);
             let is_owed = asked

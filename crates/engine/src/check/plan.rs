@@ -51,7 +51,10 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
         let goes_on = resized::goes_on(state, plan, element);
         let more = started_of.entry(element.job).or_default();
         *more += u32::from(!goes_on && !is_claimed(job, element));
-        check_startable(job, now, element, (*more, goes_on), &mut found);
+        let is_his =
+            |one: &&Decision| matches!(one, Decision::Unclaim { element: id } if id.job == element.job);
+        let given_up = plan.decisions.iter().filter(is_his).count() as u32;
+        check_startable(job, now, element, (*more, given_up, goes_on), &mut found);
         if let Decision::Start { id, .. } = decision {
             check_attempt(job, *id, &mut found);
         }
@@ -133,7 +136,7 @@ fn check_startable(
     job: &Job,
     now: Time,
     element: ElementId,
-    (more, goes_on): (u32, bool),
+    (more, given_up, goes_on): (u32, u32, bool),
     found: &mut Vec<Violation>,
 ) {
     let record = &job.record;
@@ -158,7 +161,7 @@ fn check_startable(
     let waiting = record.elements.values().filter(|known| known.phase != Phase::Active);
     let promised = waiting.filter(|known| known.claim.is_some()).count() as u32;
     let cap = record.spec.array.as_ref().and_then(|array| array.max_running);
-    if cap.is_some_and(|cap| more > 0 && record.active + promised + more > cap) {
+    if cap.is_some_and(|cap| more > 0 && record.active + promised + more > cap + given_up) {
         found.push(Violation::ArrayCap(element.job));
     }
 }

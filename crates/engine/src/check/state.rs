@@ -103,11 +103,11 @@ fn check_entries(state: &State, id: JobId, job: &Job, found: &mut Vec<Violation>
     let record = &job.record;
     let mut wrong = |what: &str| found.push(Violation::State(format!("job {id}: {what}")));
     let fresh = state.entries.standing(Owner { job: id, ordinal: None });
-    let may_wait = record.waits_for.is_empty() && !record.held && record.fresh() > 0 && record.cap_room() > 0;
+    let may_wait = record.waits_for.is_empty() && !record.held && record.fresh() > 0 && record.cap_left() > 0;
     match fresh {
         Standing::Out if may_wait => wrong("its fresh elements are forgotten"),
         Standing::Queued(tickets)
-            if !may_wait || tickets != record.fresh().min(record.cap_room()).min(MAX_TICKETS) =>
+            if !may_wait || tickets != record.fresh().min(record.cap_left()).min(MAX_TICKETS) =>
         {
             wrong("its fresh elements may not be in the order");
         }

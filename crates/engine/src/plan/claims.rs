@@ -64,6 +64,7 @@ impl Planner<'_> {
                 Chance::GiveUp => {
                     self.state.policy.undo_hold(leaf, user, &claim.gpus);
                     self.planned.push(Planned::Left { leaf, user, gpus: claim.gpus });
+                    *self.given_up.entry(id).or_default() += 1;
                     self.decisions.push(Decision::Unclaim { element });
                 }
             }

@@ -79,7 +79,9 @@ impl Planner<'_> {
         let job = &self.state.jobs[&owner.job];
         let taken = self.started.of_slot(slot) + self.waiting.of_slot(slot);
         let record = &job.record;
-        if record.cap_room() <= self.started.of_job(owner.job) + self.waiting.of_job(owner.job) {
+        let given_up = self.given_up.get(&owner.job).copied().unwrap_or(0);
+        let more = self.started.of_job(owner.job) + self.waiting.of_job(owner.job);
+        if record.cap_room().saturating_add(given_up) <= more {
             return None;
         }
         let ordinal = match owner.ordinal {

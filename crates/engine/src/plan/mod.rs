@@ -211,6 +211,8 @@ pub(crate) struct Planner<'s> {
     keeps: bool,
     /// Whose they are.
     claimed: FxHashSet<ElementId>,
+    /// How many elements of a job give up what they were promised, in this pass: they no longer count for its cap.
+    given_up: FxHashMap<JobId, u32>,
     /// Who was told to go in this pass.
     evicted: FxHashSet<HoldKey>,
     rights: Rights,
@@ -243,6 +245,7 @@ impl<'s> Planner<'s> {
             kept: Vec::new(),
             keeps: false,
             claimed: FxHashSet::default(),
+            given_up: FxHashMap::default(),
             evicted: FxHashSet::default(),
             rights: Rights::default(),
             moves: Moves::default(),

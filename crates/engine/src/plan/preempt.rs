@@ -129,8 +129,9 @@ impl Planner<'_> {
             first.is_some_and(|((at, lowest), _)| *at == leaf && *lowest < priority)
         };
         let outranks = lowest(&self.state.runners) || lowest(&self.fresh.runners);
-        let yields = terms != Preemption::OFF && Tier::of_order(priority) == Tier::Usual && self.has_idlers();
-        yields || terms.priority && outranks || terms.reclaim && self.is_lender(leaf)
+        let is_in_turn = Tier::of_order(priority) == Tier::Usual;
+        let yields = terms != Preemption::OFF && is_in_turn && self.has_idlers();
+        yields || terms.priority && outranks || terms.reclaim && is_in_turn && self.is_lender(leaf)
     }
 
     /// True when something runs that yields to everybody. A pass changes nothing of what ran before it.
@@ -240,10 +241,12 @@ impl Planner<'_> {
         let asked = pick.exact.as_deref().unwrap_or(&[]);
         let owes = |(model, milli): &(ModelId, u64)| policy.owed(candidate.leaf, leaf, *model, *milli) > 0;
         let yields = Tier::of_order(priority) < Tier::of_order(candidate.priority);
+        // What runs only in what is idle takes nothing back, though its queue could.
+        let is_in_turn = Tier::of_order(candidate.priority) == Tier::Usual;
         match leaf == candidate.leaf {
             _ if yields && terms != Preemption::OFF => Some(EvictionCause::Yielded),
             true if terms.priority && priority < candidate.priority => Some(EvictionCause::Outranked),
-            false if terms.reclaim && asked.iter().any(owes) => Some(EvictionCause::Reclaimed),
+            false if terms.reclaim && is_in_turn && asked.iter().any(owes) => Some(EvictionCause::Reclaimed),
             _ => None,
         }
     }

@@ -291,8 +291,13 @@ impl JobRecord {
 
     /// Elements that may still start before the array's own cap.
     pub(crate) fn cap_room(&self) -> u32 {
+        self.cap_left().saturating_sub(self.claims)
+    }
+
+    /// The same with those that are promised places: what they give up others can have.
+    pub(crate) fn cap_left(&self) -> u32 {
         let cap = self.spec.array.as_ref().and_then(|array| array.max_running);
-        cap.map_or(u32::MAX, |cap| cap.saturating_sub(self.active + self.claims))
+        cap.map_or(u32::MAX, |cap| cap.saturating_sub(self.active))
     }
 
     /// Elements that hold nothing and have not ended.

@@ -291,8 +291,6 @@ impl State {
             && !self.goes_for_itself(owner.job, ordinal)
         {
             self.end_claim(now, owner.job, ordinal);
-            // It counted against the cap of its array.
-            self.sync(now, Owner { job: owner.job, ordinal: None });
         }
     }
 
@@ -352,7 +350,7 @@ fn standing(record: &JobRecord, ordinal: Option<u32>, opens: Time, now: Time) ->
     let (from, tickets) = match ordinal {
         None if record.held => return Standing::Out,
         None if record.total == 1 => (begin, record.total - record.next),
-        None => (begin, record.fresh().min(record.cap_room()).min(entries::MAX_TICKETS)),
+        None => (begin, record.fresh().min(record.cap_left()).min(entries::MAX_TICKETS)),
         Some(ordinal) => match record.elements.get(&ordinal).map(|element| &element.phase) {
             Some(Phase::Waiting { held: false, not_before }) => ((*not_before).max(begin), 1),
             _ => return Standing::Out,

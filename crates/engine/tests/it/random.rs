@@ -370,16 +370,6 @@ fn play(seed: u64, steps: usize) {
         check_effects(&world.effects[effects..]);
         effects = world.effects.len();
     }
-    let n = world
-        .facts
-        .iter()
-        .filter(|f| {
-            matches!(f, muster_engine::Fact::Evicted { cause: muster_model::EvictionCause::Moved, .. })
-        })
-        .count();
-    if n > 0 {
-        eprintln!("MOVED {n} in {seed}");
-    }
     check_restore(&mut world);
     let replayed = world.replayed(tree);
     assert_eq!(text(&replayed.snapshot()), text(&world.engine.snapshot()), "replay gives the same state");
@@ -430,17 +420,11 @@ fn invariants_hold_in_a_few_long_stories() {
     }
 }
 
-/// A gang that grows where it starts counts more, and with that the order is another.
+/// A gang that grows where it starts counts more, and with that the order is another; nodes change their domains while places
+/// on them are promised.
 #[test]
 fn invariants_hold_in_stories_that_once_broke_them() {
-    play(16_537_830_792_258_123_789, 60);
-}
-
-#[test]
-fn tmp_seed() {
-    for seed in (2399..2400).chain(3_000..4_500) {
-        if std::panic::catch_unwind(|| play(seed, 60)).is_err() {
-            eprintln!("BROKEN {seed}");
-        }
+    for seed in [2399, 16_537_830_792_258_123_789] {
+        play(seed, 60);
     }
 }

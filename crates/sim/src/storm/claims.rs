@@ -107,6 +107,7 @@ fn may_go(
         EvictionCause::Yielded if yields && (terms.priority || terms.reclaim) => Ok(()),
         EvictionCause::Yielded => Err("it does not run only as long as nobody waits, or the other neither"),
         EvictionCause::Reclaimed if !terms.reclaim => Err("nothing is taken back"),
+        EvictionCause::Reclaimed if comes_last(claimant, index) => Err("it is in nobody's turn"),
         EvictionCause::Reclaimed => {
             let (wanted, held) = (by_model(book, wanted), by_model(book, held));
             let owes = |(model, milli): (&GpuModel, &u64)| {
