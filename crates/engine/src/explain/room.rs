@@ -121,7 +121,7 @@ fn why(
     let has_right = match is_same {
         _ if yields => terms != Preemption::OFF,
         true => terms.priority && priority < candidate.priority,
-        false => terms.reclaim && asked.iter().any(owed),
+        false => terms.reclaim && tier == Tier::Usual && asked.iter().any(owed),
     };
     if has_right {
         let until = runner.protect.max(policy.protection(leaf)).until(runner.held_from);
