@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use muster_model::{ElementId, EvictionCause, Kind, TaskPlacement, Tier, Time};
-use muster_policy::Slot;
+use muster_policy::{LeafId, Slot};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
@@ -34,7 +34,7 @@ pub(super) struct Moves {
     /// What its own cost, in thousandths of GPUs times milliseconds.
     spent: u64,
     /// For whom nobody could be moved in this round.
-    pub(super) in_vain: FxHashSet<ClassId>,
+    pub(super) in_vain: FxHashSet<(LeafId, ClassId)>,
 }
 
 impl Planner<'_> {
@@ -46,11 +46,10 @@ impl Planner<'_> {
         memo: &Memo,
         starts: Option<Time>,
     ) -> bool {
+        let kind = (candidate.leaf, candidate.class);
         let is_off = self.state.policy.tree().defragment.is_none();
-        if is_off
-            || Tier::of_order(candidate.priority) != Tier::Usual
-            || self.moves.in_vain.contains(&candidate.class)
-        {
+        let is_last = Tier::of_order(candidate.priority) == Tier::Last;
+        if is_off || is_last || self.moves.in_vain.contains(&kind) {
             return false;
         }
         for pick in memo.picks.iter() {
@@ -62,7 +61,7 @@ impl Planner<'_> {
                 return true;
             }
         }
-        self.moves.in_vain.insert(candidate.class);
+        self.moves.in_vain.insert(kind);
         false
     }
 
@@ -100,7 +99,6 @@ impl Planner<'_> {
     fn movers(&mut self, pick: &Pick, stuck: &[ElementId]) -> Queue {
         let mut order = Vec::new();
         let (state, now) = (&*self.state, self.now);
-        let mut thaw = self.rights.thaw;
         for ((leaf, priority), runners) in &state.runners {
             if state.policy.is_budgeted(*leaf) {
                 continue;
@@ -117,15 +115,13 @@ impl Planner<'_> {
                     continue;
                 }
                 let safe_until = runner.protect.max(of_queue).until(runner.held_from);
-                if safe_until > now {
-                    thaw = Some(thaw.map_or(safe_until, |thaw| thaw.min(safe_until)));
+                if self.rights.protects(now, safe_until) {
                     continue;
                 }
                 let (cost, age) = (runner.cost_of_move(now), Reverse((runner.held_from, *element)));
                 order.push(Reverse(((EvictionCause::Moved, *priority, cost, age, Reverse(0)), *leaf)));
             }
         }
-        self.rights.thaw = thaw.filter(|thaw| *thaw < Time::NEVER);
         order.into()
     }
 
@@ -186,7 +182,7 @@ impl Planner<'_> {
     fn pays(&mut self, candidate: &Candidate, way: &Way, cost: u64, starts: Option<Time>) -> bool {
         if cost > self.state.moves_left(self.now).saturating_sub(self.moves.spent) {
             let refill = self.state.moves_refill(self.now);
-            self.rights.thaw = self.rights.thaw.into_iter().chain(refill).min();
+            refill.into_iter().for_each(|at| self.rights.wakes(at));
             return false;
         }
         let delay = way.delay();

@@ -116,8 +116,7 @@ impl Planner<'_> {
         // 1. Not too soon after its last change.
         let ripe = run.started.map_or(Time::NEVER, |started| started + after);
         if ripe > self.now {
-            let first = self.rights.thaw.map_or(ripe, |thaw| thaw.min(ripe));
-            self.rights.thaw = (first < Time::NEVER).then_some(first);
+            self.rights.wakes(ripe);
             return;
         }
         // 2. With what it holds back on scratch: is there more?

@@ -78,6 +78,21 @@ pub(super) struct Rights {
 }
 
 impl Rights {
+    /// Something changes by itself at an instant, that is in the way now: another pass is to look then.
+    pub(super) fn wakes(&mut self, at: Time) {
+        let first = self.thaw.map_or(at, |thaw| thaw.min(at));
+        self.thaw = (first < Time::NEVER).then_some(first);
+    }
+
+    /// True while something is protected; remembers until when.
+    pub(super) fn protects(&mut self, now: Time, until: Time) -> bool {
+        let is_safe = until > now;
+        if is_safe {
+            self.wakes(until);
+        }
+        is_safe
+    }
+
     /// Others went: what was in vain may not be any more, and who owes what has changed.
     fn forget(&mut self) {
         self.lenders.clear();
@@ -254,8 +269,7 @@ impl Planner<'_> {
     /// Who may be made to go for a candidate, in order.
     fn victims(&mut self, candidate: &Candidate, pick: &Pick) -> Queue {
         let mut order = Vec::new();
-        let spare = self.spare_parts(candidate, &mut order);
-        let mut thaw = self.rights.thaw.into_iter().chain(spare).min();
+        self.spare_parts(candidate, &mut order);
         let (state, now) = (&*self.state, self.now);
         let asked = pick.exact.as_deref().unwrap_or(&[]);
         for ((leaf, priority), runners) in state.runners.iter().chain(&self.fresh.runners) {
@@ -271,8 +285,7 @@ impl Planner<'_> {
                 if !helps || self.evicted.contains(&runner.key) {
                     continue;
                 }
-                if safe_until > now {
-                    thaw = Some(thaw.map_or(safe_until, |thaw| thaw.min(safe_until)));
+                if self.rights.protects(now, safe_until) {
                     continue;
                 }
                 let (cause, priority, lost, age) =
@@ -280,7 +293,6 @@ impl Planner<'_> {
                 order.push(Reverse(((cause, priority, lost, age, Reverse(0)), *leaf)));
             }
         }
-        self.rights.thaw = thaw.filter(|thaw| *thaw < Time::NEVER);
         order.into()
     }
 

@@ -69,13 +69,12 @@ impl State {
 }
 
 impl Planner<'_> {
-    /// What may go of elastic gangs for a candidate, and when the first protection ends that is in the way.
-    pub(super) fn spare_parts(&mut self, candidate: &Candidate, order: &mut Vec<Ranked>) -> Option<Time> {
+    /// What may go of elastic gangs for a candidate.
+    pub(super) fn spare_parts(&mut self, candidate: &Candidate, order: &mut Vec<Ranked>) {
         let terms = self.state.policy.tree().preemption;
         if terms == Preemption::OFF || Tier::of_order(candidate.priority) != Tier::Usual {
-            return None;
+            return;
         }
-        let mut thaw = None;
         let elastic: Vec<(JobId, u32)> = self.state.elastic.iter().copied().collect();
         for (id, ordinal) in elastic {
             let Some((_, steps)) = self.state.spare_steps(id, ordinal) else { continue };
@@ -85,8 +84,7 @@ impl Planner<'_> {
                 continue;
             }
             let safe_until = runner.protect.max(self.state.policy.protection(leaf)).until(runner.held_from);
-            if safe_until > self.now {
-                thaw = Some(thaw.map_or(safe_until, |thaw: Time| thaw.min(safe_until)));
+            if self.rights.protects(self.now, safe_until) {
                 continue;
             }
             let rank = (runner.lost(self.now), Reverse((runner.held_from, element)));
@@ -97,7 +95,6 @@ impl Planner<'_> {
             let ranked = |step| Reverse(((cause, priority, rank.0, rank.1, Reverse(step)), leaf));
             order.extend((0..steps).map(ranked));
         }
-        thaw
     }
 
     /// True when limits, quota and its nodes let a gang start again as it is: then with less, too. Not in a queue with a budget, since
