@@ -132,7 +132,7 @@ impl State {
                 attempt: saved.attempt,
             }),
             checkpoint_asked: run.and_then(|run| asked(record, run)),
-            resizes_to: live.and(element.claim.as_deref()).map(|claim| claim.placement.len() as u32),
+            goes_on_with: live.and(element.claim.as_deref()).map(|claim| claim.placement.len() as u32),
             tasks: run.map(|run| self.task_views(record, run)).unwrap_or_default(),
         })
     }
@@ -349,7 +349,7 @@ fn fresh_view(id: ElementId, record: &JobRecord, ordinal: u32) -> ElementView {
         last_end: None,
         checkpoint: None,
         checkpoint_asked: None,
-        resizes_to: None,
+        goes_on_with: None,
         tasks: Vec::new(),
     }
 }

@@ -180,9 +180,9 @@ pub struct ElementView {
     /// A request for a checkpoint that its current or last attempt has not answered.
     #[serde(default)]
     pub checkpoint_asked: Option<CheckpointAskedView>,
-    /// Set while an elastic gang stops to start again with so many tasks.
+    /// Set while it stops to start again with so many tasks: an elastic gang with more or fewer, or elsewhere with as many.
     #[serde(default)]
-    pub resizes_to: Option<u32>,
+    pub goes_on_with: Option<u32>,
     /// Tasks of the current or last attempt, by rank; empty before the first, and for an element of an array that has
     /// ended as a whole.
     pub tasks: Vec<TaskView>,

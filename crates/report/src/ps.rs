@@ -128,8 +128,7 @@ fn note(job: &JobView, rows: &[JobView], planned: &[Planned], now: Time, style: 
         }
         None => {
             parts.extend(job.elements.first().and_then(|element| ranks(element, job.elastic.as_ref())));
-            let resizes_to = job.elements.first().and_then(|element| element.resizes_to);
-            parts.extend(resizes_to.map(|tasks| format!("goes on with {tasks}")));
+            parts.extend(job.elements.first().and_then(goes_on));
         }
     }
     let attempt = job.elements.iter().map(|element| element.attempt).max().unwrap_or(0);
@@ -187,6 +186,15 @@ fn ranks(element: &ElementView, elastic: Option<&ElasticView>) -> Option<String>
         }
         _ => None,
     }
+}
+
+/// How it goes on, while it stops for that.
+fn goes_on(element: &ElementView) -> Option<String> {
+    let tasks = element.goes_on_with?;
+    Some(match tasks as usize == element.tasks.len() {
+        true => "goes on elsewhere".to_owned(),
+        false => format!("goes on with {tasks}"),
+    })
 }
 
 /// `2..8`.

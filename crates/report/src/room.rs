@@ -39,7 +39,11 @@ pub(crate) fn leaving(leaving: &[LeavingView], now: Time, style: &Style) -> Vec<
         };
         let rest = match one.cause {
             EvictionCause::Shrunk => "; goes on with fewer tasks",
-            _ => "",
+            EvictionCause::Moved => "; goes on elsewhere",
+            EvictionCause::Yielded
+            | EvictionCause::Reclaimed
+            | EvictionCause::Outranked
+            | EvictionCause::Grown => "",
         };
         let label = if at == 0 { "leaving" } else { "" };
         Line::new(label, format!("{name} ({id}) of {} {how}{rest}", one.queue))
@@ -153,7 +157,7 @@ mod tests {
         };
         let all = [
             view(1, Some(after(60)), EvictionCause::Reclaimed),
-            view(2, None, EvictionCause::Outranked),
+            view(2, None, EvictionCause::Moved),
             view(3, None, EvictionCause::Shrunk),
             view(4, None, EvictionCause::Yielded),
         ];
@@ -165,7 +169,7 @@ mod tests {
             lines,
             [
                 "leaving left (1) of b saves its progress until 12:01:00 at the latest, gone by 12:01:30",
-                "        left (2) of b is being stopped, gone by 12:01:30",
+                "        left (2) of b is being stopped, gone by 12:01:30; goes on elsewhere",
                 "        left (3) of b is being stopped, gone by 12:01:30; goes on with fewer tasks",
                 "        and others",
             ]

@@ -265,7 +265,7 @@ pub fn running(job: u64, index: u32, devices: std::ops::Range<u16>, limit_secs: 
         last_end: None,
         checkpoint: None,
         checkpoint_asked: None,
-        resizes_to: None,
+        goes_on_with: None,
         tasks: devices
             .enumerate()
             .map(|(rank, device)| task(rank as u32, device, TaskStage::Running))
@@ -305,10 +305,10 @@ pub fn elastic() -> Vec<JobView> {
         fewest_gpus: GpuMilli(2000),
         most_gpus: GpuMilli(8000),
     });
-    let runs = |number: u64, resizes_to| JobView {
+    let runs = |number: u64, goes_on_with| JobView {
         elastic,
         started: Some(NOON),
-        elements: vec![ElementView { resizes_to, ..running(number, 0, 0..5, 20) }],
+        elements: vec![ElementView { goes_on_with, ..running(number, 0, 0..5, 20) }],
         ..job(number, "train", State::Running, 5)
     };
     vec![JobView { elastic, ..job(1, "waits", State::Pending, 2) }, runs(2, Some(8)), runs(3, None)]

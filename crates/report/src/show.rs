@@ -117,9 +117,11 @@ fn facts(detail: &Detail<'_>, style: &Style) -> Vec<(&'static str, String)> {
 fn elastic(job: &JobView) -> Option<(&'static str, String)> {
     let element = job.elements.first().filter(|element| holds(element.state) && !is_many(job))?;
     job.elastic?;
-    let next = element
-        .resizes_to
-        .map_or(String::new(), |tasks| format!("; stops, to go on with {}", count(tasks.into(), "task")));
+    let next = match element.goes_on_with {
+        None => String::new(),
+        Some(tasks) if tasks as usize == element.tasks.len() => "; stops, to go on elsewhere".to_owned(),
+        Some(tasks) => format!("; stops, to go on with {}", count(tasks.into(), "task")),
+    };
     Some(("holds", format!("{}, {}{next}", count(job.tasks.into(), "task"), gpus(job.gpus))))
 }
 

@@ -43,14 +43,14 @@ fn until_it_runs(home: &Home, attempt: u32, size: u32, last: &str) -> JobView {
     let job = home.job(GANG);
     assert_eq!((job.tasks, job.gpus), (size, GpuMilli(size * 1000)));
     assert_eq!(job.elements[0].tasks.len(), size as usize, "the tasks that run, and no others");
-    assert_eq!((job.elements[0].attempt, job.elements[0].resizes_to), (attempt, None));
+    assert_eq!((job.elements[0].attempt, job.elements[0].goes_on_with), (attempt, None));
     let shown = home.words(&format!("show {GANG}")).ok().stdout;
     assert!(shown.contains("asks for   1..4 tasks, 1..4 GPUs"), "{shown}");
     job
 }
 
 fn until_it_changes(home: &Home, size: u32) {
-    home.until("it is asked to save", || home.job(GANG).elements[0].resizes_to == Some(size));
+    home.until("it is asked to save", || home.job(GANG).elements[0].goes_on_with == Some(size));
     let rows = home.words("ps").ok().stdout;
     assert!(rows.contains(&format!("goes on with {size}")), "{rows}");
 }

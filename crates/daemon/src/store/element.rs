@@ -88,7 +88,7 @@ fn view(element: ElementId, row: &Row<'_>) -> rusqlite::Result<ElementView> {
         last_end: None,
         checkpoint: None,
         checkpoint_asked: None,
-        resizes_to: None,
+        goes_on_with: None,
         tasks: Vec::new(),
     })
 }
