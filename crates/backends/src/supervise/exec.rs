@@ -19,6 +19,7 @@ use nix::unistd::{Gid, Uid, initgroups, setgid, setuid};
 use rustix::fs::{Access, MemfdFlags, Mode, OFlags};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cgroup::CgroupPlan;
 
@@ -81,10 +82,21 @@ pub fn run() -> ExitCode {
         // The supervisor is gone or dropped the task: nothing was run, and nobody is there to hear it.
         _ => return ExitCode::from(2),
     }
-    let error = program.exec();
+    let error = end_by_signals().err().unwrap_or_else(|| program.exec());
     let name = program.get_program().to_string_lossy().into_owned();
     let _ = tell(&format!("cannot execute {name}: {error}"));
     ExitCode::from(126)
+}
+
+/// Signals that were ignored where the daemon was started, as `nohup` and the `&` of a script have it, end the program again:
+/// what is handled here is as usual once it is executed.
+fn end_by_signals() -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    for kind in [SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()] {
+        drop(signal(kind)?);
+    }
+    Ok(())
 }
 
 /// Everything but waiting and executing, in the order that keeps root away from what users name.

@@ -160,10 +160,25 @@ impl Home {
         });
     }
 
+    /// A daemon that is started where signals of a terminal are ignored, as `nohup` does and `&` in a script.
+    pub fn start_daemon_deaf(&self) {
+        let plain = self.command(&["serve".to_owned(), "--background".to_owned()]);
+        let mut deaf = Command::new("sh");
+        deaf.args(["-c", "trap '' HUP INT QUIT; exec \"$@\"", "sh"]);
+        deaf.arg(plain.get_program()).args(plain.get_args());
+        let own = plain.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        deaf.env_clear().envs(own).current_dir(self.dir.path()).stdin(Stdio::null());
+        self.daemon_of(deaf).unwrap();
+    }
+
     fn try_daemon(&self, gpus: Option<u32>) -> Result<(), String> {
         let mut args = vec!["serve".to_owned(), "--background".to_owned()];
         args.extend(gpus.map(|count| format!("--virtual-gpus={count}")));
-        let mut child = self.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+        self.daemon_of(self.command(&args))
+    }
+
+    fn daemon_of(&self, mut command: Command) -> Result<(), String> {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = child.stdout.take().unwrap();
         let mut said = vec![0];
         stdout.read_exact(&mut said).unwrap();

@@ -144,3 +144,15 @@ fn open_sessions_count_among_the_connections_of_their_user() {
     drop(runtime);
     home.until("a connection is taken again", || home.words("ps").code == 0);
 }
+
+/// Else who leaves such a shell would leave it running, and Ctrl-C would do nothing in it.
+#[test]
+fn signals_of_a_terminal_end_programs_though_the_daemon_was_started_with_nohup() {
+    let home = Home::new();
+    home.start_daemon_deaf();
+    let script = "for s in HUP INT QUIT; do sh -c \"kill -$s \\$\\$\" && echo deaf to $s; done; echo done";
+    let job = home.run("", &["sh", "-c", script]);
+    home.words(&format!("wait {job}")).ok();
+    let said = home.words(&format!("logs {job}")).ok().stdout;
+    assert!(said.ends_with("done\n") && !said.contains("deaf"), "{said}");
+}
