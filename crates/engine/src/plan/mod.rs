@@ -2,7 +2,8 @@
 //! is rolled back. What a pass does with one entry is in `consider.rs`.
 //!
 //! A pass has rounds. Starts change shares, and with them the order and whose reservation comes first; so if something
-//! started while something else was reserved or kept back, another round looks again with fresh reservations. A pass ends with a round that changes nothing: planning again after its commit decides nothing.
+//! started while something else was reserved or kept back, another round looks again with fresh reservations. A pass ends
+//! with a round that changes nothing: planning again after its commit decides nothing.
 
 pub(crate) mod ask;
 mod claims;
