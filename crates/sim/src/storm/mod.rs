@@ -4,7 +4,7 @@
 //!
 //! * `dice.rs`, `site.rs`, `jobs.rs`, `weather.rs`, `office.rs`: what there is and what happens, chosen by dice
 //! * `world.rs`: daemon, disk (`disk.rs`), tasks (the backend of `scenario/`), wire (`wire.rs`), and what holds at all times
-//! * `book.rs`, `attempt.rs`, `holdings.rs`, `quota.rs`, `budget.rs`, `topology.rs`, `claims.rs`, `windows.rs`, `owed.rs`: a
+//! * `book/`, `attempt.rs`, `holdings.rs`, `quota.rs`, `budget.rs`, `topology.rs`, `claims.rs`, `windows.rs`, `owed.rs`: a
 //!   second account of every job from the journal alone
 //! * `calm.rs`, `fit.rs`: the end of a story, and what may be left then
 //! * `cover.rs`, `trace.rs`: what happened, counted and told
