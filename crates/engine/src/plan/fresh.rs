@@ -23,7 +23,7 @@ pub(super) struct Turns {
     /// In which turn the entries of a leaf start, up to an order within it; the first where nothing is said.
     later: FxHashMap<(LeafId, i32), u32>,
     /// Who does not start in this pass: with his start the order is another, in which somebody comes first who can start only
-    /// where he is. Without it planning again comes to the same.
+    /// where he is. Without it planning again mostly comes to the same.
     never: FxHashSet<ElementId>,
 }
 
@@ -49,6 +49,11 @@ pub(super) struct Fresh {
 impl Fresh {
     pub(super) fn watched(turns: Turns) -> Self {
         Self { is_watched: true, turns, ..Self::default() }
+    }
+
+    /// False when planning again may start something: it was kept from starting for the sake of the order.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_watched && self.turns.never.is_empty()
     }
 
     /// True when it is not yet the turn of an entry.

@@ -3,7 +3,8 @@
 //!
 //! A pass has rounds. Starts change shares, and with them the order and whose reservation comes first; so if something
 //! started while something else was reserved or kept back, another round looks again with fresh reservations. A pass ends
-//! with a round that changes nothing: planning again after its commit decides nothing.
+//! with a round that changes nothing: planning again after its commit decides nothing, or the pass says that the next is to
+//! come a moment later, which it does only if it decides something.
 
 pub(crate) mod ask;
 mod claims;
@@ -90,8 +91,10 @@ fn passes(
             planner.begin_round();
             planner.rounds(|_| false);
         }
-        // Somebody may have come meanwhile with a right against whom a promise is kept to: the next pass looks at that.
-        let thaw = if planner.keeps { Some(now + MOMENT) } else { planner.rights.thaw };
+        // Somebody may have come meanwhile with a right against whom a promise is kept to, and who never started here may
+        // after what did: the next pass looks at that.
+        let is_settled = planner.decisions.is_empty() || planner.fresh.is_settled() && !planner.keeps;
+        let thaw = if is_settled { planner.rights.thaw } else { Some(now + MOMENT) };
         let refill = planner.limited.refill();
         let again = planner.fresh.again.take();
         let plan = planner.finish();

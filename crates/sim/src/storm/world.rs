@@ -31,6 +31,8 @@ pub(crate) const START_LIMIT: Span = Span::from_secs(30);
 const MOST_ROUNDS: usize = 1_000;
 /// One step in so many is audited whole.
 const AUDIT_EVERY: u64 = 6;
+/// How soon a pass is looked at again that says so.
+const MOMENT: Span = Span(1);
 
 /// A submission as its user knows it.
 #[derive(Clone, Debug)]
@@ -459,9 +461,12 @@ impl World {
             let attempt = self.book.attempt(eviction.id.element);
             attempt.is_some_and(|attempt| attempt.promised && attempt.held_from == runtime.last())
         };
+        // And a pass may have kept something from starting, if it says that it has to be looked at again at once.
+        let looks_again = engine.next_wake().is_some_and(|wake| wake <= runtime.last() + MOMENT);
         let excused = |decision: &Decision| match decision {
             Decision::Claim { evict, .. } => evict.iter().any(is_fresh),
-            Decision::Start { .. } | Decision::Unclaim { .. } => false,
+            Decision::Start { .. } => looks_again,
+            Decision::Unclaim { .. } => false,
         };
         audit(runtime, runtime.store().copy(), &self.tree, at, excused)
     }
