@@ -113,7 +113,9 @@ impl Planner<'_> {
     fn chance(&mut self, element: ElementId, claim: &Claim, shape: &Arc<Shape>, until: Time) -> Chance {
         let outer = self.state.pool.look_inside(shape.window.as_ref());
         let is_over = self.state.element(element).is_none_or(|known| known.phase != Phase::Active);
-        let is_sound = self.is_sound(&claim.placement, shape, until);
+        // A window that it names may have been taken back, or given other times.
+        let is_open = self.state.opens(&self.state.jobs[&element.job], self.now) <= self.now;
+        let is_sound = is_open && self.is_sound(&claim.placement, shape, until);
         let starts = is_over && is_sound && self.take_promised(element, &claim.placement, shape, until);
         self.state.pool.look(outer);
         if starts {
