@@ -56,6 +56,9 @@ fn check_kept(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
 struct Uses<'a> {
     state: &'a State,
     by_queue: BTreeMap<(QueueName, GpuModel), u64>,
+    /// What may come on top: a gang that starts with more than its fewest tasks got that when all others had had their turn,
+    /// and a plan does not say on which models it stood before.
+    larger: BTreeMap<(QueueName, GpuModel), u64>,
 }
 
 impl<'a> Uses<'a> {
@@ -66,12 +69,20 @@ impl<'a> Uses<'a> {
             let name = view.name;
             view.gpus.into_iter().map(move |row| ((name.clone(), row.model), u64::from(row.used.0)))
         });
-        Self { state, by_queue: rows.collect() }
+        Self { state, by_queue: rows.collect(), larger: BTreeMap::new() }
     }
 
     fn comes(&mut self, job: &Job, gpus: &BTreeMap<GpuModel, u64>) {
         for (model, milli) in gpus {
             self.add(leaf_of(self.state, job), model, *milli, true);
+        }
+    }
+
+    fn comes_larger(&mut self, job: &Job, gpus: &BTreeMap<GpuModel, u64>) {
+        for (model, milli) in gpus {
+            for queue in path(leaf_of(self.state, job)) {
+                *self.larger.entry((queue, model.clone())).or_default() += milli;
+            }
         }
     }
 
@@ -92,17 +103,25 @@ impl<'a> Uses<'a> {
     fn of(&self, queue: &QueueName, model: &GpuModel) -> u64 {
         self.by_queue.get(&(queue.clone(), model.clone())).copied().unwrap_or(0)
     }
+
+    /// The most that it can be.
+    fn most_of(&self, queue: &QueueName, model: &GpuModel) -> u64 {
+        self.of(queue, model) + self.larger.get(&(queue.clone(), model.clone())).copied().unwrap_or(0)
+    }
 }
 
 /// May those who go be made to go?
 fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
     let mut uses = Uses::before(state);
-    let mut gone = FxHashSet::default();
+    let (mut gone, mut smaller) = (FxHashSet::default(), FxHashSet::default());
     for decision in &plan.decisions {
         match decision {
             Decision::Start { id, placement, .. } if counted::kept(state, plan, id.element).is_none() => {
-                if let Some(job) = state.jobs.get(&id.element.job) {
-                    uses.comes(job, &by_model(state, placement));
+                let Some(job) = state.jobs.get(&id.element.job) else { continue };
+                let gpus = by_model(state, placement);
+                match placement.len() > job.record.spec.min_tasks() as usize {
+                    true => uses.comes_larger(job, &gpus),
+                    false => uses.comes(job, &gpus),
                 }
             }
             Decision::Start { .. } => {}
@@ -125,8 +144,16 @@ fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation
                     let wrong = wrong_eviction((state, now, plan), *eviction, &victim, whose, &asked, &uses);
                     found.extend(wrong.map(|why| Violation::NotEvictable(eviction.id, why)));
                     uses.goes(&victim);
+                    // Of who shrinks the rest goes on counting.
+                    if eviction.cause == EvictionCause::Shrunk {
+                        let keeps = resized::promised(plan, eviction.id).unwrap_or_default();
+                        uses.comes(victim.job, &by_model(state, keeps));
+                        smaller.insert(victim.element);
+                    }
                 }
-                uses.comes(claimant, &asked);
+                if !smaller.contains(element) {
+                    uses.comes(claimant, &asked);
+                }
             }
         }
     }
@@ -214,7 +241,7 @@ fn is_owed(
     let Some(side) = to.get(shared) else { return false };
     uses.of(side, model) + milli <= nominal(side)
         && from.len() > shared
-        && from[shared..].iter().all(|queue| uses.of(queue, model) > nominal(queue))
+        && from[shared..].iter().all(|queue| uses.most_of(queue, model) > nominal(queue))
 }
 
 /// By node on which something is to start: everything that is there once all have gone who were told to, and of that what

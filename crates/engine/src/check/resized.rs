@@ -24,7 +24,7 @@ pub(super) fn goes_on(state: &State, plan: &Plan, id: ElementId) -> bool {
 }
 
 /// What a plan promises to the element of an attempt.
-fn promised(plan: &Plan, id: AttemptId) -> Option<&[TaskPlacement]> {
+pub(super) fn promised(plan: &Plan, id: AttemptId) -> Option<&[TaskPlacement]> {
     plan.decisions.iter().find_map(|decision| match decision {
         Decision::Claim { element, placement, .. } if *element == id.element => Some(&placement[..]),
         _ => None,
