@@ -12,7 +12,7 @@ const SEEDS: u64 = 120;
 const LEAST: u64 = 20;
 
 /// What takes several things at once is seen less often.
-const RARE: [(&str, u64); 11] = [
+const RARE: [(&str, u64); 14] = [
     ("reclaimed", 8),
     ("given_up", 2),
     ("unsaved", 1),
@@ -24,6 +24,9 @@ const RARE: [(&str, u64); 11] = [
     ("windows", 20),
     ("yielded", 8),
     ("scaled", 15),
+    ("shrunk", 2),
+    ("grown", 3),
+    ("moved", 1),
 ];
 
 #[test]

@@ -5,7 +5,8 @@ use muster_model::{Decision, QueueTree, Time};
 use muster_runtime::engine::Engine;
 use muster_runtime::{MemStore, Runtime, SavedState, Store};
 
-/// The first thing that does not hold. `durable` is a copy of what the store holds; what is excused may be left to decide.
+/// The first thing that does not hold. `durable` is a copy of what the store holds; what is excused may be left to decide, and what
+/// then follows from it.
 pub(crate) fn audit<S: Store>(
     runtime: &Runtime<S>,
     durable: MemStore,
@@ -21,7 +22,7 @@ pub(crate) fn audit<S: Store>(
     // 2. Nothing is left to decide, now as a second time.
     let mut live = engine.clone();
     let plan = live.plan(now);
-    if let Some(decision) = plan.decisions.iter().find(|decision| !excused(decision)) {
+    if let Some(decision) = plan.decisions.first().filter(|decision| !excused(decision)) {
         return Err(format!("planning again decides something: {decision:?}"));
     }
     if live.plan(now) != plan {

@@ -43,6 +43,8 @@ impl Fate {
 pub(crate) struct Attempt {
     pub(crate) id: AttemptId,
     pub(crate) placement: Arc<[TaskPlacement]>,
+    /// It counts in its queue: until it is told to go.
+    pub(crate) counts: bool,
     pub(crate) held_from: Time,
     /// It started where it had been promised to.
     pub(crate) promised: bool,
@@ -61,6 +63,8 @@ pub(crate) struct Attempt {
     /// Requests for a checkpoint so far, and what each task has acknowledged last.
     asked: u32,
     acknowledged: Vec<Option<TaskCheckpoint>>,
+    /// When it saved its progress last.
+    saved_at: Option<Time>,
 }
 
 impl Attempt {
@@ -75,6 +79,7 @@ impl Attempt {
         let acknowledged = vec![None; placement.len()];
         Self {
             id,
+            counts: true,
             placement,
             held_from,
             promised,
@@ -87,7 +92,13 @@ impl Attempt {
             leaving: None,
             asked: 0,
             acknowledged,
+            saved_at: None,
         }
+    }
+
+    /// Since when its work would be lost; `None` while no user process runs.
+    pub(crate) fn unsaved_since(&self) -> Option<Time> {
+        self.ran_from.map(|from| self.saved_at.map_or(from, |saved| saved.max(from)))
     }
 
     /// Every user process runs, and nobody asked for its end.
@@ -102,6 +113,7 @@ impl Attempt {
 
     /// It is told to go for another: at once, or when it has saved its progress or `lead` is over.
     pub(crate) fn evict(&mut self, at: Time, lead: Option<Span>) {
+        self.counts = false;
         match lead.filter(|_| self.is_running()) {
             Some(lead) => {
                 self.leaving = Some(at + lead);
@@ -120,12 +132,14 @@ impl Attempt {
         rank: Rank,
         told: &TaskCheckpoint,
         by: CheckpointBy,
+        now: Time,
     ) -> Option<Arc<str>> {
         let known = self.acknowledged.get_mut(rank.0 as usize)?;
         if known.as_ref().is_some_and(|known| known.count >= told.count) {
             return None;
         }
-        *known = Some(told.clone());
+        // The clock of a task is believed within what is possible.
+        *known = Some(TaskCheckpoint { at: told.at.max(self.held_from).min(now), ..told.clone() });
         let counting = match by {
             CheckpointBy::First => 1,
             CheckpointBy::All => self.acknowledged.len(),
@@ -135,6 +149,7 @@ impl Attempt {
         let all = all?;
         let answers = all.iter().map(|one| one.answers).min()?;
         let label = Arc::clone(&all[0].label);
+        self.saved_at = all.iter().map(|one| one.at).min();
         if self.leaving.is_some() && answers >= self.asked && self.is_running() {
             self.stop(Fate::Preempted);
         }

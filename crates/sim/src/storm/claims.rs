@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::{
-    AttemptId, ElementId, Eviction, EvictionCause, GpuModel, Protection, QueueSpec, TaskPlacement, Tier, Time,
+    ElementId, Eviction, EvictionCause, GpuModel, Protection, QueueSpec, TaskPlacement, Tier, Time,
 };
 
 use super::book::{Book, Job};
 use super::holdings::{self, path_of};
 use super::quota::{self, by_model, nominal};
-use super::windows;
+use super::{onward, windows};
 
 /// What an element was promised.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct Claims {
     pub(crate) of: BTreeMap<ElementId, Claim>,
     /// Times that the one was told to go for the other, since arrivals stopped.
     pub(crate) went: BTreeMap<(ElementId, ElementId), u32>,
+    /// Told to go by the plan at hand, which has yet to promise them where they go on.
+    pub(crate) onward: BTreeMap<ElementId, EvictionCause>,
 }
 
 impl Claims {
@@ -40,78 +42,48 @@ impl Claims {
     }
 }
 
-/// May an element be promised these places, and others be told to leave them?
-pub(crate) fn judge(
+/// May an attempt be told to go for an element, which is promised these places?
+pub(crate) fn judge_eviction(
     book: &Book,
     at: Time,
     element: ElementId,
-    placement: &[TaskPlacement],
-    evict: &[Eviction],
-) -> Result<(), String> {
-    let claimant = book.jobs.get(&element.job).ok_or("it is of no job")?;
-    if book.claims.of.contains_key(&element) {
-        return Err("it was promised places already".to_owned());
-    }
-    if evict.is_empty() {
-        return Err("nobody goes for it, so it could start".to_owned());
-    }
-    let mut gone: Vec<AttemptId> = Vec::new();
-    for eviction in evict {
-        let victim = book.attempt(eviction.id.element).filter(|attempt| attempt.id == eviction.id);
-        let victim = victim.filter(|victim| victim.leaving.is_none() && victim.fate.is_none());
-        let victim = victim.ok_or_else(|| format!("{} is to go and does not run", eviction.id))?;
-        let victims = eviction.id.element;
-        let job = &book.jobs[&victims.job];
-        may_go(
-            book,
-            ((claimant, element.index), (job, victims.index)),
-            eviction,
-            (placement, &victim.placement),
-            (at, victim.held_from),
-            &gone,
-        )
-        .map_err(|why| format!("{} is to go: {why}", eviction.id))?;
-        gone.push(eviction.id);
-    }
-    Ok(())
-}
-
-fn may_go(
-    book: &Book,
-    ((claimant, index), (victim, place)): ((&Job, u32), (&Job, u32)),
+    wanted: &[TaskPlacement],
     eviction: &Eviction,
-    (wanted, held): (&[TaskPlacement], &[TaskPlacement]),
-    (at, held_from): (Time, Time),
-    gone: &[AttemptId],
 ) -> Result<(), &'static str> {
+    let claimant = book.jobs.get(&element.job).ok_or("for one of no job")?;
+    let victim = book.attempt(eviction.id.element).filter(|attempt| attempt.id == eviction.id);
+    let victim = victim.filter(|victim| victim.leaving.is_none() && victim.fate.is_none());
+    let victim = victim.ok_or("it does not run")?;
+    let (job, place) = (&book.jobs[&eviction.id.element.job], eviction.id.element.index);
     // 1. Nothing protects it.
-    let of_queue = path_of(book, victim).iter().rev().find_map(|(_, queue)| queue.protect);
-    let safe = |one: Protection| one.until(held_from) > at;
-    if safe(quota::protection(victim, place)) || of_queue.is_some_and(safe) {
+    let of_queue = path_of(book, job).iter().rev().find_map(|(_, queue)| queue.protect);
+    let safe = |one: Protection| one.until(victim.held_from) > at;
+    if safe(quota::protection(job, place)) || of_queue.is_some_and(safe) {
         return Err("it is protected");
     }
     // 2. There is a right.
     let terms = book.queues.preemption;
-    let yields = comes_last(victim, place) && !comes_last(claimant, index);
-    let (to, from) = (book.leaf_of(claimant), book.leaf_of(victim));
+    let (is_last, claims_last) = (comes_last(job, place), comes_last(claimant, element.index));
+    let (to, from) = (book.leaf_of(claimant), book.leaf_of(job));
     match eviction.cause {
         EvictionCause::Outranked => {
-            let is_of_a_tier = comes_last(victim, place) == comes_last(claimant, index);
-            let outranks = is_of_a_tier && victim.spec.priority < claimant.spec.priority;
+            let outranks = is_last == claims_last && job.spec.priority < claimant.spec.priority;
             let is_right = terms.priority && to == from && outranks;
             if is_right { Ok(()) } else { Err("it is not of lower priority in the same queue") }
         }
-        EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved => {
-            Err("nothing here goes on by the same plan")
-        }
-        EvictionCause::Yielded if yields && (terms.priority || terms.reclaim) => Ok(()),
+        EvictionCause::Grown => Err("it grows for another"),
+        EvictionCause::Shrunk | EvictionCause::Moved if claims_last => Err("the other is in nobody's turn"),
+        EvictionCause::Shrunk if !terms.priority && !terms.reclaim => Err("nobody makes room"),
+        EvictionCause::Shrunk => Ok(()),
+        EvictionCause::Moved => onward::judge_move(book, (job, victim), wanted, at),
+        EvictionCause::Yielded if is_last && !claims_last && (terms.priority || terms.reclaim) => Ok(()),
         EvictionCause::Yielded => Err("it does not run only as long as nobody waits, or the other neither"),
         EvictionCause::Reclaimed if !terms.reclaim => Err("nothing is taken back"),
-        EvictionCause::Reclaimed if comes_last(claimant, index) => Err("it is in nobody's turn"),
+        EvictionCause::Reclaimed if claims_last => Err("it is in nobody's turn"),
         EvictionCause::Reclaimed => {
-            let (wanted, held) = (by_model(book, wanted), by_model(book, held));
+            let (wanted, held) = (by_model(book, wanted), by_model(book, &victim.placement));
             let owes = |(model, milli): (&GpuModel, &u64)| {
-                held.contains_key(model) && owes(book, (claimant, victim), model, *milli, gone)
+                held.contains_key(model) && owes(book, (claimant, job), model, *milli)
             };
             if wanted.iter().any(owes) { Ok(()) } else { Err("its queue owes the claimant's nothing") }
         }
@@ -125,11 +97,13 @@ fn comes_last(job: &Job, index: u32) -> bool {
 }
 
 /// The claimant's side stays within what it owns, and the other side is beyond that, all the way down.
-fn owes(book: &Book, (to, from): (&Job, &Job), model: &GpuModel, milli: u64, gone: &[AttemptId]) -> bool {
-    let used = |queue: &str| used(book, queue, model, gone);
+fn owes(book: &Book, (to, from): (&Job, &Job), model: &GpuModel, milli: u64) -> bool {
+    let used = |queue: &str| used(book, book.counted(), queue, model);
+    // What starts larger than it must counts there already, but nobody knows how much of it.
+    let most = |queue: &str| used(queue) + self::used(book, book.uncounted(), queue, model);
     let (to, from) = (path_of(book, to), path_of(book, from));
     let shared = to.iter().zip(&from).take_while(|(one, other)| one.0 == other.0).count();
-    let beyond = |(name, queue): &(String, &QueueSpec)| used(name) > nominal(queue, model);
+    let beyond = |(name, queue): &(String, &QueueSpec)| most(name) > nominal(queue, model);
     to.get(shared).is_some_and(|(name, queue)| used(name) + milli <= nominal(queue, model))
         && from.len() > shared
         && from[shared..].iter().all(beyond)
@@ -143,7 +117,7 @@ pub(crate) fn owes_whole(
     milli: u64,
     held: u64,
 ) -> bool {
-    let used = |queue: &str| used(book, queue, model, &[]);
+    let used = |queue: &str| used(book, book.counted(), queue, model);
     let (to, from) = (path_of(book, to), path_of(book, from));
     let shared = to.iter().zip(&from).take_while(|(one, other)| one.0 == other.0).count();
     let owns = to.last().is_some_and(|(_, leaf)| leaf.quota.contains_key(model));
@@ -154,11 +128,16 @@ pub(crate) fn owes_whole(
         && from[shared..].iter().all(|(name, queue)| used(name) >= nominal(queue, model) + held)
 }
 
-/// Thousandths of GPUs of a model that count below a queue.
-fn used(book: &Book, queue: &str, model: &GpuModel, gone: &[AttemptId]) -> u64 {
+/// Thousandths of GPUs of a model that some hold below a queue.
+fn used<'a>(
+    book: &Book,
+    those: impl Iterator<Item = (&'a Job, &'a [TaskPlacement])>,
+    queue: &str,
+    model: &GpuModel,
+) -> u64 {
     let inside = |job: &Job| path_of(book, job).iter().any(|(name, _)| name == queue);
-    let counted = book.counted_without(gone).filter(|(job, _)| inside(job));
-    counted.map(|(_, places)| quota::by_model(book, places).get(model).copied().unwrap_or(0)).sum()
+    let inside = those.filter(|(job, _)| inside(job));
+    inside.map(|(_, places)| quota::by_model(book, places).get(model).copied().unwrap_or(0)).sum()
 }
 
 /// May a promise be given up? Only when the world has changed since, a drain of its places lies ahead, or they are set aside.

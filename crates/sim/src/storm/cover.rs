@@ -112,6 +112,14 @@ cover! {
     outranked,
     /// Attempts told to go since they ran in what was idle.
     yielded,
+    /// Gangs told to go on with fewer tasks.
+    shrunk,
+    /// Gangs that made room for themselves with more tasks.
+    grown,
+    /// Starts of gangs with more than their fewest tasks.
+    larger,
+    /// Attempts moved out of the way of a gang.
+    moved,
     /// Starts of replicas of services.
     replicas,
     /// Services that were given other numbers.

@@ -8,7 +8,7 @@ use muster_model::{
 };
 
 use super::book::{Book, Job};
-use super::{budget, quota, topology};
+use super::{budget, onward, quota, topology};
 
 /// A node as the journal has it.
 #[derive(Clone, Debug)]
@@ -56,11 +56,8 @@ pub(crate) fn judge_start(
     at: Time,
 ) -> Result<(), String> {
     // 1. Whole, each task with what it asks for.
-    for (at, group) in (0u16..).zip(&job.spec.groups) {
-        let tasks = placement.iter().filter(|place| place.group == at).count() as u32;
-        if !(group.min_tasks..=group.max_tasks).contains(&tasks) {
-            return Err(format!("{id} starts with {tasks} tasks of group {}", group.name));
-        }
+    if !onward::is_size(&job.spec, placement) {
+        return Err(format!("{id} starts with {} tasks", placement.len()));
     }
     for place in placement {
         judge_place(book, job, place, at).map_err(|what| format!("{id} on node {}: {what}", place.node))?;
@@ -99,13 +96,8 @@ pub(crate) fn judge_start(
             return Err(format!("{id} starts on a device of node {} that is not free", place.node));
         }
     }
-    // 3. As it wants to lie, and within the limits of its queues, where what was promised counts already.
-    topology::judge(book, job, placement).map_err(|what| format!("{id} starts {what}"))?;
-    if book.claims.of.contains_key(&id.element) {
-        return Ok(());
-    }
-    let whose = (job, id.element.index);
-    judge_queues(book, whose, placement, at).map_err(|what| format!("{id} starts beyond {what}"))
+    // 3. As it wants to lie.
+    topology::judge(book, job, placement).map_err(|what| format!("{id} starts {what}"))
 }
 
 /// Does a place hold something of a device?

@@ -2,9 +2,9 @@
 //! faults of disk, daemon, wire, tasks, nodes and clock, played on the production runtime and engine. What must hold is
 //! judged after each step, and at the end, when faults and arrivals stop, everything that can run must end.
 //!
-//! * `dice.rs`, `site.rs`, `jobs.rs`, `weather.rs`, `office.rs`: what there is and what happens, chosen by dice
+//! * `dice.rs`, `site.rs`, `jobs.rs`, `beyond.rs`, `weather.rs`, `office.rs`: what there is and what happens, chosen by dice
 //! * `world.rs`: daemon, disk (`disk.rs`), tasks (the backend of `scenario/`), wire (`wire.rs`), and what holds at all times
-//! * `book/`, `attempt.rs`, `holdings.rs`, `quota.rs`, `budget.rs`, `topology.rs`, `claims.rs`, `windows.rs`, `owed.rs`: a
+//! * `book/`, `attempt.rs`, `holdings.rs`, `quota.rs`, `budget.rs`, `topology.rs`, `claims.rs`, `onward.rs`, `windows.rs`, `owed.rs`: a
 //!   second account of every job from the journal alone
 //! * `calm.rs`, `fit.rs`: the end of a story, and what may be left then
 //! * `cover.rs`, `trace.rs`: what happened, counted and told
@@ -13,6 +13,7 @@
 //! the reasons. It must not hold scheduling logic, and no clock or random number but the dice.
 
 mod attempt;
+mod beyond;
 mod book;
 mod budget;
 mod calm;
@@ -24,6 +25,7 @@ mod fit;
 mod holdings;
 mod jobs;
 mod office;
+mod onward;
 mod owed;
 mod quota;
 mod site;

@@ -111,7 +111,8 @@ impl World {
             61..=63 => self.use_device(round),
             64..=69 => self.spoil_starts(),
             70 | 71 => {
-                let tree = site::tree(&mut self.dice);
+                let mut tree = site::tree(&mut self.dice);
+                self.beyond.tree(&mut self.dice, &mut tree);
                 round.inputs.push(Input::Event(Event::QueuesSet(Box::new(tree))));
                 self.cover.queue_files += 1;
             }
@@ -144,9 +145,7 @@ impl World {
                     *dice.pick(&[DependencyKind::AfterOk, DependencyKind::AfterAny, DependencyKind::After]);
                 draft.after.push((kind, 0));
             }
-            if self.serves && dice.chance(30) {
-                jobs::service(dice, &mut draft.spec);
-            }
+            self.beyond.shape(dice, &mut draft.spec);
             self.conducts.insert(name, jobs::conduct(dice, &draft.spec.kind));
             drafts.push(draft);
         }
@@ -179,7 +178,7 @@ impl World {
 
     /// Somebody asks for something about a job.
     fn ask(&mut self, round: &mut Round) {
-        if self.serves && self.dice.chance(40) {
+        if self.beyond.services && self.dice.chance(40) {
             return self.scale(round);
         }
         let job = JobId(self.dice.between(1, self.next_job().0));

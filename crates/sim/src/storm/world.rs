@@ -12,6 +12,8 @@ use muster_model::{
 use muster_runtime::engine::Engine;
 use muster_runtime::{Draft, Input, Receipt, Refused, Runtime, Submission};
 
+use super::attempt::Attempt;
+use super::beyond::Beyond;
 use super::book::{Book, Phase};
 use super::cover::Cover;
 use super::dice::Dice;
@@ -43,9 +45,6 @@ pub(crate) struct Sent {
     pub(crate) answer: Option<Result<Receipt, Refused>>,
 }
 
-/// In one story of so many there are services: the others are what they were before there were any.
-const SERVES_EVERY: u64 = 8;
-
 /// Everything there is.
 pub(crate) struct World {
     pub(crate) dice: Dice,
@@ -72,8 +71,8 @@ pub(crate) struct World {
     pub(crate) notices: Vec<Event>,
     pub(crate) conducts: BTreeMap<Arc<str>, Conduct>,
     pub(crate) sent: Vec<Sent>,
-    /// There are services in this story.
-    pub(crate) serves: bool,
+    /// What this story has that others have not.
+    pub(crate) beyond: Beyond,
     pub(crate) calm: bool,
     /// The daemon dies after so many of the next orders.
     pub(crate) dies_within: Option<usize>,
@@ -84,7 +83,9 @@ impl World {
     pub(crate) fn new(seed: u64, trace: Trace) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
         let patterns = Patterns::read()?;
-        let tree = super::site::tree(&mut dice);
+        let beyond = Beyond::of(seed);
+        let mut tree = super::site::tree(&mut dice);
+        beyond.tree(&mut dice, &mut tree);
         let nodes = patterns.nodes(&mut dice);
         let levels = super::site::levels(&mut dice);
         let snapshot_after = *dice.pick(&[3, 20, 4096]);
@@ -109,7 +110,7 @@ impl World {
             notices: Vec::new(),
             conducts: BTreeMap::new(),
             sent: Vec::new(),
-            serves: seed % SERVES_EVERY == 6,
+            beyond,
             calm: false,
             dies_within: None,
         };
@@ -457,10 +458,8 @@ impl World {
             return Err(format!("{waits} waits though {runs} runs on what its queue owns"));
         }
         // What starts where it had been promised to may be taken back by the next pass, for somebody who came meanwhile.
-        let is_fresh = |eviction: &Eviction| {
-            let attempt = self.book.attempt(eviction.id.element);
-            attempt.is_some_and(|attempt| attempt.promised && attempt.held_from == runtime.last())
-        };
+        let is_new = |attempt: &Attempt| attempt.promised && attempt.held_from == runtime.last();
+        let is_fresh = |eviction: &Eviction| self.book.attempt(eviction.id.element).is_some_and(is_new);
         // And a pass may have kept something from starting, if it says that it has to be looked at again at once.
         let looks_again = engine.next_wake().is_some_and(|wake| wake <= runtime.last() + MOMENT);
         let excused = |decision: &Decision| match decision {

@@ -53,6 +53,10 @@ impl Book {
             }
             _ => None,
         };
+        // Who goes on by a plan does unless it has come to another end on the way, or may not start.
+        if held || fate != Some(Fate::Preempted) {
+            self.claims.of.remove(&id);
+        }
         if let Some((restarts, not_before)) = again {
             (element.restarts, element.phase) = (restarts, Phase::Waits { held, not_before });
             return;

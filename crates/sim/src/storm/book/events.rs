@@ -33,7 +33,7 @@ impl Book {
             Event::Task(report) => {
                 let id = report.id;
                 if let Observation::Checkpointed(told) = &report.what {
-                    self.acknowledged(id, report.rank, told, cover);
+                    self.acknowledged(at, id, report.rank, told, cover);
                     return Ok(());
                 }
                 if let Some(attempt) = self.attempt_mut(id.element).filter(|attempt| attempt.id == id) {
@@ -101,15 +101,23 @@ impl Book {
         }
         self.queues = tree.clone();
         self.spent.clear();
+        self.moves.queues_set(tree);
     }
 
-    fn acknowledged(&mut self, id: AttemptId, rank: Rank, told: &TaskCheckpoint, cover: &mut Cover) {
+    fn acknowledged(
+        &mut self,
+        at: Time,
+        id: AttemptId,
+        rank: Rank,
+        told: &TaskCheckpoint,
+        cover: &mut Cover,
+    ) {
         let Some(job) = self.jobs.get_mut(&id.element.job) else { return };
         let by = job.spec.checkpoint.map_or(CheckpointBy::First, |terms| terms.by);
         let Some(element) = job.elements.get_mut(&id.element.index) else { return };
         let Phase::Active(attempt) = &mut element.phase else { return };
         if attempt.id == id
-            && let Some(label) = attempt.acknowledge(rank, told, by)
+            && let Some(label) = attempt.acknowledge(rank, told, by, at)
         {
             cover.saved += 1;
             element.saved = Some(label);

@@ -21,6 +21,7 @@ use super::budget::Spent;
 use super::claims::Claims;
 use super::cover::Cover;
 use super::holdings;
+use super::onward::Moves;
 use super::windows::Windows;
 
 /// Where an element stands.
@@ -72,6 +73,11 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// What of it waits, or comes to wait, does not start.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
+    }
+
     /// All of it has begun; of a service what it promises to be, or its first.
     fn has_begun(&self) -> bool {
         let floor = self.spec.service().map(|service| service.replicas.floor.max(1));
@@ -96,16 +102,22 @@ pub(crate) struct Book {
     pub(crate) windows: Windows,
     /// What attempts that are over took, since the queues are what they are.
     pub(crate) spent: Vec<Spent>,
+    pub(crate) moves: Moves,
     /// Ends of elements and of jobs that this batch must tell.
     ends: Vec<(ElementId, Outcome)>,
     job_ends: Vec<(JobId, bool)>,
     running: Vec<AttemptId>,
+    /// What the plan at hand starts with more than its fewest tasks. It got those when all others had had their turn, so it
+    /// counts, and is judged, when the whole plan is known.
+    larger: Vec<AttemptId>,
     /// The name of every job ever accepted.
     names: BTreeMap<Arc<str>, JobId>,
 }
 
 impl Book {
     pub(crate) fn new(queues: QueueTree) -> Self {
+        let mut moves = Moves::default();
+        moves.queues_set(&queues);
         Self {
             jobs: BTreeMap::new(),
             over: BTreeMap::new(),
@@ -116,9 +128,11 @@ impl Book {
             claims: Claims::default(),
             windows: Windows::new(),
             spent: Vec::new(),
+            moves,
             ends: Vec::new(),
             job_ends: Vec::new(),
             running: Vec::new(),
+            larger: Vec::new(),
             names: BTreeMap::new(),
         }
     }
@@ -153,16 +167,22 @@ impl Book {
         &self,
         gone: &[AttemptId],
     ) -> impl Iterator<Item = (&Job, &[TaskPlacement])> {
-        let stays = move |attempt: &&Attempt| attempt.leaving.is_none() && !gone.contains(&attempt.id);
+        let stays = move |attempt: &Attempt| attempt.counts && !gone.contains(&attempt.id);
         let holds = self.active().filter(move |(_, attempt)| stays(attempt));
         let holds = holds.map(|(job, attempt)| (job, &*attempt.placement));
         let promised = self.claims.of.iter();
         holds.chain(promised.filter_map(|(id, claim)| Some((self.jobs.get(&id.job)?, &*claim.placement))))
     }
 
+    /// What starts larger than it must, and does not count yet.
+    pub(crate) fn uncounted(&self) -> impl Iterator<Item = (&Job, &[TaskPlacement])> {
+        let attempts = self.larger.iter().filter_map(|id| self.attempt(id.element));
+        attempts.filter_map(|attempt| Some((self.jobs.get(&attempt.id.element.job)?, &*attempt.placement)))
+    }
+
     /// As [`Book::counted`], and from when on.
     pub(crate) fn counted_since(&self) -> impl Iterator<Item = (&Job, &[TaskPlacement], Time)> {
-        let holds = self.active().filter(|(_, attempt)| attempt.leaving.is_none());
+        let holds = self.active().filter(|(_, attempt)| attempt.counts);
         let holds = holds.map(|(job, attempt)| (job, &*attempt.placement, attempt.held_from));
         let promised = self.claims.of.iter();
         holds.chain(
@@ -192,11 +212,7 @@ impl Book {
         for record in &batch.records {
             match record {
                 Record::Event(event) => self.event(batch.at, event, cover)?,
-                Record::Plan(plan) => {
-                    for decision in &plan.decisions {
-                        self.decision(batch.at, decision, cover)?;
-                    }
-                }
+                Record::Plan(plan) => self.plan(batch.at, plan, cover)?,
             }
             self.dependencies();
         }
