@@ -125,29 +125,27 @@ impl Policy {
     #[must_use]
     pub fn owed(&self, lender: LeafId, borrower: LeafId, model: ModelId, milli: u64) -> u64 {
         let at = usize::from(model.0);
-        // 1. The lender's side takes only what is its own.
-        if !self.takes_its_own(lender, borrower, model, milli) {
-            return 0;
-        }
-        // 2. The borrower's side gives only what is not.
-        let (to, from) = (self.top_down(lender), self.top_down(borrower));
-        let beyond = from[shared(&to, &from)..].iter().map(|index| {
-            let node = &self.nodes[*index];
-            node.held[at].saturating_sub(node.quota[at].nominal)
+        // 1. The borrower's side gives only what is not its own.
+        let mut owed = u64::MAX;
+        let lending = self.apart(lender, borrower, |index| {
+            let node = &self.nodes[index];
+            owed = owed.min(node.held[at].saturating_sub(node.quota[at].nominal));
         });
-        beyond.min().unwrap_or(0)
+        // 2. The lender's side takes only what is.
+        let takes_its_own = lending.is_some_and(|index| self.is_within(index, model, milli));
+        if takes_its_own { owed } else { 0 }
     }
 
     /// True when a start of `milli` leaves the lender's side within its own nominal quota: at the queue below the one that
     /// both are under.
     #[must_use]
     pub fn takes_its_own(&self, lender: LeafId, borrower: LeafId, model: ModelId, milli: u64) -> bool {
-        let at = usize::from(model.0);
-        let (to, from) = (self.top_down(lender), self.top_down(borrower));
-        to.get(shared(&to, &from)).is_some_and(|index| {
-            let lending = &self.nodes[*index];
-            lending.held[at].saturating_add(milli) <= lending.quota[at].nominal
-        })
+        self.apart(lender, borrower, |_| ()).is_some_and(|index| self.is_within(index, model, milli))
+    }
+
+    fn is_within(&self, index: usize, model: ModelId, milli: u64) -> bool {
+        let (node, at) = (&self.nodes[index], usize::from(model.0));
+        node.held[at].saturating_add(milli) <= node.quota[at].nominal
     }
 
     /// False where nobody owes a leaf anything, whoever borrows: no queue that it is in has quota of its own left.
@@ -157,23 +155,24 @@ impl Policy {
             let node = &self.nodes[index];
             node.quota.iter().zip(&node.held).any(|(quota, held)| quota.nominal > *held)
         };
-        self.top_down(lender).into_iter().any(has_left)
+        let up = std::iter::successors(Some(self.node_of(lender)), |index| self.nodes[*index].parent);
+        up.take_while(|index| *index != ROOT).any(has_left)
     }
 
-    /// Queues from the top level down to a leaf.
-    fn top_down(&self, leaf: LeafId) -> Vec<usize> {
-        let mut path = Vec::new();
-        let mut next = Some(self.node_of(leaf)).filter(|index| *index != ROOT);
-        while let Some(index) = next {
-            path.push(index);
-            next = self.nodes[index].parent.filter(|parent| *parent != ROOT);
+    /// Shows all queues from `borrower` up to below the one that both are under; answers that of the lender's side. Nothing
+    /// for a leaf and itself.
+    fn apart(&self, lender: LeafId, borrower: LeafId, mut show: impl FnMut(usize)) -> Option<usize> {
+        let (mut to, mut from, mut side) = (self.node_of(lender), self.node_of(borrower), None);
+        // Parents come before their children, so the later of the two is not above the other.
+        while to != from {
+            if to > from {
+                side = Some(to);
+                to = self.nodes[to].parent?;
+            } else {
+                show(from);
+                from = self.nodes[from].parent?;
+            }
         }
-        path.reverse();
-        path
+        side
     }
-}
-
-/// How many queues from the top two paths share.
-fn shared(one: &[usize], other: &[usize]) -> usize {
-    one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }

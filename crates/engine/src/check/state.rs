@@ -12,6 +12,8 @@ use super::{Violation, counted};
 use crate::state::State;
 use crate::state::entries::{MAX_TICKETS, Owner, Standing};
 use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunStage};
+use crate::state::pool::Pool;
+use crate::state::topology::Scope;
 use crate::state::window::Placed;
 
 /// Walks all invariants of a state.
@@ -222,6 +224,7 @@ fn check_counters(state: &State, found: &mut Vec<Violation>) {
 
 /// The index must say of every node what a plain count says.
 fn check_index(state: &State, found: &mut Vec<Violation>) {
+    let mut pool = state.pool.refreshed();
     let mut plain = 0;
     for (index, node) in state.pool.nodes().iter().enumerate() {
         if !node.hosts() {
@@ -238,8 +241,7 @@ fn check_index(state: &State, found: &mut Vec<Violation>) {
                         && !node.walls.devices.contains(*device)
                 })
                 .count() as u16;
-            let listed =
-                state.pool.index.model(*model).and_then(|model| model.clear.ascending(free, node.rank));
+            let listed = pool.index().model(*model).and_then(|model| model.clear.ascending(free, node.rank));
             if listed != Some((free, node.rank)) {
                 found.push(Violation::State(format!(
                     "node {index}: the index does not list {free} free devices"
@@ -247,8 +249,8 @@ fn check_index(state: &State, found: &mut Vec<Violation>) {
             }
         }
     }
-    check_domains(state, found);
-    if state.pool.index.plain.len() != plain {
+    check_domains(&pool, found);
+    if pool.plain_of(Scope::Cluster).is_none_or(|hosts| hosts.len() != plain) {
         found.push(Violation::State("the index of hosts has not every host".to_owned()));
     }
 }
@@ -286,20 +288,20 @@ fn check_windows(state: &State, found: &mut Vec<Violation>) {
 }
 
 /// Every domain must list the nodes that name it, and say of them what the index of the cluster says.
-fn check_domains(state: &State, found: &mut Vec<Violation>) {
-    let levels = state.pool.domains.levels().len();
+fn check_domains(pool: &Pool, found: &mut Vec<Violation>) {
+    let levels = pool.domains.levels().len();
     let mut hosts: FxHashMap<_, usize> = FxHashMap::default();
-    for node in state.pool.nodes().iter().filter(|node| node.hosts()) {
+    for node in pool.nodes().iter().filter(|node| node.hosts()) {
         node.domains.iter().for_each(|(id, _)| *hosts.entry(*id).or_default() += 1);
     }
-    for (index, node) in state.pool.nodes().iter().enumerate() {
+    for (index, node) in pool.nodes().iter().enumerate() {
         let expected = if node.spec.domains.len() < levels { 0 } else { levels };
-        let names = node.domains.iter().map(|(id, _)| &state.pool.domains.get(*id).name);
+        let names = node.domains.iter().map(|(id, _)| &pool.domains.get(*id).name);
         if node.domains.len() != expected || names.zip(&node.spec.domains).any(|(known, own)| known != own) {
             found.push(Violation::State(format!("node {index} is not in its domains")));
         }
         for (id, rank) in &node.domains {
-            let domain = state.pool.domains.get(*id);
+            let domain = pool.domains.get(*id);
             let is_listed = domain.nodes.get(*rank as usize) == Some(&NodeId(index as u32));
             let says_the_same =
                 node.models.iter().zip(&node.published.buckets).all(|((model, _), (free, _))| {

@@ -84,13 +84,14 @@ impl Planner<'_> {
     }
 
     /// Are there as many whole devices free as a gang needs, wherever they are?
-    fn is_scattered(&self, shape: &Shape, pick: &Pick) -> bool {
+    fn is_scattered(&mut self, shape: &Shape, pick: &Pick) -> bool {
         let devices = shape.groups.iter().map(|group| u64::from(group.tasks) * u64::from(group.devices));
         let asked: u64 = devices.sum();
         let mut models: SmallVec<[_; 2]> = pick.models.iter().flatten().copied().collect();
         models.sort_unstable();
         models.dedup();
-        let indexes = models.into_iter().filter_map(|model| self.state.pool.index.model(model));
+        let index = self.state.pool.index();
+        let indexes = models.into_iter().filter_map(|model| index.model(model));
         let sizes = indexes.flat_map(|index| index.clear.sizes().chain(index.booked.sizes()));
         asked > 0 && sizes.map(|(free, nodes)| free * nodes).sum::<u64>() >= asked
     }

@@ -5,7 +5,7 @@
 //!
 //! What comes back when is the same for everybody who waits, so it is listed once, as long as nothing else is held.
 
-use muster_model::{DeviceSet, NodeId, Time};
+use muster_model::{DeviceSet, NodeId, Span, Time};
 use smallvec::SmallVec;
 
 use super::ask::{Freed, Return};
@@ -46,15 +46,13 @@ impl Forecast {
     pub(super) fn earliest(&mut self, pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
         self.refresh(pool, now);
         let mut count = Count::new(pool, now, wish);
-        let bookings = changes(pool, now, wish);
-        let (mut past, mut seen) = (0, 0);
+        let (mut begins, mut ends) = (Turns::begins(pool, now, wish), Turns::ends(pool, now));
+        let mut past = 0;
         let found = loop {
             // 1. The next instant at which something comes back or a booking begins to matter.
             let held = self.returns.get(past).map(|one| one.at);
-            let booked = bookings.get(seen).map(|(at, ..)| *at);
-            let from = match (held, booked) {
-                (None, None) => break None,
-                (held, booked) => held.unwrap_or(Time::NEVER).min(booked.unwrap_or(Time::NEVER)),
+            let Some(from) = [held, begins.next(pool), ends.next(pool)].into_iter().flatten().min() else {
+                break None;
             };
             // 2. What nodes take from then on.
             let mut is_news = false;
@@ -62,20 +60,20 @@ impl Forecast {
                 is_news |= count.give_back(pool, one);
                 past += 1;
             }
-            while let Some((_, node, is_end)) = bookings.get(seen).filter(|(at, ..)| *at == from) {
-                is_news |= *is_end;
-                count.look_again(pool, *node, from);
-                seen += 1;
-            }
+            self.looks += begins.pass(pool, from, &mut count);
+            let ended = ends.pass(pool, from, &mut count);
+            self.looks += ended;
+            is_news |= ended > 0;
             // 3. Does it fit from here?
             if is_news && count.is_enough() {
                 let freed = Freed::Ahead(&self.returns[..past]);
                 if let Some(found) = wish.start_at(pool, now, from, freed, 0) {
                     break Some(found);
                 }
+                self.looks += pool.nodes().len();
             }
         };
-        self.looks += past + bookings.len();
+        self.looks += past;
         found
     }
 
@@ -104,29 +102,53 @@ impl Forecast {
     }
 }
 
-/// When and where a booking comes to stand in the way, and when it ends.
-fn changes(pool: &Pool, now: Time, wish: &Wish<'_>) -> Vec<(Time, NodeId, bool)> {
-    let mut changes = Vec::new();
-    for booking in pool.bookings() {
-        // From one instant later than this on, it would last into the booking.
-        let last = wish.duration.map(|duration| Time(booking.start.0.saturating_sub(duration.0)));
-        let in_the_way = last.map(|last| (Time(last.0 + 1), false)).filter(|(at, _)| *at > now);
-        let ends = Some((booking.end, true)).filter(|(at, _)| *at > now && *at < Time::NEVER);
-        for (at, is_end) in in_the_way.into_iter().chain(ends) {
-            let first = changes.len();
-            for task in booking.placement.iter() {
-                if changes[first..].last().is_none_or(|(_, node, _)| *node != task.node) {
-                    changes.push((at, task.node, is_end));
-                }
-            }
+/// When bookings come to stand in the way, or when they end, one after the other.
+struct Turns {
+    is_end: bool,
+    /// What a booking begins with this much later stands in the way: one instant more, and it would last into the booking.
+    ahead: Span,
+    /// The next in order.
+    at: usize,
+}
+
+impl Turns {
+    /// When they come to stand in the way of what lasts as long as is wished. What is endless they always do.
+    fn begins(pool: &Pool, now: Time, wish: &Wish<'_>) -> Self {
+        let all = pool.booked_from();
+        let at = wish.duration.map_or(all.len(), |length| all.partition_point(|(at, _)| *at < now + length));
+        Self { is_end: false, ahead: wish.duration.unwrap_or(Span(0)), at }
+    }
+
+    fn ends(pool: &Pool, now: Time) -> Self {
+        Self { is_end: true, ahead: Span(0), at: pool.booked_until().partition_point(|(at, _)| *at <= now) }
+    }
+
+    /// When it is the next one's turn.
+    fn next(&self, pool: &Pool) -> Option<Time> {
+        match self.is_end {
+            true => pool.booked_until().get(self.at).map(|(at, _)| *at).filter(|at| *at < Time::NEVER),
+            false => pool.booked_from().get(self.at).map(|(at, _)| Time(at.0 - self.ahead.0 + 1)),
         }
     }
-    changes.sort_unstable();
-    changes
+
+    /// Looks again at the nodes of all whose turn it is. Answers how many looks that took.
+    fn pass(&mut self, pool: &Pool, from: Time, count: &mut Count<'_>) -> usize {
+        let mut looks = 0;
+        while self.next(pool) == Some(from) {
+            let (_, booking) = if self.is_end { pool.booked_until() } else { pool.booked_from() }[self.at];
+            let placement = &pool.bookings()[booking as usize].placement;
+            for tasks in placement.chunk_by(|one, next| one.node == next.node) {
+                count.look_again(pool, tasks[0].node, from);
+                looks += 1;
+            }
+            self.at += 1;
+        }
+        looks
+    }
 }
 
 impl<'w> Count<'w> {
-    fn new(pool: &Pool, now: Time, wish: &'w Wish<'w>) -> Self {
+    fn new(pool: &mut Pool, now: Time, wish: &'w Wish<'w>) -> Self {
         let mut count = Self { wish, now, seen: vec![None; pool.nodes().len()], sum: 0 };
         let least = u16::try_from(count.group().devices).unwrap_or(u16::MAX);
         let models = pool.models().filter(|model| count.group().accepts(*model));

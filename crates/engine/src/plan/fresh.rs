@@ -38,6 +38,8 @@ pub(super) struct Fresh {
     pub(super) is_watched: bool,
     /// What this pass starts, as it will run.
     pub(super) runners: Runners,
+    /// One of them yields to everybody.
+    pub(super) has_idlers: bool,
     /// Queues on the way up to the top that a leaf is beyond the quota of, by model.
     beyond: FxHashMap<(LeafId, ModelId), u32>,
     turns: Turns,
@@ -100,8 +102,9 @@ impl Planner<'_> {
         }
         // Who is owed nothing so far may be now, and who was refused may have a right.
         let place = (leaf, candidate.priority);
+        self.fresh.has_idlers |= Tier::of_order(candidate.priority) == Tier::Last;
         if is_more || !self.fresh.runners.contains_key(&place) {
-            self.rights.lenders.retain(|_, is_lender| *is_lender);
+            self.rights.owe_more();
             self.limited.forget();
         }
         let spec = &self.state.jobs[&candidate.job].record.spec;

@@ -34,7 +34,7 @@ pub(super) struct Gauge<'a> {
 }
 
 impl<'a> Gauge<'a> {
-    pub(super) fn new(pool: &Pool, reach: Reach<'a>) -> Self {
+    pub(super) fn new(pool: &mut Pool, reach: Reach<'a>) -> Self {
         let sum = |group: &GroupNeed| {
             // What the sizes of the buckets say costs nothing. Only where they say "enough" must something else be
             // short (CPUs, labels, bookings), and every node is looked at.
@@ -74,12 +74,13 @@ impl<'a> Gauge<'a> {
 
 /// At most how many tasks of a group all nodes host, from the sizes of the buckets; no less than the sum over nodes of
 /// [`bound`]. Nothing is known of groups without whole devices.
-fn bound_of_buckets(pool: &Pool, group: &GroupNeed) -> u64 {
+fn bound_of_buckets(pool: &mut Pool, group: &GroupNeed) -> u64 {
     if group.devices == 0 {
         return u64::MAX;
     }
-    let models = pool.models().filter(|model| group.accepts(*model));
-    let indexes = models.filter_map(|model| pool.index.model(model));
+    let models: SmallVec<[_; 4]> = pool.models().filter(|model| group.accepts(*model)).collect();
+    let index = pool.index();
+    let indexes = models.iter().filter_map(|model| index.model(*model));
     let sizes = indexes.flat_map(|index| index.clear.sizes().chain(index.booked.sizes()));
     sizes.map(|(free, nodes)| free / u64::from(group.devices) * nodes).sum()
 }

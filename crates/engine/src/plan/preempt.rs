@@ -68,7 +68,9 @@ pub(super) struct Victim {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rights {
     /// Leaves that somebody owes something.
-    pub(super) lenders: FxHashMap<LeafId, bool>,
+    lenders: FxHashMap<LeafId, bool>,
+    /// Leaves that may owe somebody something: they run beyond what they, or a queue that they are in, own.
+    borrowers: Option<Vec<LeafId>>,
     /// Something runs in what was idle, in any leaf.
     idlers: Option<bool>,
     /// For whom no room could be made in this round, for this long or longer.
@@ -93,9 +95,16 @@ impl Rights {
         is_safe
     }
 
+    /// More is borrowed than before: who is owed nothing so far may be now.
+    pub(super) fn owe_more(&mut self) {
+        self.lenders.retain(|_, is_lender| *is_lender);
+        self.borrowers = None;
+    }
+
     /// Others went: what was in vain may not be any more, and who owes what has changed.
     fn forget(&mut self) {
         self.lenders.clear();
+        self.borrowers = None;
         self.in_vain.clear();
     }
 }
@@ -143,17 +152,19 @@ impl Planner<'_> {
             let first = runners.range((leaf, i32::MIN)..).next();
             first.is_some_and(|((at, lowest), _)| *at == leaf && *lowest < priority)
         };
-        let outranks = lowest(&self.state.runners) || lowest(&self.fresh.runners);
+        let outranks = || lowest(&self.state.runners) || lowest(&self.fresh.runners);
+        if terms.priority && outranks() {
+            return true;
+        }
         let is_in_turn = Tier::of_order(priority) == Tier::Usual;
-        let yields = terms != Preemption::OFF && is_in_turn && self.has_idlers();
-        yields || terms.priority && outranks || terms.reclaim && is_in_turn && self.is_lender(leaf)
+        is_in_turn && terms != Preemption::OFF && (self.has_idlers() || self.is_lender(leaf))
     }
 
     /// True when something runs that yields to everybody. A pass changes nothing of what ran before it.
     fn has_idlers(&mut self) -> bool {
         let is_last = |(_, order): &(LeafId, i32)| Tier::of_order(*order) == Tier::Last;
         let known = || self.state.runners.keys().any(is_last) || self.state.has_spare();
-        *self.rights.idlers.get_or_insert_with(known) || self.fresh.runners.keys().any(is_last)
+        self.fresh.has_idlers || *self.rights.idlers.get_or_insert_with(known)
     }
 
     /// True when a leaf is owed something by anybody.
@@ -167,9 +178,17 @@ impl Planner<'_> {
         let policy = &self.state.policy;
         let owes =
             |borrower: LeafId| policy.models().ids().any(|model| policy.owed(leaf, borrower, model, 1) > 0);
-        let mut all =
-            self.state.runners.keys().chain(self.fresh.runners.keys()).map(|(borrower, _)| borrower);
-        let is_lender = policy.may_be_owed(leaf) && all.any(|one| *one != leaf && owes(*one));
+        let is_lender = policy.may_be_owed(leaf) && {
+            let is_beyond = |one: &LeafId| policy.models().ids().any(|model| policy.beyond(*one, model) > 0);
+            let run = self.state.runners.keys().chain(self.fresh.runners.keys()).map(|(one, _)| *one);
+            let borrowers = self.rights.borrowers.get_or_insert_with(|| {
+                let mut all: Vec<LeafId> = run.collect();
+                all.dedup();
+                all.retain(is_beyond);
+                all
+            });
+            borrowers.iter().any(|one| *one != leaf && owes(*one))
+        };
         self.rights.lenders.insert(leaf, is_lender);
         is_lender
     }
@@ -215,7 +234,7 @@ impl Planner<'_> {
         let reach = Reach { shape: &shape, eligible: &memo.eligible, avoid: &candidate.avoid };
         let checkpoint = self.state.pool.checkpoint();
         let outer = self.state.pool.look_inside(shape.window.as_ref());
-        let gauge = Gauge::new(&self.state.pool, reach);
+        let gauge = Gauge::new(&mut self.state.pool, reach);
         let mut room = Room {
             planner: self,
             candidate,
@@ -225,7 +244,6 @@ impl Planner<'_> {
             gauge,
             apart: FxHashMap::default(),
             tried: Vec::new(),
-            stale: Vec::new(),
             found: None,
         };
         if find(&mut room, order) {
@@ -275,13 +293,15 @@ impl Planner<'_> {
         for ((leaf, priority), runners) in state.runners.iter().chain(&self.fresh.runners) {
             let Some(cause) = self.right(candidate, pick, (*leaf, *priority)) else { continue };
             let of_queue = state.policy.protection(*leaf);
+            let is_owed = |(model, milli): &&(ModelId, u64)| {
+                state.policy.owed(candidate.leaf, *leaf, *model, *milli) > 0
+            };
+            let owed: SmallVec<[ModelId; 2]> =
+                asked.iter().filter(is_owed).map(|(model, _)| *model).collect();
             for (element, runner) in runners {
                 let safe_until = runner.protect.max(of_queue).until(runner.held_from);
-                let owes = |(model, milli): &(ModelId, u64)| {
-                    runner.gpus.iter().any(|(held, _)| held == model)
-                        && state.policy.owed(candidate.leaf, *leaf, *model, *milli) > 0
-                };
-                let helps = cause != EvictionCause::Reclaimed || asked.iter().any(owes);
+                let helps = cause != EvictionCause::Reclaimed
+                    || runner.gpus.iter().any(|(model, _)| owed.contains(model));
                 if !helps || self.evicted.contains(&runner.key) {
                     continue;
                 }
@@ -350,8 +370,6 @@ pub(super) struct Room<'r, 's> {
     apart: FxHashMap<ElementId, Pieces>,
     /// Those tried, in order, and whether they are gone. Who stays owed nothing when it was his turn.
     pub(super) tried: Vec<(Victim, bool)>,
-    /// Nodes of which the indexes do not say what is held.
-    stale: Vec<NodeId>,
     /// Where the candidate would start, as things stand.
     found: Option<Arc<[TaskPlacement]>>,
 }
@@ -537,17 +555,17 @@ impl Room<'_, '_> {
         let (victim, is_gone) = &mut self.tried[at];
         *is_gone = true;
         victim.count(&mut self.planner.state.policy, true);
-        self.change(at, Pool::park_quietly);
+        self.change(at, Pool::park);
     }
 
     pub(super) fn stays(&mut self, at: usize) {
         let (victim, is_gone) = &mut self.tried[at];
         *is_gone = false;
         victim.count(&mut self.planner.state.policy, false);
-        self.change(at, Pool::unpark_quietly);
+        self.change(at, Pool::unpark);
     }
 
-    /// Changes what a holding holds, and the gauge with it. The indexes follow with the next look.
+    /// Changes what a holding holds, and the gauge with it.
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Pool, HoldKey)) {
         let nodes = self.nodes_of(at);
         let pool = &mut self.planner.state.pool;
@@ -558,7 +576,6 @@ impl Room<'_, '_> {
         for node in &nodes {
             self.gauge.enter(pool.node(*node));
         }
-        self.stale.extend(nodes);
     }
 
     /// False when it is certain that the candidate would not start.
@@ -572,7 +589,6 @@ impl Room<'_, '_> {
 
     /// Would the candidate start? Remembers where.
     pub(super) fn looks(&mut self) -> bool {
-        self.planner.state.pool.publish_all(std::mem::take(&mut self.stale));
         let (candidate, memo, pick) = (self.candidate, self.memo, self.pick);
         let Ok(tries) = self.planner.admitted(candidate, std::slice::from_ref(pick)) else { return false };
         let delay = self.tried.iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim.delay).max();

@@ -67,9 +67,9 @@ pub(crate) fn earliest(forecast: &mut Forecast, pool: &mut Pool, now: Time, wish
 
 fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>, looks: &mut usize) -> Option<Slot> {
     let mut gauge = Gauge::new(pool, wish.reach);
-    let mut booking_ends: Vec<Time> = pool.bookings().iter().map(|booking| booking.end).collect();
-    booking_ends.sort_unstable();
-    let mut booking_ends = booking_ends.into_iter().filter(|end| *end > now && *end < Time::NEVER).peekable();
+    let booking_ends = pool.booked_until().iter().map(|(end, _)| *end);
+    let booking_ends: Vec<Time> = booking_ends.filter(|end| *end > now && *end < Time::NEVER).collect();
+    let mut booking_ends = booking_ends.into_iter().peekable();
     let mut back = Back::default();
     let mut cursor = EndCursor::default();
     let (mut turn, mut turns) = (pool.next_turn(now), 0);
@@ -105,6 +105,7 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>, looks: &mut usize) -> Opti
         if let Some(found) = wish.start_at(pool, now, from, Freed::Back(&back), 0) {
             return Some(found);
         }
+        *looks += pool.nodes().len();
     }
 }
 

@@ -106,7 +106,7 @@ pub(super) fn place(gang: &mut Gang<'_>, effort: u32) -> Found {
 }
 
 /// A bound from the sizes of the buckets alone: true for what has no chance, in microseconds.
-pub(super) fn is_hopeless(pool: &Pool, ask: &Ask<'_>) -> bool {
+pub(super) fn is_hopeless(pool: &mut Pool, ask: &Ask<'_>) -> bool {
     let groups = ask.shape.groups.iter().zip(&ask.pick.models);
     let mut whole = groups.filter(|(need, _)| need.tasks > 0 && need.devices > 0).peekable();
     if whole.peek().is_none() {

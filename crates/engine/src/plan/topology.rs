@@ -105,9 +105,10 @@ fn home_of(pool: &Pool, ask: &Ask<'_>, level: Level) -> Option<Scope> {
 fn required(pool: &mut Pool, ask: Ask<'_>, case: Case<'_>, level: Level) -> Placing {
     let mut scopes = pool.scopes_in(ask.scope, level);
     // Slices as wide as this are kept by any domain that is in one of theirs.
-    let in_domain =
-        |scope| case.terms.segment.is_none_or(|(wide, _)| !pool.scopes_in(scope, wide).is_empty());
-    scopes.retain(|scope| in_domain(*scope) && is_plausible(pool, &ask, *scope));
+    let in_domain = |pool: &Pool, scope| {
+        case.terms.segment.is_none_or(|(wide, _)| !pool.scopes_in(scope, wide).is_empty())
+    };
+    scopes.retain(|scope| in_domain(pool, *scope) && is_plausible(pool, &ask, *scope));
     scopes.sort_by_cached_key(|scope| unit::tightness(pool, case.terms, *scope));
     let effort = ask.effort / scopes.len().max(1) as u32;
     let mut gave_up = false;
@@ -122,7 +123,7 @@ fn required(pool: &mut Pool, ask: Ask<'_>, case: Case<'_>, level: Level) -> Plac
 }
 
 /// A bound from the indexes alone.
-fn is_plausible(pool: &Pool, ask: &Ask<'_>, scope: Scope) -> bool {
+fn is_plausible(pool: &mut Pool, ask: &Ask<'_>, scope: Scope) -> bool {
     let groups = ask.shape.groups.iter().zip(&ask.pick.models);
     let mut whole = groups.filter(|(need, _)| need.tasks > 0 && need.devices > 0);
     match scope {

@@ -49,8 +49,9 @@ pub(super) struct Unit {
 /// In so many units or more, all but the last are simply the largest: to weigh them costs more than it brings.
 const MOST_WEIGHED: usize = 32;
 
-pub(super) fn tightness(pool: &Pool, terms: &Terms, scope: Scope) -> Tightness {
-    let above = pool.above(scope).map(|wide| free(pool, terms, Scope::Domain(wide))).collect();
+pub(super) fn tightness(pool: &mut Pool, terms: &Terms, scope: Scope) -> Tightness {
+    let above: SmallVec<[DomainId; 2]> = pool.above(scope).collect();
+    let above = above.into_iter().map(|wide| free(pool, terms, Scope::Domain(wide))).collect();
     let nodes = match scope {
         Scope::Domain(id) => pool.domains.get(id).nodes.len(),
         Scope::Cluster | Scope::Node(_) => 1,
@@ -59,12 +60,15 @@ pub(super) fn tightness(pool: &Pool, terms: &Terms, scope: Scope) -> Tightness {
 }
 
 /// Free devices of the models in question, unbooked; without any, free devices of all models and free CPUs.
-fn free(pool: &Pool, terms: &Terms, scope: Scope) -> (u64, u64) {
+fn free(pool: &mut Pool, terms: &Terms, scope: Scope) -> (u64, u64) {
+    if terms.models.is_empty()
+        && let Some(index) = pool.plain_of(scope)
+    {
+        let sum =
+            |(devices, cpus), (more, free, _): &(u16, u64, u32)| (devices + u64::from(*more), cpus + free);
+        return index.iter().fold((0, 0), sum);
+    }
     match (pool.index_of(scope), scope) {
-        (Some(index), _) if terms.models.is_empty() => index
-            .plain
-            .iter()
-            .fold((0, 0), |(devices, cpus), (more, free, _)| (devices + u64::from(*more), cpus + free)),
         (Some(index), _) => {
             let indexes = terms.models.iter().filter_map(|model| index.model(*model));
             (indexes.flat_map(|index| index.clear.sizes()).map(|(free, nodes)| free * nodes).sum(), 0)
@@ -86,22 +90,21 @@ fn free(pool: &Pool, terms: &Terms, scope: Scope) -> (u64, u64) {
 
 /// The domains of a level within a scope that take any task of a group. Nodes in no domain are units by themselves,
 /// unless slices must be in one.
-pub(super) fn units(gang: &Gang<'_>, terms: &Terms, group: u16, scope: Scope, level: Level) -> Vec<Unit> {
+pub(super) fn units(gang: &mut Gang<'_>, terms: &Terms, group: u16, scope: Scope, level: Level) -> Vec<Unit> {
     let pool = &*gang.pool;
     let mut scopes = pool.scopes_in(scope, level);
     if scope == Scope::Cluster && level < pool.domains.levels().len() && terms.segment.is_none() {
         scopes.extend(pool.loners().map(Scope::Node));
     }
     let capacities = scopes.into_iter().map(|scope| (scope, capacity(gang, terms, group, scope, level)));
-    let useful = capacities.filter(|(_, capacity)| *capacity > 0).enumerate();
-    let mut units: Vec<Unit> = useful
-        .map(|(order, (scope, capacity))| Unit {
-            scope,
-            capacity,
-            tightness: tightness(pool, terms, scope),
-            order,
-        })
-        .collect();
+    let useful: Vec<(Scope, u64)> = capacities.filter(|(_, capacity)| *capacity > 0).collect();
+    let unit = |(order, (scope, capacity))| Unit {
+        scope,
+        capacity,
+        tightness: tightness(gang.pool, terms, scope),
+        order,
+    };
+    let mut units: Vec<Unit> = useful.into_iter().enumerate().map(unit).collect();
     units.sort_by(|one, other| one.tightness.cmp(&other.tightness));
     units
 }
@@ -146,7 +149,12 @@ fn on_node(gang: &Gang<'_>, group: u16, node: NodeId) -> u64 {
 }
 
 /// As few units as can be for so many tasks, and how many tasks each takes; `None` when all together do not suffice.
-pub(super) fn fewest(pool: &Pool, terms: &Terms, units: Vec<Unit>, tasks: u32) -> Option<Vec<(Scope, u32)>> {
+pub(super) fn fewest(
+    pool: &mut Pool,
+    terms: &Terms,
+    units: Vec<Unit>,
+    tasks: u32,
+) -> Option<Vec<(Scope, u32)>> {
     // 1. How many it takes, and those among them that lie closest together.
     let count = count_needed(&units, tasks)?;
     let mut units = match count {
@@ -201,7 +209,7 @@ fn tightest(units: &[Unit], others: usize, left: u64) -> Option<usize> {
 }
 
 /// Units of the narrowest wider domain of which so many suffice.
-fn together(pool: &Pool, terms: &Terms, units: &[Unit], count: usize, tasks: u32) -> Option<Vec<Unit>> {
+fn together(pool: &mut Pool, terms: &Terms, units: &[Unit], count: usize, tasks: u32) -> Option<Vec<Unit>> {
     for depth in 0.. {
         let mut wide: Vec<(DomainId, Vec<Unit>)> = Vec::new();
         for unit in units {

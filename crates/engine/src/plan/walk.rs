@@ -62,10 +62,11 @@ impl Walk {
     }
 
     /// The next node.
-    pub(crate) fn next(&mut self, pool: &Pool) -> Option<NodeId> {
+    pub(crate) fn next(&mut self, pool: &mut Pool) -> Option<NodeId> {
         let (count, rank) = self.next?;
         if let Scope::Node(id) = self.scope {
             self.next = None;
+            pool.refresh();
             let least = if self.descending { 1 } else { count };
             return (self.list.count(pool.node(id), self.model) >= least).then_some(id);
         }
@@ -95,14 +96,14 @@ impl PlainWalk {
     }
 
     /// The next node.
-    pub(crate) fn next(&mut self, pool: &Pool) -> Option<NodeId> {
+    pub(crate) fn next(&mut self, pool: &mut Pool) -> Option<NodeId> {
         let mut next = self.next?;
-        let Some(index) = pool.index_of(self.scope) else {
+        let Some(index) = pool.plain_of(self.scope) else {
             self.next = None;
             return Some(pool.at_rank_of(self.scope, 0));
         };
         loop {
-            let (devices, cpus, rank) = *index.plain.range(next..).next()?;
+            let (devices, cpus, rank) = *index.range(next..).next()?;
             if cpus < self.cpus {
                 // Within this count of devices the rest may have enough; begin there.
                 next = (devices, self.cpus, 0);
@@ -129,8 +130,9 @@ impl ShareWalk {
     }
 
     /// The next device.
-    pub(crate) fn next(&mut self, pool: &Pool) -> Option<(NodeId, usize)> {
+    pub(crate) fn next(&mut self, pool: &mut Pool) -> Option<(NodeId, usize)> {
         if let Scope::Node(id) = self.scope {
+            pool.refresh();
             return self.next_on(id, pool.node(id));
         }
         let index = pool.index_of(self.scope)?.model(self.model)?;

@@ -53,7 +53,7 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
 }
 
 /// A bound from the sizes of the buckets alone: refuses in microseconds what has no chance.
-pub(super) fn could_fit(pool: &Pool, scope: Scope, need: &GroupNeed, models: &[ModelId]) -> bool {
+pub(super) fn could_fit(pool: &mut Pool, scope: Scope, need: &GroupNeed, models: &[ModelId]) -> bool {
     let Some(index) = pool.index_of(scope) else { return true };
     let block = need.per_node.unwrap_or(1);
     let wanted = u64::from(need.tasks.div_ceil(block));
@@ -98,17 +98,17 @@ fn spread(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, model: ModelId, tas
 }
 
 /// The node with the fewest free devices that takes all of `tasks`; before all others one where it ran last.
-fn tightest(gang: &Gang<'_>, need: &GroupNeed, model: ModelId, tasks: u32) -> Option<NodeId> {
+fn tightest(gang: &mut Gang<'_>, need: &GroupNeed, model: ModelId, tasks: u32) -> Option<NodeId> {
     let devices =
         tasks.checked_mul(need.devices).filter(|devices| *devices <= DeviceSet::MAX_DEVICES as u32)?;
-    let takes_all = |node: &NodeId| room(gang, need, model, *node, tasks) == tasks;
-    if let Some(home) = gang.ask.home.iter().copied().find(takes_all) {
+    let takes_all = |gang: &Gang<'_>, node: NodeId| room(gang, need, model, node, tasks) == tasks;
+    if let Some(home) = gang.ask.home.iter().copied().find(|node| takes_all(gang, *node)) {
         return Some(home);
     }
     for list in lists(gang) {
         let mut walk = Walk::ascending(gang.ask.scope, model, list, count(devices));
         while let Some(node) = walk.next(gang.pool) {
-            if takes_all(&node) {
+            if takes_all(gang, node) {
                 return Some(node);
             }
         }

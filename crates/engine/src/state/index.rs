@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use muster_policy::ModelId;
 
-use super::node::{Counts, Node, Published, WHOLE};
+use super::node::{Counts, Node, Plain, Published, WHOLE};
 use super::rank_set::RankSet;
 
 /// Nodes by a small count, each count a set of name ranks.
@@ -91,7 +91,8 @@ impl ModelIndex {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     models: Vec<ModelIndex>,
-    /// Hosting nodes by free devices of any model, then free CPUs, then rank.
+    /// Hosting nodes by free devices of any model, then free CPUs, then rank. Its updates are dear, and most jobs have GPUs: so it
+    /// is brought up to date by itself.
     pub(crate) plain: BTreeSet<(u16, u64, u32)>,
 }
 
@@ -101,14 +102,16 @@ impl Index {
         self.models.get(usize::from(model.0))
     }
 
-    /// Takes what is published of a node out, under its rank in this index.
+    /// Takes out what is said of a node, under its rank in this index.
     pub(crate) fn leave(&mut self, node: &Node, rank: u32) {
         self.update(node, rank, &node.published, &Published::default());
+        self.update_plain(rank, node.plain, None);
     }
 
-    /// Enters what is published of a node, under its rank in this index.
+    /// Enters what is said of a node, under its rank in this index.
     pub(crate) fn enter(&mut self, node: &Node, rank: u32) {
         self.update(node, rank, &Published::default(), &node.published);
+        self.update_plain(rank, None, node.plain);
     }
 
     /// What is published of a node was something else before.
@@ -127,13 +130,15 @@ impl Index {
                 self.model_mut(*model).shared.insert((*free, rank, *device));
             }
         }
-        if old.plain != new.plain {
-            if let Some((devices, cpus)) = old.plain {
-                self.plain.remove(&(devices, cpus, rank));
-            }
-            if let Some((devices, cpus)) = new.plain {
-                self.plain.insert((devices, cpus, rank));
-            }
+    }
+
+    /// What is said of a node to tasks without a GPU was something else before.
+    pub(crate) fn update_plain(&mut self, rank: u32, old: Option<Plain>, new: Option<Plain>) {
+        if let Some((devices, cpus)) = old {
+            self.plain.remove(&(devices, cpus, rank));
+        }
+        if let Some((devices, cpus)) = new {
+            self.plain.insert((devices, cpus, rank));
         }
     }
 
@@ -166,6 +171,11 @@ pub(crate) fn describe(node: &Node) -> Published {
             present.shared.push((model, WHOLE - held, device as u16));
         }
     }
-    present.plain = Some((free.len() as u16, node.limit.cpus.saturating_sub(node.used.cpus)));
     present
+}
+
+/// What the indexes should say of a node to tasks without a GPU.
+pub(crate) fn describe_plain(node: &Node) -> Option<Plain> {
+    let cpus = node.limit.cpus.saturating_sub(node.used.cpus);
+    node.hosts().then(|| (node.free().len() as u16, cpus))
 }

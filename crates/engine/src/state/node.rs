@@ -53,8 +53,12 @@ pub(crate) struct Node {
     pub(crate) bookings: Vec<NodeBooking>,
     /// Devices in any booking.
     pub(crate) booked: DeviceSet,
-    /// What the indexes say of it.
+    /// What the indexes say of its devices, and whether it may have changed since.
     pub(crate) published: Published,
+    pub(crate) is_stale: bool,
+    /// What they say of it to tasks without a GPU, and whether it may have changed since.
+    pub(crate) plain: Option<Plain>,
+    pub(crate) is_plain_stale: bool,
 }
 
 /// What one holding has on one node.
@@ -92,9 +96,10 @@ pub(crate) struct Published {
     pub(crate) buckets: SmallVec<[Counts; 1]>,
     /// Partially held usable devices: model, free thousandths, device.
     pub(crate) shared: SmallVec<[(ModelId, u16, u16); 2]>,
-    /// Free devices of any model and free CPUs.
-    pub(crate) plain: Option<(u16, u64)>,
 }
+
+/// Free devices of any model and free CPUs.
+pub(crate) type Plain = (u16, u64);
 
 /// From when until when something would be held.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,12 @@
 //! Nodes enter and leave domains, and every change of a node reaches the indexes of the cluster and of its domains.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_model::NodeId;
 
 use super::Pool;
-use crate::state::index::{Index, describe};
+use crate::state::index::{Index, describe, describe_plain};
 use crate::state::topology::{DomainId, Domains, Level, Scope};
 
 impl Pool {
@@ -25,8 +26,15 @@ impl Pool {
         self.epoch += 1;
     }
 
-    /// The index of a scope; a node has none of its own.
-    pub(crate) fn index_of(&self, scope: Scope) -> Option<&Index> {
+    /// The index of all nodes, as they are now.
+    pub(crate) fn index(&mut self) -> &Index {
+        self.refresh();
+        &self.index
+    }
+
+    /// The index of a scope, as its nodes are now; a node has none of its own.
+    pub(crate) fn index_of(&mut self, scope: Scope) -> Option<&Index> {
+        self.refresh();
         match scope {
             Scope::Cluster => Some(&self.index),
             Scope::Domain(id) => Some(&self.domains.get(id).index),
@@ -102,8 +110,62 @@ impl Pool {
         std::iter::successors(self.domains.get(id).parent, |id| self.domains.get(*id).parent).count()
     }
 
-    /// Brings the indexes up to date with a node after it changed.
-    pub(super) fn publish(&mut self, id: NodeId) {
+    /// The index of a scope for tasks without a GPU, as its nodes are now; a node has none of its own.
+    pub(crate) fn plain_of(&mut self, scope: Scope) -> Option<&BTreeSet<(u16, u64, u32)>> {
+        self.refresh_plain();
+        match scope {
+            Scope::Cluster => Some(&self.index.plain),
+            Scope::Domain(id) => Some(&self.domains.get(id).index.plain),
+            Scope::Node(_) => None,
+        }
+    }
+
+    /// A node changes: the indexes follow when they are asked next.
+    pub(super) fn touch(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id.0 as usize];
+        if !std::mem::replace(&mut node.is_stale, true) {
+            self.stale.push(id);
+        }
+        if !std::mem::replace(&mut node.is_plain_stale, true) {
+            self.plain_stale.push(id);
+        }
+    }
+
+    /// A copy with all its indexes up to date.
+    pub(crate) fn refreshed(&self) -> Self {
+        let mut copy = self.clone();
+        copy.refresh();
+        copy.refresh_plain();
+        copy
+    }
+
+    /// Brings the indexes up to date with the devices of all nodes that changed.
+    pub(crate) fn refresh(&mut self) {
+        while let Some(id) = self.stale.pop() {
+            self.nodes[id.0 as usize].is_stale = false;
+            self.publish(id);
+        }
+    }
+
+    /// The same for tasks without a GPU.
+    fn refresh_plain(&mut self) {
+        while let Some(id) = self.plain_stale.pop() {
+            let node = &mut self.nodes[id.0 as usize];
+            node.is_plain_stale = false;
+            let present = describe_plain(node);
+            if present == node.plain {
+                continue;
+            }
+            let old = std::mem::replace(&mut node.plain, present);
+            self.index.update_plain(node.rank, old, present);
+            for (domain, rank) in &node.domains {
+                self.domains.get_mut(*domain).index.update_plain(*rank, old, present);
+            }
+        }
+    }
+
+    /// Brings the indexes up to date with the devices of a node.
+    fn publish(&mut self, id: NodeId) {
         self.update_kind(id);
         let present = describe(self.node(id));
         if present != self.node(id).published {
@@ -119,7 +181,8 @@ impl Pool {
     /// Takes a node out of all indexes.
     pub(super) fn retire(&mut self, id: NodeId) {
         self.withdraw(id);
-        self.nodes[id.0 as usize].published = Default::default();
+        let node = &mut self.nodes[id.0 as usize];
+        (node.published, node.plain) = Default::default();
     }
 
     fn withdraw(&mut self, id: NodeId) {

@@ -31,6 +31,7 @@ impl Pool {
 
     /// The kinds of nodes as they are now.
     pub(crate) fn kinds(&mut self) -> &mut Kinds {
+        self.refresh();
         if !matches!(&self.kinds, Weighing::Ready(kinds) if !kinds.is_worn()) {
             self.kinds = Weighing::Ready(Box::new(Kinds::of(&self.nodes)));
         }

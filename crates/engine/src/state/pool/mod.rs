@@ -78,14 +78,20 @@ pub(crate) struct Pool {
     nodes: Vec<Node>,
     by_name: FxHashMap<NodeName, NodeId>,
     by_rank: Vec<NodeId>,
-    pub(crate) index: Index,
+    index: Index,
     pub(crate) domains: Domains,
     holdings: Vec<Option<Holding>>,
     vacant: Vec<HoldKey>,
     ends: Ends,
     kinds: kinds::Weighing,
     bookings: Vec<Booking>,
+    /// Bookings by when they begin, and by when they end.
+    booked_from: Vec<(Time, u32)>,
+    booked_until: Vec<(Time, u32)>,
     log: Vec<Undo>,
+    /// Nodes that changed since the indexes were last asked: for devices, and for tasks without a GPU.
+    stale: Vec<NodeId>,
+    plain_stale: Vec<NodeId>,
     extras: Vec<Arc<str>>,
     /// How many nodes have each model, lost and drained ones included.
     nodes_by_model: Vec<u32>,
@@ -249,35 +255,24 @@ impl Pool {
         self.version = self.versions;
     }
 
-    fn take(&mut self, key: HoldKey, task: &TaskPlacement) {
-        self.take_unpublished(key, task);
-        self.publish(task.node);
-    }
-
-    /// Takes a whole placement; a node's indexes follow once for all its tasks, which follow each other.
     fn take_all(&mut self, key: HoldKey, placement: &[TaskPlacement]) {
-        for tasks in placement.chunk_by(|one, next| one.node == next.node) {
-            tasks.iter().for_each(|task| self.take_unpublished(key, task));
-            self.publish(tasks[0].node);
-        }
+        placement.iter().for_each(|task| self.take(key, task));
     }
 
-    /// Gives a whole placement back, likewise.
     fn give_all(&mut self, key: HoldKey, placement: &[TaskPlacement]) {
-        for tasks in placement.chunk_by(|one, next| one.node == next.node) {
-            tasks.iter().for_each(|task| self.give_unpublished(key, task));
-            self.publish(tasks[0].node);
-        }
+        placement.iter().for_each(|task| self.give(key, task));
     }
 
-    fn take_unpublished(&mut self, key: HoldKey, task: &TaskPlacement) {
+    fn take(&mut self, key: HoldKey, task: &TaskPlacement) {
+        self.touch(task.node);
         let holding = self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding");
         let scalars = &holding.shape.groups[usize::from(task.group)].scalars;
         let node = &mut self.nodes[task.node.0 as usize];
         node.take(key, holding.end, task.devices, task.share.0 as u16, scalars);
     }
 
-    fn give_unpublished(&mut self, key: HoldKey, task: &TaskPlacement) {
+    fn give(&mut self, key: HoldKey, task: &TaskPlacement) {
+        self.touch(task.node);
         let holding = self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding");
         let scalars = &holding.shape.groups[usize::from(task.group)].scalars;
         let node = &mut self.nodes[task.node.0 as usize];

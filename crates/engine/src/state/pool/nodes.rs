@@ -84,7 +84,7 @@ impl Pool {
     pub(super) fn serve(&mut self, id: NodeId) {
         self.retire(id);
         self.nodes[id.0 as usize].put_into_service(&self.view);
-        self.publish(id);
+        self.touch(id);
     }
 
     /// Drains that lie ahead, the first to begin first.
@@ -141,6 +141,9 @@ impl Pool {
             bookings: Vec::new(),
             booked: DeviceSet::EMPTY,
             published: Published::default(),
+            is_stale: false,
+            plain: None,
+            is_plain_stale: false,
         });
         for at in rank + 1..self.by_rank.len() {
             let node = &mut self.nodes[self.by_rank[at].0 as usize];
@@ -177,7 +180,7 @@ impl Pool {
         node.limit.cpus = node.capacity.cpus.saturating_sub(u64::from(node.foreign.cpus.0));
         node.limit.memory = node.capacity.memory.saturating_sub(node.foreign.memory.0);
         node.put_into_service(&self.view);
-        self.publish(id);
+        self.touch(id);
         self.epoch += 1;
     }
 

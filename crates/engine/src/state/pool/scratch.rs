@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_model::{DeviceSet, ElementId, NodeId, TaskPlacement, Time};
+use muster_model::{DeviceSet, ElementId, TaskPlacement, Time};
 use smallvec::SmallVec;
 
 use super::{Booking, Checkpoint, HoldKey, Pool, Undo};
@@ -29,35 +29,11 @@ impl Pool {
         self.log.push(Undo::Parked(key));
     }
 
-    /// As [`Pool::park`]; the indexes follow with [`Pool::publish_all`].
-    pub(crate) fn park_quietly(&mut self, key: HoldKey) {
-        self.give_parked(key);
-        self.log.push(Undo::Parked(key));
-    }
-
-    /// Takes a parked holding back, on scratch; the indexes follow with [`Pool::publish_all`].
-    pub(crate) fn unpark_quietly(&mut self, key: HoldKey) {
-        self.take_parked(key);
+    /// Takes a parked holding back, on scratch.
+    pub(crate) fn unpark(&mut self, key: HoldKey) {
+        let placement = Arc::clone(&self.holding(key).placement);
+        self.take_all(key, &placement);
         self.log.push(Undo::Unparked(key));
-    }
-
-    fn give_parked(&mut self, key: HoldKey) -> Arc<[TaskPlacement]> {
-        let placement = Arc::clone(&self.holding(key).placement);
-        placement.iter().for_each(|task| self.give_unpublished(key, task));
-        placement
-    }
-
-    fn take_parked(&mut self, key: HoldKey) -> Arc<[TaskPlacement]> {
-        let placement = Arc::clone(&self.holding(key).placement);
-        placement.iter().for_each(|task| self.take_unpublished(key, task));
-        placement
-    }
-
-    /// Brings the indexes up to date with nodes that changed.
-    pub(crate) fn publish_all(&mut self, mut nodes: Vec<NodeId>) {
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes.into_iter().for_each(|id| self.publish(id));
     }
 
     /// Gives a holding back on scratch, as if it had never been: unlike what is parked, it has no end any more.
@@ -85,6 +61,16 @@ impl Pool {
     /// Bookings of this pass, in order of being made.
     pub(crate) fn bookings(&self) -> &[Booking] {
         &self.bookings
+    }
+
+    /// When bookings begin, and which, in order.
+    pub(crate) fn booked_from(&self) -> &[(Time, u32)] {
+        &self.booked_from
+    }
+
+    /// When bookings end, and which, in order.
+    pub(crate) fn booked_until(&self) -> &[(Time, u32)] {
+        &self.booked_until
     }
 
     /// True when some booking leaves the whole window alone, so that its devices may be used meanwhile.
@@ -119,13 +105,15 @@ impl Pool {
     /// Drops all bookings, on scratch.
     pub(crate) fn clear_bookings(&mut self) {
         let dropped = std::mem::take(&mut self.bookings);
+        self.booked_from.clear();
+        self.booked_until.clear();
         for booking in &dropped {
             for task in booking.placement.iter() {
                 let node = &mut self.nodes[task.node.0 as usize];
                 if !node.bookings.is_empty() {
                     node.bookings.clear();
                     node.refresh_booked();
-                    self.publish(task.node);
+                    self.touch(task.node);
                 }
             }
         }
@@ -155,7 +143,11 @@ impl Pool {
             }
             entry.scalars.add(&booking.shape.groups[usize::from(task.group)].scalars, 1);
             node.refresh_booked();
-            self.publish(task.node);
+            self.touch(task.node);
+        }
+        for (order, at) in [(&mut self.booked_from, booking.start), (&mut self.booked_until, booking.end)] {
+            let place = order.partition_point(|one| *one < (at, reservation));
+            order.insert(place, (at, reservation));
         }
         self.bookings.push(booking);
     }
@@ -166,28 +158,31 @@ impl Pool {
 
     /// Undoes everything since the checkpoint, newest first.
     pub(crate) fn rollback(&mut self, to: Checkpoint) {
-        let mut changed = Vec::new();
         while self.log.len() > to.0 {
             match self.log.pop().expect("longer than the checkpoint") {
                 Undo::Opened(key) => {
                     self.holdings[key.0 as usize] = None;
                     self.vacant.push(key);
                 }
-                Undo::Granted { key, task } => {
-                    self.give_unpublished(key, &task);
-                    changed.push(task.node);
-                }
+                Undo::Granted { key, task } => self.give(key, &task),
                 Undo::Closed(key, version) => {
                     self.version = version;
                     let holding = self.holding(key);
                     let (end, element) = (holding.end, holding.element);
                     self.ends.remove(end, element, key);
                 }
-                Undo::Parked(key) => changed.extend(self.take_parked(key).iter().map(|task| task.node)),
-                Undo::Unparked(key) => changed.extend(self.give_parked(key).iter().map(|task| task.node)),
+                Undo::Parked(key) => {
+                    let placement = Arc::clone(&self.holding(key).placement);
+                    self.take_all(key, &placement);
+                }
+                Undo::Unparked(key) => {
+                    let placement = Arc::clone(&self.holding(key).placement);
+                    self.give_all(key, &placement);
+                }
                 Undo::Retracted(key, version) => {
                     self.version = version;
-                    changed.extend(self.take_parked(key).iter().map(|task| task.node));
+                    let placement = Arc::clone(&self.holding(key).placement);
+                    self.take_all(key, &placement);
                     let holding = self.holding(key);
                     let (end, element) = (holding.end, holding.element);
                     self.ends.insert(end, element, key);
@@ -204,18 +199,19 @@ impl Pool {
                 }
             }
         }
-        self.publish_all(changed);
     }
 
     fn unbook(&mut self) {
         let booking = self.bookings.pop().expect("every logged booking is there");
         let reservation = self.bookings.len() as u32;
+        self.booked_from.retain(|(_, one)| *one != reservation);
+        self.booked_until.retain(|(_, one)| *one != reservation);
         for task in booking.placement.iter() {
             let node = &mut self.nodes[task.node.0 as usize];
             if node.bookings.last().is_some_and(|last| last.reservation == reservation) {
                 node.bookings.pop();
                 node.refresh_booked();
-                self.publish(task.node);
+                self.touch(task.node);
             }
         }
     }
