@@ -57,6 +57,8 @@ impl Planner<'_> {
             grew |= self.grow_start(&seed);
         }
         if grew {
+            // Somebody may come first now for whom it has to shrink again: as with a promise that is kept, the next pass looks.
+            self.keeps = true;
             self.forget_failures();
             self.look_again();
         }

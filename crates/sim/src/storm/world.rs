@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use muster_model::view::State;
 use muster_model::{
-    AttemptId, Decision, Effect, ElementId, Event, Eviction, Foreign, JobId, NodeId, Observation, QueueTree,
-    Span, TaskCheckpoint, TaskReport, Time,
+    AttemptId, Decision, Effect, ElementId, Event, Eviction, EvictionCause, Foreign, JobId, NodeId,
+    Observation, QueueTree, Span, TaskCheckpoint, TaskReport, Time,
 };
 use muster_runtime::engine::Engine;
 use muster_runtime::{Draft, Input, Receipt, Refused, Runtime, Submission};
@@ -457,11 +457,16 @@ impl World {
         {
             return Err(format!("{waits} waits though {runs} runs on what its queue owns"));
         }
-        // What starts where it had been promised to may be taken back by the next pass, for somebody who came meanwhile.
-        let is_new = |attempt: &Attempt| attempt.promised && attempt.held_from == runtime.last();
-        let is_fresh = |eviction: &Eviction| self.book.attempt(eviction.id.element).is_some_and(is_new);
-        // And a pass may have kept something from starting, if it says that it has to be looked at again at once.
+        // A pass may have kept something from starting, if it says that it has to be looked at again at once.
         let looks_again = engine.next_wake().is_some_and(|wake| wake <= runtime.last() + MOMENT);
+        // And what starts where it had been promised to, or larger than it must, may be taken back by that look: for somebody
+        // who came meanwhile, or comes first now.
+        let is_fresh = |eviction: &Eviction| {
+            let attempt = self.book.attempt(eviction.id.element);
+            let is_larger = looks_again && eviction.cause == EvictionCause::Shrunk;
+            let is_new = |one: &Attempt| one.held_from == runtime.last() && (one.promised || is_larger);
+            attempt.is_some_and(is_new)
+        };
         let excused = |decision: &Decision| match decision {
             Decision::Claim { evict, .. } => evict.iter().any(is_fresh),
             Decision::Start { .. } => looks_again,
