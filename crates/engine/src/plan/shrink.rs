@@ -97,9 +97,12 @@ impl Planner<'_> {
         }
     }
 
-    /// True when limits, quota and its nodes let a gang start again as it is: then with less, too. Not in a queue with a
-    /// budget, since every start promises a whole run anew.
+    /// True when limits, quota and its nodes let a gang start again as it is: then with less, too. Not on hold, and not in a
+    /// queue with a budget, since every start promises a whole run anew.
     fn may_go_on(&mut self, id: JobId, ordinal: u32) -> bool {
+        if self.state.jobs[&id].record.held {
+            return false;
+        }
         let candidate = self.candidate_of(id, &self.state.jobs[&id], ordinal);
         let Some(run) = self.state.jobs[&id].record.elements[&ordinal].run.as_ref() else { return false };
         let (gpus, placement) = (run.gpus.clone(), Arc::clone(&run.placement));

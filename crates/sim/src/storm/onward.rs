@@ -92,6 +92,7 @@ pub(crate) fn judge_shrink(
     match () {
         () if left.is_empty() => Err("it does not shrink"),
         () if !is_size(&job.spec, keeps) => Err("it may not have that size"),
+        () if job.is_held() => Err("it is on hold, and would not start again"),
         () if is_budgeted(book, job) => Err("its budget would be charged again"),
         () => Ok(()),
     }
