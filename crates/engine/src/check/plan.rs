@@ -51,8 +51,8 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
         let goes_on = resized::goes_on(state, plan, element);
         let more = started_of.entry(element.job).or_default();
         *more += u32::from(!goes_on && !is_claimed(job, element));
-        let is_his =
-            |one: &&Decision| matches!(one, Decision::Unclaim { element: id } if id.job == element.job);
+        let holds = |id: ElementId| state.element(id).is_some_and(|one| one.phase == Phase::Active);
+        let is_his = |one: &&Decision| matches!(one, Decision::Unclaim { element: id } if id.job == element.job && !holds(*id));
         let given_up = plan.decisions.iter().filter(is_his).count() as u32;
         check_startable(job, now, element, (*more, given_up, goes_on), &mut found);
         if let Decision::Start { id, .. } = decision {

@@ -64,7 +64,8 @@ impl Planner<'_> {
                 Chance::GiveUp => {
                     self.state.policy.undo_hold(leaf, user, &claim.gpus);
                     self.planned.push(Planned::Left { leaf, user, gpus: claim.gpus });
-                    *self.given_up.entry(id).or_default() += 1;
+                    let is_active = self.state.element(element).is_some_and(|one| one.phase == Phase::Active);
+                    *self.given_up.entry(id).or_default() += u32::from(!is_active);
                     self.decisions.push(Decision::Unclaim { element });
                 }
             }

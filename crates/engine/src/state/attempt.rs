@@ -207,6 +207,7 @@ impl State {
             element.restarts = restarts;
             not_before = now + backoff(restart, restarts);
         }
+        job.record.claims += u32::from(element.claim.is_some());
         element.phase = Phase::Waiting { held, not_before };
     }
 

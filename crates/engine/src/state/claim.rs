@@ -90,10 +90,11 @@ impl State {
         let claim = Claim { placement: Arc::clone(placement), gpus, since: now, nth, evicted };
         self.count_claim(now, id.job, ordinal, &claim);
         let Some(element) = self.element_mut(id.job, ordinal) else { return };
+        let is_active = element.phase == Phase::Active;
         element.claim = Some(Box::new(claim));
         self.claims.of.insert((id.job, ordinal));
         if let Some(job) = self.jobs.get_mut(&id.job) {
-            job.record.claims += 1;
+            job.record.claims += u32::from(!is_active);
         }
         self.sync(now, Owner { job: id.job, ordinal: None });
         self.sync(now, Owner { job: id.job, ordinal: Some(ordinal) });
@@ -138,7 +139,7 @@ impl State {
         let length = job.record.duration();
         let Some(element) = job.record.elements.get_mut(&ordinal) else { return };
         let Some(claim) = element.claim.take() else { return };
-        job.record.claims -= 1;
+        job.record.claims -= u32::from(element.phase != Phase::Active);
         self.claims.of.remove(&(id, ordinal));
         self.policy.release(now, job.record.leaf, job.user, &claim.gpus);
         let promise = Promise { from: claim.since, length };

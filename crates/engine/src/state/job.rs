@@ -52,7 +52,7 @@ pub(crate) struct JobRecord {
     pub(crate) begun: u32,
     /// Elements holding resources.
     pub(crate) active: u32,
-    /// Elements with a claim.
+    /// Elements with a claim that hold nothing: what goes on with another size still counts as active.
     #[serde(default)]
     pub(crate) claims: u32,
     pub(crate) succeeded: u32,

@@ -124,6 +124,9 @@ impl State {
                 self.policy.restore_promise(record.leaf, user, run.milli(), promise);
             }
         }
+        let elements = record.elements.values();
+        let promised = elements.filter(|one| one.claim.is_some() && one.phase != Phase::Active);
+        record.claims = promised.count() as u32;
         let known: Vec<u32> = record.elements.keys().copied().collect();
         self.jobs.insert(id, Box::new(Job { record, user, class, waits_in: None }));
         for ordinal in known {
