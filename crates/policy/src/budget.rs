@@ -24,10 +24,8 @@ use muster_model::queue::Budget;
 use muster_model::{Span, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::PER_GPU_HOUR;
 use crate::intern::UserId;
-
-/// Milliseconds × thousandths of a GPU in a GPU-hour.
-const PER_GPU_HOUR: u64 = 3_600_000_000;
 
 /// From when something holds GPUs, and for how long at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -50,6 +50,11 @@ pub use crate::pass::Pass;
 pub use crate::promise::Taken;
 pub use crate::tree::{MAX_DEPTH, TreeError};
 
+/// Thousandths of a GPU times milliseconds, in which time on GPUs is counted, in a GPU-second.
+pub const PER_GPU_SEC: u64 = 1_000_000;
+/// The same in a GPU-hour.
+pub const PER_GPU_HOUR: u64 = 3600 * PER_GPU_SEC;
+
 /// The tree of queues with everything that waits, runs and was used in it.
 ///
 /// Serialises to its durable part: tree, names, usage, and what was used of budgets. After a restore, what was running

@@ -7,13 +7,11 @@
 use muster_model::view::{BudgetView, UserBudgetView};
 use muster_model::{JobSpec, QueueName, Reason, Span, Time, UserName};
 
+use crate::PER_GPU_SEC;
 use crate::Policy;
 use crate::budget::{Account, Promise, Short};
 use crate::intern::{LeafId, UserId};
 use crate::tree::Node;
-
-/// Milliseconds × thousandths of a GPU in a GPU-second.
-const PER_GPU_SEC: u64 = 1_000_000;
 
 /// What was taken of a window at an instant: used and promised, in thousandths of GPUs × milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

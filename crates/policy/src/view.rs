@@ -6,14 +6,12 @@ use std::collections::BTreeMap;
 use muster_model::view::{QueueView, QuotaView};
 use muster_model::{QueueName, Time, UserName};
 
+use crate::PER_GPU_SEC;
 use crate::Policy;
 use crate::intern::{LeafId, UserId};
 use crate::share::to_ppm;
 use crate::tree::{Node, ROOT};
 use crate::verdict::gpu_milli;
-
-/// Usage is kept in thousandths of GPUs × milliseconds: so many are a GPU-second.
-const PER_GPU_SEC: u64 = 1_000_000;
 
 impl Policy {
     /// One row per queue, parents before children, siblings in the order of the file. `waiting` counts the entries that

@@ -88,6 +88,7 @@ fn body(explanation: &Explanation, is_submitted: bool, now: Time, style: &Style)
     }
     lines.extend(room::leaving(&explanation.leaving, now, style));
     lines.extend(room::stays(&explanation.stays, &explanation.queue, now, style));
+    lines.extend(explanation.moves.as_ref().map(|moves| room::moves(moves, now, style)));
     for one in &explanation.out_of_service {
         let node = clean(one.node.as_str());
         let what = match &one.devices[..] {

@@ -107,7 +107,7 @@ fn budget_lines(reason: &Reason, now: Time, style: &Style) -> Vec<Line> {
 }
 
 /// What is asked for, in hours with one decimal, rounded up: nothing reads as 0.0 that is refused.
-fn hours_up(secs: u64) -> String {
+pub(crate) fn hours_up(secs: u64) -> String {
     hours(secs.saturating_add(359))
 }
 

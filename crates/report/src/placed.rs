@@ -121,6 +121,9 @@ pub(crate) fn preempted(view: &PreemptedView, now: Time, style: &Style) -> Vec<L
     };
     let at = clock::time(view.at, now, style);
     let kept = match &view.checkpoint {
+        _ if let Some(until) = view.saves_until => {
+            format!("it saves its progress until {} at the latest", clock::time(until, now, style))
+        }
         Some(saved) if saved.label.is_empty() => {
             format!("it keeps its checkpoint of {}", clock::time(saved.at, now, style))
         }
@@ -209,6 +212,7 @@ mod tests {
             queue: Some("a".into()),
             cause: EvictionCause::Reclaimed,
             at: after(20),
+            saves_until: None,
             checkpoint: Some(saved.clone()),
         };
         check(
@@ -227,7 +231,10 @@ mod tests {
                 "           it keeps its checkpoint of 12:00:05",
             ],
         );
-        let text = &preempted(&PreemptedView { checkpoint: None, ..gone }, NOON, &Style::plain())[1].text;
-        assert_eq!(text, "it has no checkpoint, and begins anew");
+        let second = |view| preempted(&view, NOON, &Style::plain())[1].text.clone();
+        let unsaved = PreemptedView { checkpoint: None, ..gone };
+        assert_eq!(second(unsaved.clone()), "it has no checkpoint, and begins anew");
+        let saving = PreemptedView { saves_until: Some(after(60)), ..unsaved };
+        assert_eq!(second(saving), "it saves its progress until 12:01:00 at the latest");
     }
 }

@@ -1,10 +1,11 @@
 //! Who makes room for what waits, as `muster explain` says it: who leaves, and why the others stay.
 
-use muster_model::view::{LeavingView, Stays, StaysView};
-use muster_model::{EvictionCause, QueueName, Time};
+use muster_model::view::{LeavingView, MovesView, Stays, StaysView, Unmoved};
+use muster_model::{ElementId, EvictionCause, QueueName, Time};
 
-use crate::amount::count;
+use crate::amount::{count, hours};
 use crate::clock;
+use crate::limits::hours_up;
 use crate::reason::{Line, element};
 use crate::style::{Style, clean};
 
@@ -90,14 +91,36 @@ fn sentence(those: &[&StaysView], queue: &QueueName, now: Time, style: &Style) -
     }
 }
 
+/// Whom it would help to move, and why that is not done.
+pub(crate) fn moves(moves: &MovesView, now: Time, style: &Style) -> Line {
+    let jobs = moves.jobs.iter().map(|one| (&*one.name, one.element));
+    let (who, cost) = (some(jobs, moves.count as usize), hours_up(moves.cost_gpu_secs));
+    let why = match moves.why {
+        Unmoved::Off => "but `defragment` of the queue file is off".to_owned(),
+        Unmoved::Spent { left_gpu_secs, refills_at } => {
+            let left = format!("but {} are left for moves", hours(left_gpu_secs));
+            match refills_at {
+                Some(at) => format!("{left} until {}", clock::time(at, now, style)),
+                None => format!("{left}, and never as many"),
+            }
+        }
+        Unmoved::Dear { worth_gpu_secs } => {
+            format!("which is more than it loses by waiting ({})", hours(worth_gpu_secs))
+        }
+    };
+    Line::new("moving", format!("if {who} went on elsewhere it would start, at {cost} GPU-hours, {why}"))
+}
+
 /// `left (1), sweep[3] (2) and 4 more`.
 fn names(those: &[&StaysView]) -> String {
-    let named: Vec<String> = those
-        .iter()
-        .take(NAMED)
-        .map(|one| format!("{} ({})", clean(&one.name), element(one.element)))
-        .collect();
-    match those.len().saturating_sub(NAMED) {
+    some(those.iter().map(|one| (&*one.name, one.element)), those.len())
+}
+
+/// The first few of so many.
+fn some<'a>(named: impl Iterator<Item = (&'a str, ElementId)>, count: usize) -> String {
+    let named: Vec<String> =
+        named.take(NAMED).map(|(name, id)| format!("{} ({})", clean(name), element(id))).collect();
+    match count.saturating_sub(named.len()) {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
     }
@@ -105,6 +128,8 @@ fn names(those: &[&StaysView]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use muster_model::view::Moved;
+
     use super::*;
     use crate::sample::{NOON, after, id};
 
@@ -143,6 +168,32 @@ mod tests {
             stays(&all, &"a".into(), NOON, &Style::plain()).expect("somebody stays").text,
             "nobody goes for it: left (1), left (3), left (4) and 1 more have no lower priority; left (2) is protected"
         );
+    }
+
+    #[test]
+    fn whom_it_would_help_to_move_and_why_that_is_not_done() {
+        let jobs: Vec<Moved> =
+            (1..=4).map(|job| Moved { element: id(job, 0), name: "left".to_owned() }).collect();
+        let text = |why| {
+            moves(
+                &MovesView { jobs: jobs.clone(), count: 12, cost_gpu_secs: 3601, why },
+                NOON,
+                &Style::plain(),
+            )
+            .text
+        };
+        let who =
+            "if left (1), left (2), left (3) and 9 more went on elsewhere it would start, at 1.1 GPU-hours";
+        let spent = |refills_at| Unmoved::Spent { left_gpu_secs: 1800, refills_at };
+        let cases = [
+            (Unmoved::Off, "but `defragment` of the queue file is off"),
+            (spent(Some(after(60))), "but 0.5 are left for moves until 12:01:00"),
+            (spent(None), "but 0.5 are left for moves, and never as many"),
+            (Unmoved::Dear { worth_gpu_secs: 720 }, "which is more than it loses by waiting (0.2)"),
+        ];
+        for (why, expected) in cases {
+            assert_eq!(text(why), format!("{who}, {expected}"));
+        }
     }
 
     #[test]

@@ -206,12 +206,8 @@ fn refusals() -> Vec<Reason> {
 
 pub fn explanation() -> Explanation {
     Explanation {
-        element: id(2, 0),
-        name: "right".to_owned(),
-        state: State::Pending,
         reasons: vec![capacity(gap(Limiting::Gpus))],
         position: Some((1, 1)),
-        queue: "default".into(),
         holders: vec![
             Holder {
                 element: id(1, 0),
@@ -228,14 +224,9 @@ pub fn explanation() -> Explanation {
                 end: HolderEnd::TimeLimit,
             },
         ],
-        out_of_service: Vec::new(),
-        placement: None,
-        leaving: Vec::new(),
-        stays: Vec::new(),
-        preempted: None,
-        set_aside: Vec::new(),
         eta: Some(Eta { start: after(20), reserved: true }),
         sooner: vec![Change::Tasks { tasks: 3 }],
+        ..Explanation::blank(id(2, 0), "right".to_owned(), State::Pending, "default".into())
     }
 }
 

@@ -278,23 +278,9 @@ async fn log_paths(app: &App, view: &JobView, index: Option<u32>) -> Result<Vec<
 
 fn nothing_to_explain(view: &JobView, index: Option<u32>) -> muster_model::view::Explanation {
     let element = view.elements.iter().find(|element| Some(element.element.index) == index);
-    muster_model::view::Explanation {
-        element: ElementId { job: view.job, index: index.unwrap_or(0) },
-        name: view.name.clone(),
-        state: element.map_or(view.state, |element| element.state),
-        reasons: Vec::new(),
-        position: None,
-        queue: view.queue.clone(),
-        holders: Vec::new(),
-        out_of_service: Vec::new(),
-        placement: None,
-        leaving: Vec::new(),
-        stays: Vec::new(),
-        preempted: None,
-        set_aside: Vec::new(),
-        eta: None,
-        sooner: Vec::new(),
-    }
+    let id = ElementId { job: view.job, index: index.unwrap_or(0) };
+    let state = element.map_or(view.state, |element| element.state);
+    muster_model::view::Explanation::blank(id, view.name.clone(), state, view.queue.clone())
 }
 
 #[cfg(test)]

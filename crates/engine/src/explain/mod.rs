@@ -72,6 +72,7 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     explanation.holders = trial.holders(&finding);
     explanation.out_of_service = trial.out_of_service(&finding);
     explanation.set_aside = trial.set_aside(&finding);
+    explanation.moves = trial.moves(&finding, explanation.eta);
     explanation.reasons.extend(finding.quota.iter().chain(&finding.reason).cloned());
     let candidate = trial.end();
     if let Some(candidate) = &candidate {
@@ -132,21 +133,5 @@ fn eta_inside(state: &State, now: Time, begins: Time, owner: Owner, id: ElementI
 }
 
 fn blank(id: ElementId, spec: &JobSpec, state: Word) -> Explanation {
-    Explanation {
-        element: id,
-        name: spec.name.to_string(),
-        state,
-        reasons: Vec::new(),
-        position: None,
-        queue: spec.queue.clone(),
-        holders: Vec::new(),
-        out_of_service: Vec::new(),
-        placement: None,
-        leaving: Vec::new(),
-        stays: Vec::new(),
-        preempted: None,
-        set_aside: Vec::new(),
-        eta: None,
-        sooner: Vec::new(),
-    }
+    Explanation::blank(id, spec.name.to_string(), state, spec.queue.clone())
 }

@@ -9,6 +9,7 @@ use muster_model::view::{
 use muster_model::{DeviceSet, ElementId, GpuMilli, NodeId, TaskPlacement, Time, Topology, TopologyRule};
 
 use super::gap::{self, Count};
+use super::room;
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::pool::Pool;
@@ -139,7 +140,8 @@ fn next(state: &State, id: ElementId, placement: &[TaskPlacement]) -> Option<Wai
 pub(super) fn preempted(state: &State, now: Time, id: ElementId) -> Option<PreemptedView> {
     let record = &state.jobs.get(&id.job)?.record;
     let element = record.elements.get(&record.ordinal_of(id.index)?)?;
-    let leaving = element.run.as_ref()?.leaving?;
+    let run = element.run.as_ref()?;
+    let leaving = run.leaving?;
     let claimant = state.jobs.get(&leaving.by.job);
     Some(PreemptedView {
         by: leaving.by,
@@ -147,6 +149,7 @@ pub(super) fn preempted(state: &State, now: Time, id: ElementId) -> Option<Preem
         queue: claimant.map(|job| state.policy.leaf_name(job.record.leaf).clone()),
         cause: leaving.cause,
         at: leaving.at,
+        saves_until: room::saves_until(run).filter(|_| element.phase == Phase::Active),
         checkpoint: state.element_view(now, id).and_then(|view| view.checkpoint),
     })
 }

@@ -11,11 +11,11 @@ use crate::plan::{self, Candidate};
 use crate::state::State;
 use crate::state::claim::Claim;
 use crate::state::ends::End;
-use crate::state::job::{Element, RunStage};
+use crate::state::job::{Element, Run, RunStage};
 use crate::state::runners::Runner;
 
 /// At most this many are named.
-const MOST: usize = 10;
+pub(super) const MOST: usize = 10;
 
 /// Who was told to go for what an element was promised, and is not gone.
 pub(super) fn leaving(state: &State, now: Time, id: ElementId) -> Vec<LeavingView> {
@@ -61,6 +61,7 @@ pub(super) fn promised(explained: Explanation, now: Time, mut leaving: Vec<Leavi
         eta: Some(Eta { start: by, reserved: true }),
         leaving,
         stays: Vec::new(),
+        moves: None,
         holders: Vec::new(),
         out_of_service: Vec::new(),
         set_aside: Vec::new(),
@@ -79,11 +80,17 @@ fn of_claim(state: &State, now: Time, claim: &Claim) -> Vec<LeavingView> {
             name: job.record.spec.name.to_string(),
             queue: state.policy.leaf_name(job.record.leaf).clone(),
             cause: leaving.cause,
-            saves_until: (!matches!(run.stage, RunStage::Stopping(_))).then_some(leaving.due),
+            saves_until: saves_until(run),
             by: End::from(run.end).at(now),
         })
     };
     state.leaving_for(claim).filter_map(view).take(MOST).collect()
+}
+
+/// Until when an attempt that was told to go saves its progress at the latest; `None` when it is being stopped.
+pub(super) fn saves_until(run: &Run) -> Option<Time> {
+    let is_stopping = matches!(run.stage, RunStage::Stopping(_));
+    run.leaving.filter(|_| !is_stopping).map(|leaving| leaving.due)
 }
 
 /// Why those stay who hold what it could use; empty when it is not for want of room that it waits.

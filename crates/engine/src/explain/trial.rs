@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use muster_model::queue::Backfill;
-use muster_model::view::{Eta, Holder, OutOfService, SetAside};
+use muster_model::view::{Eta, Holder, Moved, MovesView, OutOfService, SetAside};
 use muster_model::{ElementId, JobSpec, Reason, Span, Time};
-use muster_policy::{Promise, Slot};
+use muster_policy::{PER_GPU_SEC, Promise, Slot};
 
 use super::ahead::{WallAhead, walls_ahead};
-use super::{domains, gap, holders, service};
+use super::{domains, gap, holders, room, service};
 use crate::plan::ask::{Caps, picks};
 use crate::plan::gauge::Reach;
 use crate::plan::hope::Memo;
@@ -321,6 +321,25 @@ impl<'s> Trial<'s> {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// Whom it would help to move together, when it is capacity that it waits for, and why that is not done.
+    pub(super) fn moves(&mut self, finding: &Finding, eta: Option<Eta>) -> Option<MovesView> {
+        let (Some(candidate), Some(Reason::Capacity(_) | Reason::Topology(_))) =
+            (self.candidate.clone(), &finding.reason)
+        else {
+            return None;
+        };
+        let (movers, cost, why) = self.planner.unmoved(&candidate, eta.map(|eta| eta.start))?;
+        let name =
+            |id: &ElementId| self.state().jobs.get(&id.job).map(|job| job.record.spec.name.to_string());
+        let view = |id: &ElementId| Some(Moved { element: *id, name: name(id)? });
+        Some(MovesView {
+            jobs: movers.iter().filter_map(view).take(room::MOST).collect(),
+            count: movers.len() as u32,
+            cost_gpu_secs: cost.div_ceil(PER_GPU_SEC),
+            why,
+        })
     }
 
     /// Who holds GPUs that it could use, when it is capacity that it waits for.

@@ -10,8 +10,9 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use muster_model::view::Unmoved;
 use muster_model::{ElementId, EvictionCause, Kind, TaskPlacement, Tier, Time};
-use muster_policy::{LeafId, Slot};
+use muster_policy::{LeafId, PER_GPU_HOUR, PER_GPU_SEC, Slot};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
@@ -54,11 +55,18 @@ impl Planner<'_> {
         }
         for pick in memo.picks.iter() {
             let Some(way) = self.moving(candidate, memo, pick) else { continue };
-            let cost = way.leavers.iter().fold(0, |sum, leaver| leaver.victim.cost.saturating_add(sum));
-            if self.pays(candidate, &way, cost, starts) {
-                self.moves.spent = self.moves.spent.saturating_add(cost);
-                self.make_room(slot, candidate, way);
-                return true;
+            let cost = cost(&way);
+            match self.objection(candidate, &way, starts) {
+                None => {
+                    self.moves.spent = self.moves.spent.saturating_add(cost);
+                    self.make_room(slot, candidate, way);
+                    return true;
+                }
+                Some(Unmoved::Spent { .. }) => {
+                    let refill = self.state.moves_refill(self.now);
+                    refill.into_iter().for_each(|at| self.rights.wakes(at));
+                }
+                Some(Unmoved::Off | Unmoved::Dear { .. }) => {}
             }
         }
         self.moves.in_vain.insert(kind);
@@ -179,15 +187,40 @@ impl Planner<'_> {
         self.settled(&candidate).map(|(_, placement)| placement)
     }
 
-    /// Is it within the budget, and less than what the candidate's GPUs would have done until it starts otherwise?
-    fn pays(&mut self, candidate: &Candidate, way: &Way, cost: u64, starts: Option<Time>) -> bool {
-        if cost > self.state.moves_left(self.now).saturating_sub(self.moves.spent) {
-            let refill = self.state.moves_refill(self.now);
-            refill.into_iter().for_each(|at| self.rights.wakes(at));
-            return false;
+    /// Who would have to move for a candidate, what that costs in thousandths of GPUs times milliseconds, and what speaks against
+    /// it; `None` where nobody could, or nothing does.
+    pub(crate) fn unmoved(
+        &mut self,
+        candidate: &Candidate,
+        starts: Option<Time>,
+    ) -> Option<(Vec<ElementId>, u64, Unmoved)> {
+        if Tier::of_order(candidate.priority) == Tier::Last {
+            return None;
+        }
+        let memo = self.memo(candidate.class).clone();
+        let way = memo.picks.iter().find_map(|pick| self.moving(candidate, &memo, pick))?;
+        let why = self.objection(candidate, &way, starts)?;
+        Some((way.leavers.iter().map(|leaver| leaver.victim.id.element).collect(), cost(&way), why))
+    }
+
+    /// Is it asked for, within the budget, and less than what the candidate's GPUs would have done until it starts otherwise?
+    fn objection(&self, candidate: &Candidate, way: &Way, starts: Option<Time>) -> Option<Unmoved> {
+        let Some(terms) = self.state.policy.tree().defragment else { return Some(Unmoved::Off) };
+        let cost = cost(way);
+        let left = self.state.moves_left(self.now).saturating_sub(self.moves.spent);
+        if cost > left {
+            let is_within = cost <= terms.gpu_hours.saturating_mul(PER_GPU_HOUR);
+            let refills_at = self.state.moves_refill(self.now).filter(|_| is_within);
+            return Some(Unmoved::Spent { left_gpu_secs: left / PER_GPU_SEC, refills_at });
         }
         let delay = way.delay();
         let wait = starts.map_or(ENDLESS, |starts| starts.since(self.now + delay));
-        cost < candidate.shape.milli().saturating_mul(wait.0)
+        let worth = candidate.shape.milli().saturating_mul(wait.0);
+        (cost >= worth).then_some(Unmoved::Dear { worth_gpu_secs: worth / PER_GPU_SEC })
     }
+}
+
+/// What all who move cost together.
+fn cost(way: &Way) -> u64 {
+    way.leavers.iter().fold(0, |sum, leaver| leaver.victim.cost.saturating_add(sum))
 }

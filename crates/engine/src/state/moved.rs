@@ -2,13 +2,11 @@
 //! in `plan/defragment.rs`.
 
 use muster_model::{ElementId, Span, Time};
+use muster_policy::PER_GPU_HOUR;
 use serde::{Deserialize, Serialize};
 
 use super::State;
 use super::runners::Runner;
-
-/// Thousandths of a GPU times milliseconds in a GPU-hour.
-pub(crate) const PER_GPU_HOUR: u64 = 3_600_000_000;
 
 /// What was spent in a window, in thousandths of GPUs times milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
