@@ -2,11 +2,12 @@
 //! the last pass left it, which made room where it could.
 
 use muster_model::view::{Eta, Explanation, Holder, LeavingView, Stays, StaysView};
-use muster_model::{AttemptId, Decision, ElementId, Eviction, Preemption, Reason, Tier, Time};
+use muster_model::{AttemptId, Decision, ElementId, Eviction, Reason, Time};
 use muster_policy::{LeafId, ModelId};
 
 use super::holders;
 use crate::plan::ask::picks;
+use crate::plan::rights::right;
 use crate::plan::{self, Candidate};
 use crate::state::State;
 use crate::state::claim::Claim;
@@ -120,33 +121,16 @@ fn why(
     (leaf, priority): (LeafId, i32),
     runner: &Runner,
 ) -> Option<(Stays, Option<Time>)> {
-    let policy = &state.policy;
-    let terms = policy.tree().preemption;
-    let (is_same, tier) = (leaf == candidate.leaf, Tier::of_order(candidate.priority));
-    let yields = Tier::of_order(priority) < tier;
-    let owed = |(model, milli): &(ModelId, u64)| policy.owed(candidate.leaf, leaf, *model, *milli) > 0;
-    let has_right = match is_same {
-        _ if yields => terms != Preemption::OFF,
-        true => terms.priority && priority < candidate.priority,
-        false => terms.reclaim && tier == Tier::Usual && asked.iter().any(owed),
-    };
-    if has_right {
-        let until = runner.protect.max(policy.protection(leaf)).until(runner.held_from);
-        return Some(match until > now {
-            true => (Stays::Protected, (until < Time::NEVER).then_some(until)),
-            false => (Stays::InVain, None),
-        });
+    match right(&state.policy, candidate, asked, (leaf, priority)) {
+        Ok(_) => {
+            let until = runner.protect.max(state.policy.protection(leaf)).until(runner.held_from);
+            Some(match until > now {
+                true => (Stays::Protected, (until < Time::NEVER).then_some(until)),
+                false => (Stays::InVain, None),
+            })
+        }
+        // Without a GPU nothing can be said of quotas.
+        Err(Stays::WithinQuota | Stays::NotItsOwn) if asked.is_empty() => None,
+        Err(why) => Some((why, None)),
     }
-    let owns = |(model, milli): &(ModelId, u64)| policy.takes_its_own(candidate.leaf, leaf, *model, *milli);
-    let why = match is_same {
-        _ if yields => Stays::Off,
-        true if priority < candidate.priority => Stays::Off,
-        true => Stays::NoLower,
-        false if tier == Tier::Last => Stays::BehindAll,
-        false if !terms.reclaim => Stays::Off,
-        false if asked.is_empty() => return None,
-        false if asked.iter().any(owns) => Stays::WithinQuota,
-        false => Stays::NotItsOwn,
-    };
-    Some((why, None))
 }

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::ask::Pick;
 use super::consider::Candidate;
+use super::rights::right;
 use super::terms::Admitted;
 use super::{Memo, Planner};
 use crate::state::pool::HoldKey;
@@ -130,12 +131,13 @@ impl Planner<'_> {
             self.fresh.again = Some(turns);
             return;
         }
+        let asked = pick.exact.as_deref().unwrap_or(&[]);
         for (leaf, priority) in self.fresh.runners.keys() {
-            let most = match self.right(candidate, pick, (*leaf, *priority)) {
-                Some(EvictionCause::Reclaimed) => i32::MAX,
-                Some(EvictionCause::Outranked) => candidate.priority - 1,
-                Some(EvictionCause::Yielded) => Tier::LAST_ORDER,
-                Some(EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved) | None => continue,
+            let most = match right(&self.state.policy, candidate, asked, (*leaf, *priority)) {
+                Ok(EvictionCause::Reclaimed) => i32::MAX,
+                Ok(EvictionCause::Outranked) => candidate.priority - 1,
+                Ok(EvictionCause::Yielded) => Tier::LAST_ORDER,
+                Ok(EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved) | Err(_) => continue,
             };
             turns.later.insert((*leaf, most), 1);
         }

@@ -23,6 +23,7 @@ mod limited;
 mod plain;
 mod preempt;
 pub(crate) mod reserve;
+pub(crate) mod rights;
 pub(crate) mod score;
 mod search;
 mod share;
@@ -57,7 +58,7 @@ use forecast::Forecast;
 use fresh::{Fresh, MOST_TRIES, Turns};
 use hope::{MOMENT, Memo};
 use limited::Limited;
-use preempt::Rights;
+use rights::Rights;
 
 /// Makes a plan and leaves the state as it was.
 pub(crate) fn plan(state: &mut State, now: Time) -> Plan {

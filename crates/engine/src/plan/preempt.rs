@@ -26,8 +26,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use muster_model::{
-    AttemptId, Decision, ElementId, Eviction, EvictionCause, NodeId, Preemption, Reason, Span, TaskPlacement,
-    Tier, Time,
+    AttemptId, Decision, ElementId, Eviction, EvictionCause, NodeId, Reason, Span, TaskPlacement, Time,
 };
 use muster_policy::{LeafId, ModelId, Slot, UserId};
 use rustc_hash::FxHashMap;
@@ -38,13 +37,12 @@ use super::claims::Kept;
 use super::consider::Candidate;
 use super::gauge::{Gauge, Reach};
 use super::hope::Memo;
+use super::rights::right;
 use super::shrink::{Leaver, Part, Pieces, put_together, take_apart};
 use super::{Planned, Planner, terms};
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::entries::ENDLESS;
 use crate::state::pool::{HoldKey, Pool};
-use crate::state::runners::Runners;
-use crate::state::shape::ClassId;
 
 /// Somebody who may be made to go.
 #[derive(Clone, Debug)]
@@ -62,51 +60,6 @@ pub(super) struct Victim {
     pub(super) delay: Span,
     /// It starts in this pass.
     is_fresh: bool,
-}
-
-/// What is known of rights in a pass.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Rights {
-    /// Leaves that somebody owes something.
-    lenders: FxHashMap<LeafId, bool>,
-    /// Leaves that may owe somebody something: they run beyond what they, or a queue that they are in, own.
-    borrowers: Option<Vec<LeafId>>,
-    /// Something runs in what was idle, in any leaf.
-    idlers: Option<bool>,
-    /// For whom no room could be made in this round, for this long or longer.
-    pub(super) in_vain: FxHashMap<(LeafId, ClassId, i32), Span>,
-    /// When the first protection ends that was in the way.
-    pub(super) thaw: Option<Time>,
-}
-
-impl Rights {
-    /// Something changes by itself at an instant, that is in the way now: another pass is to look then.
-    pub(super) fn wakes(&mut self, at: Time) {
-        let first = self.thaw.map_or(at, |thaw| thaw.min(at));
-        self.thaw = (first < Time::NEVER).then_some(first);
-    }
-
-    /// True while something is protected; remembers until when.
-    pub(super) fn protects(&mut self, now: Time, until: Time) -> bool {
-        let is_safe = until > now;
-        if is_safe {
-            self.wakes(until);
-        }
-        is_safe
-    }
-
-    /// More is borrowed than before: who is owed nothing so far may be now.
-    pub(super) fn owe_more(&mut self) {
-        self.lenders.retain(|_, is_lender| *is_lender);
-        self.borrowers = None;
-    }
-
-    /// Others went: what was in vain may not be any more, and who owes what has changed.
-    fn forget(&mut self) {
-        self.lenders.clear();
-        self.borrowers = None;
-        self.in_vain.clear();
-    }
 }
 
 /// In which order they go: what only shrinks, borrowed before owned, lower priority, least lost, the youngest; of a gang that
@@ -133,66 +86,6 @@ impl Way {
 }
 
 impl Planner<'_> {
-    /// True when an entry of a leaf might be given room by others.
-    pub(super) fn may_preempt(
-        &mut self,
-        leaf: LeafId,
-        class: ClassId,
-        priority: i32,
-        duration: Span,
-    ) -> bool {
-        let failed = self.rights.in_vain.get(&(leaf, class, priority));
-        failed.is_none_or(|failed| duration < *failed) && self.has_rights(leaf, priority)
-    }
-
-    /// True when somebody may have to go for what waits in a leaf with at most this priority.
-    pub(super) fn has_rights(&mut self, leaf: LeafId, priority: i32) -> bool {
-        let terms = self.state.policy.tree().preemption;
-        let lowest = |runners: &Runners| {
-            let first = runners.range((leaf, i32::MIN)..).next();
-            first.is_some_and(|((at, lowest), _)| *at == leaf && *lowest < priority)
-        };
-        let outranks = || lowest(&self.state.runners) || lowest(&self.fresh.runners);
-        if terms.priority && outranks() {
-            return true;
-        }
-        let is_in_turn = Tier::of_order(priority) == Tier::Usual;
-        is_in_turn && terms != Preemption::OFF && (self.has_idlers() || self.is_lender(leaf))
-    }
-
-    /// True when something runs that yields to everybody. A pass changes nothing of what ran before it.
-    fn has_idlers(&mut self) -> bool {
-        let is_last = |(_, order): &(LeafId, i32)| Tier::of_order(*order) == Tier::Last;
-        let known = || self.state.runners.keys().any(is_last) || self.state.has_spare();
-        self.fresh.has_idlers || *self.rights.idlers.get_or_insert_with(known)
-    }
-
-    /// True when a leaf is owed something by anybody.
-    fn is_lender(&mut self, leaf: LeafId) -> bool {
-        if !self.state.policy.tree().preemption.reclaim {
-            return false;
-        }
-        if let Some(known) = self.rights.lenders.get(&leaf) {
-            return *known;
-        }
-        let policy = &self.state.policy;
-        let owes =
-            |borrower: LeafId| policy.models().ids().any(|model| policy.owed(leaf, borrower, model, 1) > 0);
-        let is_lender = policy.may_be_owed(leaf) && {
-            let is_beyond = |one: &LeafId| policy.models().ids().any(|model| policy.beyond(*one, model) > 0);
-            let run = self.state.runners.keys().chain(self.fresh.runners.keys()).map(|(one, _)| *one);
-            let borrowers = self.rights.borrowers.get_or_insert_with(|| {
-                let mut all: Vec<LeafId> = run.collect();
-                all.dedup();
-                all.retain(is_beyond);
-                all
-            });
-            borrowers.iter().any(|one| *one != leaf && owes(*one))
-        };
-        self.rights.lenders.insert(leaf, is_lender);
-        is_lender
-    }
-
     /// Makes others go for a candidate, if it then starts.
     pub(super) fn preempt(&mut self, slot: Slot, candidate: &Candidate, memo: &Memo) -> bool {
         let duration = candidate.duration.unwrap_or(ENDLESS);
@@ -262,28 +155,6 @@ impl Planner<'_> {
         Some(Way { placement, leavers: put_together(self.state, gone) })
     }
 
-    /// By what right a candidate may make go what runs in a leaf with this priority.
-    pub(super) fn right(
-        &self,
-        candidate: &Candidate,
-        pick: &Pick,
-        (leaf, priority): (LeafId, i32),
-    ) -> Option<EvictionCause> {
-        let policy = &self.state.policy;
-        let terms = policy.tree().preemption;
-        let asked = pick.exact.as_deref().unwrap_or(&[]);
-        let owes = |(model, milli): &(ModelId, u64)| policy.owed(candidate.leaf, leaf, *model, *milli) > 0;
-        let yields = Tier::of_order(priority) < Tier::of_order(candidate.priority);
-        // What runs only in what is idle takes nothing back, though its queue could.
-        let is_in_turn = Tier::of_order(candidate.priority) == Tier::Usual;
-        match leaf == candidate.leaf {
-            _ if yields && terms != Preemption::OFF => Some(EvictionCause::Yielded),
-            true if terms.priority && priority < candidate.priority => Some(EvictionCause::Outranked),
-            false if terms.reclaim && is_in_turn && asked.iter().any(owes) => Some(EvictionCause::Reclaimed),
-            _ => None,
-        }
-    }
-
     /// Who may be made to go for a candidate, in order.
     fn victims(&mut self, candidate: &Candidate, pick: &Pick) -> Queue {
         let mut order = Vec::new();
@@ -291,7 +162,7 @@ impl Planner<'_> {
         let (state, now) = (&*self.state, self.now);
         let asked = pick.exact.as_deref().unwrap_or(&[]);
         for ((leaf, priority), runners) in state.runners.iter().chain(&self.fresh.runners) {
-            let Some(cause) = self.right(candidate, pick, (*leaf, *priority)) else { continue };
+            let Ok(cause) = right(&state.policy, candidate, asked, (*leaf, *priority)) else { continue };
             let of_queue = state.policy.protection(*leaf);
             let is_owed = |(model, milli): &&(ModelId, u64)| {
                 state.policy.owed(candidate.leaf, *leaf, *model, *milli) > 0
