@@ -40,6 +40,12 @@ pub(crate) fn size(elastic: Elastic, placement: &[TaskPlacement]) -> u32 {
     placement.iter().filter(|place| place.group == elastic.group).count() as u32
 }
 
+/// Places of the group that grows and shrinks.
+pub(crate) fn stretched(spec: &JobSpec, placement: &[TaskPlacement]) -> Vec<TaskPlacement> {
+    let elastic = spec.elastic().map(|elastic| elastic.group);
+    placement.iter().filter(|place| Some(place.group) == elastic).cloned().collect()
+}
+
 /// True for a number of tasks that a gang may have: in every group within its range, and by whole steps.
 pub(crate) fn is_size(spec: &JobSpec, placement: &[TaskPlacement]) -> bool {
     let step = spec.elastic().map_or(1, |elastic| elastic.step);

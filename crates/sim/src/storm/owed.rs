@@ -1,8 +1,9 @@
 //! Does a lender get back what is its own? Judged where the answer is sure: one task on one device that would fit in the very
-//! place of one who borrows, whom nothing protects, with nobody else to be considered. It shares no code with the engine.
+//! place of one who borrows, whom nothing protects, with nobody else to be considered. And does nobody grow into what such a
+//! task waits for? It shares no code with the engine.
 
 use muster_model::queue::Backfill;
-use muster_model::{ElementId, GpuMilli, Protection, TaskPlacement, Time};
+use muster_model::{ElementId, GpuMilli, JobId, Protection, Span, TaskPlacement, Tier, Time};
 
 use super::attempt::Attempt;
 use super::book::{Book, Element, Job, Phase};
@@ -32,6 +33,32 @@ pub(crate) fn waits_in_vain(book: &Book, at: Time) -> Option<(ElementId, Element
         }
     }
     None
+}
+
+/// Who waits, and could as well be where a gang gets larger: on any of those places, for no longer, and within its quota
+/// even beside all of the gang.
+pub(crate) fn is_passed_by(book: &Book, gang: &Job, places: &[TaskPlacement], at: Time) -> Option<ElementId> {
+    if book.queues.backfill == Backfill::None || !book.windows.is_empty() || places.is_empty() {
+        return None;
+    }
+    let lasts = |job: &Job| job.spec.time_limit.map_or(Span(u64::MAX), |limit| limit + job.spec.grace);
+    let could_be = |job: &Job, place: &TaskPlacement| {
+        let task = &job.spec.groups[0].task;
+        let own = TaskPlacement { group: 0, devices: place.devices.lowest(1), ..place.clone() };
+        (task.cpus.0, task.memory.0, place.share.0) == (0, 0, 1000)
+            && holdings::model_of(book, place) == task.gpu.models.first()
+            && quota::judge(book, (job, 0), &[own], &[]).is_ok()
+    };
+    let waits = |(id, job): (&JobId, &Job)| {
+        let mut ready = job.elements.iter().filter(|(_, element)| is_ready(book, job, element, at));
+        let is_it = is_plain(job)
+            && job.spec.tier == Tier::Usual
+            && lasts(job) <= lasts(gang)
+            && places.iter().all(|place| could_be(job, place));
+        let (index, _) = ready.next().filter(|_| is_it)?;
+        Some(ElementId { job: *id, index: *index })
+    };
+    book.jobs.iter().find_map(waits)
 }
 
 /// One task on one device of one model, wherever that is.

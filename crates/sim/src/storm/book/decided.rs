@@ -11,7 +11,7 @@ use super::{Book, Element, Job, Phase};
 use crate::storm::attempt::Attempt;
 use crate::storm::claims::{self, Claim};
 use crate::storm::cover::Cover;
-use crate::storm::{holdings, onward, topology, windows};
+use crate::storm::{holdings, onward, owed, topology, windows};
 
 impl Book {
     pub(super) fn plan(&mut self, at: Time, plan: &Plan, cover: &mut Cover) -> Result<(), String> {
@@ -43,6 +43,12 @@ impl Book {
                 attempt.counts = true;
             }
         }
+        for (id, places) in std::mem::take(&mut self.grown) {
+            if let Some(waits) = self.jobs.get(&id).and_then(|job| owed::is_passed_by(self, job, &places, at))
+            {
+                return Err(format!("{id} gets larger, on what {waits} waits for"));
+            }
+        }
         Ok(())
     }
 
@@ -71,6 +77,14 @@ impl Book {
                 let attempt = self.attempt(id).filter(|attempt| attempt.id == own.id);
                 let attempt = attempt.ok_or("it does not run")?;
                 onward::judge_growth(self, (&self.jobs[&id.job], attempt), placement, at)?;
+                let had = |place: &TaskPlacement| {
+                    let meets = |own: &TaskPlacement| {
+                        own.node == place.node && !own.devices.and(place.devices).is_empty()
+                    };
+                    attempt.placement.iter().any(meets)
+                };
+                let more = placement.iter().filter(|place| !had(place)).cloned().collect();
+                self.grown.push((id.job, more));
                 self.evict(at, id, own, cover);
             }
             [] => return Err("nobody goes for it, so it could start".to_owned()),
@@ -219,11 +233,14 @@ impl Book {
         cover.budgeted += u64::from(holdings::path_of(self, job).iter().any(pays));
         count_start(job, element, placement, backfilled, cover);
         // 3. It does.
+        let spec = Arc::clone(&job.spec);
         self.claims.of.remove(&id.element);
         let mut attempt = Attempt::new(id, Arc::clone(placement), at, promised);
         if is_larger {
             attempt.counts = false;
             self.larger.push(id);
+            // Which of them it has for its fewest is not known: whoever waits for any of them could have had one.
+            self.grown.push((number, onward::stretched(&spec, placement)));
         }
         let Some(element) = self.jobs.get_mut(&number).and_then(|job| job.elements.get_mut(&index)) else {
             return Ok(());

@@ -110,6 +110,8 @@ pub(crate) struct Book {
     /// What the plan at hand starts with more than its fewest tasks. It got those when all others had had their turn, so it
     /// counts, and is judged, when the whole plan is known.
     larger: Vec<AttemptId>,
+    /// Whose gang gets larger by the plan at hand, and on which places.
+    grown: Vec<(JobId, Vec<TaskPlacement>)>,
     /// The name of every job ever accepted.
     names: BTreeMap<Arc<str>, JobId>,
 }
@@ -133,6 +135,7 @@ impl Book {
             job_ends: Vec::new(),
             running: Vec::new(),
             larger: Vec::new(),
+            grown: Vec::new(),
             names: BTreeMap::new(),
         }
     }
