@@ -1,19 +1,41 @@
 //! Plain sums of what is held of nodes: the opposite of an index.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use muster_model::job::Resources;
 use muster_model::{NodeId, TaskPlacement};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use smallvec::SmallVec;
 
 use super::Violation;
 use crate::state::node::Node;
 use crate::state::pool::Pool;
 
+/// Thousandths by device. A node has few, and most of what is summed up is on one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Devices(SmallVec<[(usize, u64); 2]>);
+
+impl Devices {
+    /// What is held of a device, which is `known` where nothing was said yet.
+    pub(super) fn entry(&mut self, device: usize, known: impl FnOnce() -> u64) -> &mut u64 {
+        let at = self.0.binary_search_by_key(&device, |(other, _)| *other);
+        let at = at.unwrap_or_else(|at| {
+            self.0.insert(at, (device, known()));
+            at
+        });
+        &mut self.0[at].1
+    }
+
+    pub(super) fn of(&self, device: usize) -> u64 {
+        self.0.iter().find(|(other, _)| *other == device).map_or(0, |(_, milli)| *milli)
+    }
+}
+
 /// What is held of one node on top of something.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sum {
-    pub(super) devices: BTreeMap<usize, u64>,
+    pub(super) devices: Devices,
     pub(super) cpus: u64,
     pub(super) memory: u64,
     pub(super) extras: BTreeMap<Arc<str>, u64>,
@@ -22,7 +44,7 @@ pub(super) struct Sum {
 impl Sum {
     pub(super) fn add(&mut self, task: &TaskPlacement, needs: &Resources) {
         for device in task.devices.iter() {
-            *self.devices.entry(device).or_default() += u64::from(task.share.0);
+            *self.devices.entry(device, || 0) += u64::from(task.share.0);
         }
         self.cpus += u64::from(needs.cpus.0);
         self.memory = self.memory.saturating_add(needs.memory.0);
@@ -39,8 +61,8 @@ impl Sum {
         let others = node.foreign.devices.or(node.foreign.drained);
         let is_there = |device: usize| device < node.spec.devices.len() && !others.contains(device);
         let mut found = Vec::new();
-        for device in asked.devices.keys() {
-            let milli = self.devices.get(device).copied().unwrap_or(0);
+        for (device, _) in &asked.devices.0 {
+            let milli = self.devices.of(*device);
             if milli > 1000 || in_service && !is_there(*device) {
                 found.push(Violation::Device { node: id, device: *device, milli });
             }

@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_model::job::{Resources, TaskGroup};
-use muster_model::{AttemptId, Decision, Effect, ElementId, NodeId, Plan, TaskPlacement, Time};
-use rustc_hash::{FxHashMap, FxHashSet};
+use muster_model::{AttemptId, Decision, Effect, ElementId, JobId, NodeId, Plan, TaskPlacement, Time};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::ledger::{Sum, Sums};
-use super::{Violation, borrowed, budget, claims, drained, quota, reserved, resized, topology, windows};
+use super::resized::GoingOn;
+use super::{Violation, borrowed, budget, claims, drained, quota, reserved, topology, windows};
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::node::Node;
@@ -18,9 +19,11 @@ use crate::state::node::Node;
 /// Everything that is wrong with a plan.
 pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Violation>> {
     let mut found = Vec::new();
-    let mut sums = Sums::default();
-    let mut seen = FxHashSet::default();
-    let mut started_of: FxHashMap<_, u32> = FxHashMap::default();
+    let count = plan.decisions.len();
+    let mut sums = Sums::with_capacity_and_hasher(count, FxBuildHasher);
+    let mut seen = FxHashSet::with_capacity_and_hasher(count, FxBuildHasher);
+    let mut started_of: FxHashMap<JobId, u32> = FxHashMap::with_capacity_and_hasher(count, FxBuildHasher);
+    let (going_on, given_up) = (GoingOn::of(plan), given_up(state, plan));
     let mut promised: FxHashMap<ElementId, &Arc<[TaskPlacement]>> = FxHashMap::default();
     for decision in &plan.decisions {
         let (element, placement) = match decision {
@@ -48,12 +51,10 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
         if !seen.insert(element) {
             found.push(Violation::StartedTwice(element));
         }
-        let goes_on = resized::goes_on(state, plan, element);
+        let goes_on = going_on.has(state, element);
         let more = started_of.entry(element.job).or_default();
         *more += u32::from(!goes_on && !is_claimed(job, element));
-        let holds = |id: ElementId| state.element(id).is_some_and(|one| one.phase == Phase::Active);
-        let is_his = |one: &&Decision| matches!(one, Decision::Unclaim { element: id } if id.job == element.job && !holds(*id));
-        let given_up = plan.decisions.iter().filter(is_his).count() as u32;
+        let given_up = given_up.get(&element.job).copied().unwrap_or(0);
         check_startable(job, now, element, (*more, given_up, goes_on), &mut found);
         if let Decision::Start { id, .. } = decision {
             check_attempt(job, *id, &mut found);
@@ -86,6 +87,20 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
     windows::check(state, now, plan, &mut found);
     topology::check_reserved(state, plan, &mut found);
     if found.is_empty() { Ok(()) } else { Err(found) }
+}
+
+/// How many elements of each job give up what they were promised, and hold nothing: what does counts all the same.
+fn given_up(state: &State, plan: &Plan) -> FxHashMap<JobId, u32> {
+    let holds = |id: ElementId| state.element(id).is_some_and(|one| one.phase == Phase::Active);
+    let mut given_up: FxHashMap<JobId, u32> = FxHashMap::default();
+    for decision in &plan.decisions {
+        if let Decision::Unclaim { element } = decision
+            && !holds(*element)
+        {
+            *given_up.entry(element.job).or_default() += 1;
+        }
+    }
+    given_up
 }
 
 /// A plan without the starts of what it promises itself: a promise counts as much.
@@ -254,7 +269,7 @@ fn add(state: &State, job: &Job, placement: &Arc<[TaskPlacement]>, sums: &mut Su
         let (all, added) =
             sums.entry(task.node).or_insert_with(|| (held_quantities(state, node), Sum::default()));
         for device in task.devices.iter() {
-            all.devices.entry(device).or_insert_with(|| u64::from(node.held_of(device)));
+            all.devices.entry(device, || u64::from(node.held_of(device)));
         }
         all.add(task, needs);
         added.add(task, needs);

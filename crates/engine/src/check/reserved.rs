@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use muster_model::{Decision, ElementId, NodeId, Plan, Span, TaskPlacement, Time};
 
+use super::Violation;
 use super::counted::{self, Counted};
 use super::ledger::Sum;
 use super::plan::needs_of;
-use super::{Violation, resized};
+use super::resized::GoingOn;
 use crate::state::State;
 use crate::state::job::{Job, RunStage};
 use crate::state::pool::Holding;
@@ -70,7 +71,8 @@ fn stays_by_node<'a>(state: &'a State, now: Time, plan: &'a Plan) -> BTreeMap<No
     // 2. What is held there; who goes on with another size holds nothing beside that.
     let keys: BTreeSet<_> =
         by_node.keys().flat_map(|node| state.pool.node(*node).holds.iter().map(|hold| hold.key)).collect();
-    let stays = |holding: &&Holding| !resized::goes_on(state, plan, holding.element);
+    let going_on = GoingOn::of(plan);
+    let stays = |holding: &&Holding| !going_on.has(state, holding.element);
     for holding in keys.into_iter().map(|key| state.pool.holding(key)).filter(stays) {
         let Some(job) = state.jobs.get(&holding.element.job) else { continue };
         push(

@@ -4,23 +4,35 @@
 
 use muster_model::{AttemptId, Decision, ElementId, EvictionCause, Plan, Span, TaskPlacement, Tier, Time};
 
+use rustc_hash::FxHashSet;
+
 use super::Violation;
 use super::counted::{self, Counted};
 use crate::state::State;
 use crate::state::attempt::attempt_id;
 use crate::state::job::{Element, RunStage};
 
-/// True when a plan makes an attempt go so that its element goes on with another size, or elsewhere: then a promise to what
-/// is active is right.
-pub(super) fn goes_on(state: &State, plan: &Plan, id: ElementId) -> bool {
-    let current = state.element(id).map(|element| attempt_id(id.job, id.index, element.attempt));
-    let evictions = plan.decisions.iter().filter_map(|decision| match decision {
-        Decision::Claim { evict, .. } => Some(evict),
-        Decision::Start { .. } | Decision::Unclaim { .. } => None,
-    });
-    let goes_on =
-        |cause| matches!(cause, EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved);
-    evictions.flatten().any(|eviction| Some(eviction.id) == current && goes_on(eviction.cause))
+/// Attempts that a plan makes go so that their elements go on with another size, or elsewhere: then a promise to what is
+/// active is right.
+pub(super) struct GoingOn(FxHashSet<AttemptId>);
+
+impl GoingOn {
+    pub(super) fn of(plan: &Plan) -> Self {
+        let evictions = plan.decisions.iter().filter_map(|decision| match decision {
+            Decision::Claim { evict, .. } => Some(evict),
+            Decision::Start { .. } | Decision::Unclaim { .. } => None,
+        });
+        let goes_on =
+            |cause| matches!(cause, EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved);
+        let going_on = evictions.flatten().filter(|eviction| goes_on(eviction.cause));
+        Self(going_on.map(|eviction| eviction.id).collect())
+    }
+
+    /// Is the current attempt of an element among them?
+    pub(super) fn has(&self, state: &State, id: ElementId) -> bool {
+        let is_current = |attempt| self.0.contains(&attempt_id(id.job, id.index, attempt));
+        !self.0.is_empty() && state.element(id).is_some_and(|element| is_current(element.attempt))
+    }
 }
 
 /// What a plan promises to the element of an attempt.

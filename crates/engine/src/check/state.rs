@@ -174,7 +174,7 @@ fn check_nodes(state: &State, sums: &BTreeMap<NodeId, Sum>, found: &mut Vec<Viol
         let empty = Sum::default();
         let sum = sums.get(&id).unwrap_or(&empty);
         for device in 0..node.held.len().max(node.spec.devices.len()) {
-            let milli = sum.devices.get(&device).copied().unwrap_or(0);
+            let milli = sum.devices.of(device);
             if milli > 1000 {
                 found.push(Violation::Device { node: id, device, milli });
             }
