@@ -105,7 +105,7 @@ impl Engine {
     #[must_use]
     pub fn expected_tasks(&self) -> Vec<(AttemptId, Rank, NodeName)> {
         let mut expected = Vec::new();
-        for (id, job) in &self.state.jobs {
+        for (id, job) in self.state.jobs.iter() {
             for (ordinal, element) in &job.record.elements {
                 let Some(run) = element.run.as_ref().filter(|_| element.phase == Phase::Active) else {
                     continue;

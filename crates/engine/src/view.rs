@@ -178,7 +178,7 @@ impl State {
     /// their array) are added.
     pub(crate) fn queue_views(&self, now: Time) -> Vec<QueueView> {
         let mut unseen: BTreeMap<LeafId, u32> = BTreeMap::new();
-        for (id, job) in &self.jobs {
+        for (id, job) in self.jobs.iter() {
             let record = &job.record;
             let seen = |ordinal| match self.entries.standing(Owner { job: *id, ordinal }) {
                 Standing::Queued(tickets) => tickets,

@@ -140,7 +140,7 @@ fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation
                         found.push(Violation::NotEvictable(eviction.id, "it does not run"));
                         continue;
                     };
-                    let whose = (&**claimant, *element);
+                    let whose = (claimant, *element);
                     let wrong = wrong_eviction((state, now, plan), *eviction, &victim, whose, &asked, &uses);
                     found.extend(wrong.map(|why| Violation::NotEvictable(eviction.id, why)));
                     uses.goes(&victim);

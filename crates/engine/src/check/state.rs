@@ -21,7 +21,7 @@ pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut sums: BTreeMap<NodeId, Sum> = BTreeMap::new();
     let mut active = 0;
-    for (id, job) in &state.jobs {
+    for (id, job) in state.jobs.iter() {
         check_job(*id, &job.record, &mut found);
         check_entries(state, *id, job, &mut found);
         let record = &job.record;

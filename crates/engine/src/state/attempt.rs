@@ -234,7 +234,7 @@ impl State {
     /// Effects that present state still stands for.
     pub(crate) fn outstanding(&self) -> Vec<Effect> {
         let mut effects = Vec::new();
-        for (id, job) in &self.jobs {
+        for (id, job) in self.jobs.iter() {
             for (ordinal, element) in &job.record.elements {
                 let Some(run) = element.run.as_ref().filter(|_| element.phase == Phase::Active) else {
                     continue;

@@ -11,6 +11,7 @@ pub(crate) mod ends;
 pub(crate) mod entries;
 pub(crate) mod index;
 pub(crate) mod job;
+pub(crate) mod jobs;
 pub(crate) mod judge;
 pub(crate) mod kind;
 pub(crate) mod mix;
@@ -42,6 +43,7 @@ use claim::Claims;
 use depend::Recent;
 use entries::{Entries, Owner, Rank, Standing};
 use job::{Element, Job, JobRecord, Phase};
+use jobs::Jobs;
 use mix::Mix;
 use moved::Moves;
 use overdue::Starting;
@@ -63,8 +65,7 @@ pub(crate) struct State {
     pub(crate) classes: Classes,
     /// Counted while a policy asks for it.
     pub(crate) mix: Mix,
-    /// Boxed, since the map's leaves are half empty when numbers only grow.
-    pub(crate) jobs: BTreeMap<JobId, Box<Job>>,
+    pub(crate) jobs: Jobs,
     pub(crate) entries: Entries,
     pub(crate) starting: Starting,
     /// What runs of elastic jobs and was not told to go, by ordinal.
@@ -104,7 +105,7 @@ impl State {
             windows: Windows::default(),
             classes: Classes::default(),
             mix: Mix::default(),
-            jobs: BTreeMap::new(),
+            jobs: Jobs::default(),
             entries: Entries::default(),
             starting: Starting::default(),
             elastic: BTreeSet::new(),
@@ -192,7 +193,7 @@ impl State {
         }
         self.entries.follow_tree(&self.policy);
         self.follow_placement();
-        for job in self.jobs.values_mut() {
+        for job in self.jobs.each_mut() {
             job.record.leaf = self.policy.leaf_moved(job.record.leaf);
             job.waits_in = job.waits_in.map(|leaf| self.policy.leaf_moved(leaf));
             // What runs counts in the budgets of the new tree as it did when it began.
