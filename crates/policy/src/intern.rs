@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use muster_model::{GpuModel, UserName};
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 /// A GPU model, dense, in order of first sight.
@@ -83,7 +84,8 @@ impl Models {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Users {
     names: Vec<UserName>,
-    ids: BTreeMap<UserName, UserId>,
+    /// Looked up for every job that comes; never listed.
+    ids: FxHashMap<UserName, UserId>,
 }
 
 impl Users {

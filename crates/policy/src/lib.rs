@@ -4,8 +4,8 @@
 //! ([`Policy::enqueue`]) and what runs ([`Policy::hold`]), asks for verdicts ([`Policy::judge_start`]) and for the order
 //! ([`Policy::begin_pass`]). It must not place anything, know nodes, or decide which job is to be preempted.
 //!
-//! Pure: no clock (every call that depends on time takes `now`), no I/O, no floating point, no unordered maps. The
-//! same calls give the same numbers, bit by bit. Reads never change anything.
+//! Pure: no clock (every call that depends on time takes `now`), no I/O, no floating point, no list of what has no order.
+//! The same calls give the same numbers, bit by bit. Reads never change anything.
 //!
 //! * quota: definition and a worked example in `quota.rs`
 //! * budgets: definition in `budget.rs`
@@ -33,9 +33,8 @@ mod usage;
 mod verdict;
 mod view;
 
-use std::collections::BTreeMap;
-
 use muster_model::{GpuModel, QueueName, QueueTree, Time, UserName};
+use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
 use crate::durable::Durable;
@@ -69,7 +68,8 @@ pub struct Policy {
     nodes: Vec<Node>,
     /// By [`LeafId`].
     leaves: Vec<LeafState>,
-    leaf_ids: BTreeMap<QueueName, LeafId>,
+    /// Looked up for every job that comes; never listed.
+    leaf_ids: FxHashMap<QueueName, LeafId>,
     default_leaf: LeafId,
     models: Models,
     users: Users,
@@ -94,7 +94,7 @@ impl Policy {
         mut leaves: Vec<LeafState>,
     ) -> Result<Self, TreeError> {
         let mut nodes = tree::build(&tree, &mut models)?;
-        let mut leaf_ids: BTreeMap<QueueName, LeafId> = leaves
+        let mut leaf_ids: FxHashMap<QueueName, LeafId> = leaves
             .iter()
             .enumerate()
             .map(|(index, state)| (state.name.clone(), LeafId(index as u32)))

@@ -6,8 +6,9 @@
 //! anew. A pass holds no borrow of the [`Policy`], so that the caller can hold and undo between two entries; entries must
 //! not be enqueued or dequeued during a pass. What is fixed at the beginning is the instant at which shares are read.
 //!
-//! Cost: opening a queue ranks its children that have entries, opening a priority ranks its users; then a few steps in
-//! small ordered sets per entry, and one descent of the tree whenever the leaf changes.
+//! Cost: opening a queue ranks its children that have entries, opening a priority ranks its users; then a step in a heap
+//! per entry and queue of the path, and one descent of the tree whenever the leaf changes. What has left its place in a
+//! heap stays there until it comes up: who starts is mostly first, and takes its new place at once.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -30,12 +31,12 @@ pub struct Pass {
     now: Time,
     /// What is given at present.
     tier: Tier,
-    /// Inner queues visited so far.
-    rankings: BTreeMap<usize, Ranking>,
+    /// Inner queues visited so far, by node.
+    rankings: Vec<Option<Box<Ranking>>>,
+    /// Leaves begun and not at their end, by node.
+    leaves: Vec<Option<Box<LeafCursor>>>,
     /// The leaf that the next entry comes from, unless its rank changes.
-    current: Option<(usize, LeafCursor)>,
-    /// Leaves begun and left.
-    parked: BTreeMap<usize, LeafCursor>,
+    current: Option<usize>,
     skipped: BTreeSet<LeafId>,
     /// Users of whom nothing more is given, by leaf.
     gone: BTreeMap<usize, BTreeSet<UserId>>,
@@ -47,8 +48,12 @@ const LAST: Reverse<i32> = Reverse(Tier::LAST_ORDER);
 /// Children of an inner queue that may have entries left.
 #[derive(Clone, Debug)]
 struct Ranking {
-    order: BTreeSet<(QueueRank, usize)>,
-    ranks: BTreeMap<usize, QueueRank>,
+    /// The first first. May hold ranks that a child has left behind.
+    order: BinaryHeap<Reverse<(QueueRank, usize)>>,
+    /// By node, rising; `None` once a child has nothing left.
+    ranks: Vec<(usize, Option<QueueRank>)>,
+    /// How many have something left.
+    left: usize,
 }
 
 impl Policy {
@@ -63,9 +68,9 @@ impl Policy {
         Pass {
             now,
             tier: Tier::Usual,
-            rankings: BTreeMap::new(),
+            rankings: vec![None; self.nodes.len()],
+            leaves: vec![None; self.nodes.len()],
             current: None,
-            parked: BTreeMap::new(),
             skipped: BTreeSet::new(),
             gone: BTreeMap::new(),
         }
@@ -76,48 +81,40 @@ impl Pass {
     /// The next entry; each is given once. `policy` is the one that the pass was begun on.
     pub fn next(&mut self, policy: &Policy) -> Option<Slot> {
         loop {
-            if self.current.is_none() {
-                let Some(node) = self.descend(policy) else {
-                    if self.tier == Tier::Usual && policy.has_last() {
-                        self.begin_last();
-                        continue;
-                    }
-                    return None;
-                };
-                let begun = self.parked.remove(&node);
-                let cursor = begun.unwrap_or_else(|| self.open(policy, node));
-                self.current = Some((node, cursor));
-            }
-            let Some((node, cursor)) = &mut self.current else { return None };
+            let Some(node) = self.current.or_else(|| self.descend(policy)) else {
+                if self.tier == Tier::Usual && policy.has_last() {
+                    self.begin_last();
+                    continue;
+                }
+                return None;
+            };
+            self.current = Some(node);
+            let (tier, gone) = (self.tier, &self.gone);
+            let cursor = self.leaves[node].get_or_insert_with(|| {
+                Box::new(LeafCursor::new(policy, node, tier, gone.get(&node).cloned().unwrap_or_default()))
+            });
             let is_skipped = !self.skipped.is_empty() && self.skipped.contains(&cursor.leaf);
             if !is_skipped && let Some(slot) = cursor.next(policy, self.now) {
                 return Some(slot);
             }
-            let done = *node;
-            self.current = None;
-            self.close(policy, done);
+            (self.current, self.leaves[node]) = (None, None);
+            self.close(policy, node);
         }
     }
 
     /// What `user` holds in `leaf` has changed (held or undone): their ranks and those of the path are taken anew.
     pub fn started(&mut self, policy: &Policy, leaf: LeafId, user: UserId) {
         // 1. The leaf that was current may no longer be first.
-        if let Some((node, cursor)) = self.current.take() {
-            self.parked.insert(node, cursor);
-        }
+        self.current = None;
         // 2. The user within the leaf.
         let mut below = policy.node_of(leaf);
-        if let Some(cursor) = self.parked.get_mut(&below) {
+        if let Some(cursor) = &mut self.leaves[below] {
             cursor.rank_again(policy, self.now, user);
         }
         // 3. The queues of the path among their siblings.
         while let Some(parent) = policy.nodes[below].parent {
-            if let Some(ranking) = self.rankings.get_mut(&parent)
-                && let Some(rank) = ranking.ranks.get_mut(&below)
-            {
-                ranking.order.remove(&(*rank, below));
-                *rank = policy.queue_rank(self.now, below);
-                ranking.order.insert((*rank, below));
+            if let Some(ranking) = &mut self.rankings[parent] {
+                ranking.rank_again(policy, self.now, below);
             }
             below = parent;
         }
@@ -132,25 +129,16 @@ impl Pass {
     pub fn skip_user(&mut self, policy: &Policy, leaf: LeafId, user: UserId) {
         let node = policy.node_of(leaf);
         self.gone.entry(node).or_default().insert(user);
-        let begun = match &mut self.current {
-            Some((current, cursor)) if *current == node => Some(cursor),
-            _ => self.parked.get_mut(&node),
-        };
-        if let Some(cursor) = begun {
-            cursor.skipped.insert(user);
-            cursor.users.remove(&user);
+        if let Some(cursor) = &mut self.leaves[node] {
+            cursor.skip(user);
         }
-    }
-
-    fn open(&self, policy: &Policy, node: usize) -> LeafCursor {
-        LeafCursor::new(policy, node, self.tier, self.gone.get(&node).cloned().unwrap_or_default())
     }
 
     /// Everything else was given: from the top again, through what comes last.
     fn begin_last(&mut self) {
         self.tier = Tier::Last;
-        self.rankings.clear();
-        self.parked.clear();
+        self.rankings.fill(None);
+        self.leaves.fill(None);
     }
 
     /// The leaf that is first now.
@@ -158,9 +146,10 @@ impl Pass {
         let mut index = ROOT;
         while !policy.nodes[index].is_leaf() {
             let now = self.now;
-            let ranking = self.rankings.entry(index).or_insert_with(|| Ranking::new(policy, now, index));
+            let ranking =
+                self.rankings[index].get_or_insert_with(|| Box::new(Ranking::new(policy, now, index)));
             // Only the root runs empty: `close` removes any other queue with its last child.
-            index = ranking.order.first()?.1;
+            index = ranking.first()?;
         }
         Some(index)
     }
@@ -169,11 +158,11 @@ impl Pass {
     fn close(&mut self, policy: &Policy, leaf: usize) {
         let mut below = leaf;
         while let Some(parent) = policy.nodes[below].parent {
-            let Some(ranking) = self.rankings.get_mut(&parent) else { return };
-            if let Some(rank) = ranking.ranks.remove(&below) {
-                ranking.order.remove(&(rank, below));
+            let Some(ranking) = &mut self.rankings[parent] else { return };
+            if ranking.rank_of(below).and_then(Option::take).is_some() {
+                ranking.left -= 1;
             }
-            if !ranking.order.is_empty() {
+            if ranking.left > 0 {
                 return;
             }
             below = parent;
@@ -183,10 +172,42 @@ impl Pass {
 
 impl Ranking {
     fn new(policy: &Policy, now: Time, index: usize) -> Self {
-        let children = &policy.nodes[index].pending_children;
-        let ranks: BTreeMap<usize, QueueRank> =
-            children.iter().map(|child| (*child, policy.queue_rank(now, *child))).collect();
-        Self { order: ranks.iter().map(|(child, rank)| (*rank, *child)).collect(), ranks }
+        let children = policy.nodes[index].pending_children.iter();
+        let ranks: Vec<_> = children.map(|child| (*child, Some(policy.queue_rank(now, *child)))).collect();
+        let order = ranks.iter().filter_map(|(child, rank)| Some(Reverse(((*rank)?, *child))));
+        Self { order: order.collect(), left: ranks.len(), ranks }
+    }
+
+    /// The rank of a child that is among those with entries, or was.
+    fn rank_of(&mut self, child: usize) -> Option<&mut Option<QueueRank>> {
+        let at = self.ranks.binary_search_by_key(&child, |(other, _)| *other).ok()?;
+        Some(&mut self.ranks[at].1)
+    }
+
+    /// The child that comes first.
+    fn first(&mut self) -> Option<usize> {
+        loop {
+            let Reverse((rank, child)) = *self.order.peek()?;
+            if self.rank_of(child).is_some_and(|known| *known == Some(rank)) {
+                return Some(child);
+            }
+            self.order.pop();
+        }
+    }
+
+    fn rank_again(&mut self, policy: &Policy, now: Time, child: usize) {
+        let Some(Some(known)) = self.rank_of(child) else { return };
+        let rank = policy.queue_rank(now, child);
+        if std::mem::replace(known, rank) == rank {
+            return;
+        }
+        if let Some(mut top) = self.order.peek_mut()
+            && top.0.1 == child
+        {
+            top.0.0 = rank;
+            return;
+        }
+        self.order.push(Reverse((rank, child)));
     }
 }
 
@@ -200,54 +221,60 @@ struct LeafCursor {
     priority: Option<Reverse<i32>>,
     /// Lowest share first, then the lowest `seq` of the next entry. May hold keys that its user has left behind.
     order: BinaryHeap<Reverse<UserKey>>,
-    /// Users with entries left in this priority.
-    users: BTreeMap<UserId, UserCursor>,
+    /// Users with entries in this priority, by id.
+    users: Vec<UserCursor>,
+    /// How many of them have entries left.
+    left: usize,
     /// Users of whom nothing more is given.
     skipped: BTreeSet<UserId>,
 }
 
-/// What orders a user's next entry: share, `seq`, and whose it is.
-type UserKey = (u64, u64, UserId);
+/// What orders a user's next entry: share and `seq`; and where its user is among those of the leaf.
+type UserKey = (u64, u64, usize);
 
 /// How far one user's entries of one priority have been read.
 #[derive(Clone, Debug)]
 struct UserCursor {
+    user: UserId,
     share: u64,
+    /// Nothing is left, or nothing more is given.
+    is_done: bool,
     /// The entry to be given next.
     head: (u64, Slot),
     /// Those after it as far as copied, youngest first.
     chunk: Vec<(u64, Slot)>,
+    /// Entries after those.
+    rest: usize,
 }
 
 impl LeafCursor {
     fn new(policy: &Policy, node: usize, tier: Tier, skipped: BTreeSet<UserId>) -> Self {
         let leaf = policy.nodes[node].leaf.expect("a node without children is a leaf with an id");
-        Self { leaf, tier, priority: None, order: BinaryHeap::new(), users: BTreeMap::new(), skipped }
+        Self { leaf, tier, priority: None, order: BinaryHeap::new(), users: Vec::new(), left: 0, skipped }
     }
 
     fn next(&mut self, policy: &Policy, now: Time) -> Option<Slot> {
         loop {
-            while self.users.is_empty() {
+            while self.left == 0 {
                 self.open_next_priority(policy, now)?;
             }
             let mut top = self.order.peek_mut()?;
-            let (share, seq, user) = top.0;
-            let cursor =
-                self.users.get_mut(&user).filter(|cursor| (cursor.share, cursor.head.0) == (share, seq));
-            let Some(cursor) = cursor else {
+            let cursor = &mut self.users[top.0.2];
+            if cursor.is_done || (cursor.share, cursor.head.0) != (top.0.0, top.0.1) {
                 PeekMut::pop(top);
                 continue;
-            };
+            }
             let slot = cursor.head.1;
-            if cursor.chunk.is_empty() {
-                copy_after(policy, self.leaf, self.priority?, user, seq, &mut cursor.chunk);
+            if cursor.chunk.is_empty() && cursor.rest > 0 {
+                cursor.copy_more(policy, self.leaf, self.priority?);
             }
             if let Some(head) = cursor.chunk.pop() {
                 cursor.head = head;
                 top.0.1 = head.0;
             } else {
                 PeekMut::pop(top);
-                self.users.remove(&user);
+                cursor.is_done = true;
+                self.left -= 1;
             }
             return Some(slot);
         }
@@ -264,50 +291,57 @@ impl LeafCursor {
             return None;
         }
         self.priority = Some(*priority);
-        self.users = level
-            .users
-            .iter()
-            .filter(|(user, _)| !self.skipped.contains(user))
-            .filter_map(|(user, entries)| {
-                let (seq, slot) = entries.first_key_value()?;
-                let share = policy.user_share(now, self.leaf, *user);
-                Some((*user, UserCursor { share, head: (*seq, *slot), chunk: Vec::new() }))
-            })
-            .collect();
-        self.order = self.users.iter().map(|(user, cursor)| Reverse(cursor.key(*user))).collect();
+        let users = level.users.iter().filter(|(user, _)| !self.skipped.contains(user));
+        let cursors = users.filter_map(|(user, entries)| {
+            let (seq, slot) = entries.first_key_value()?;
+            let share = policy.user_share(now, self.leaf, *user);
+            let (head, rest) = ((*seq, *slot), entries.len() - 1);
+            Some(UserCursor { user: *user, share, is_done: false, head, chunk: Vec::new(), rest })
+        });
+        self.users = cursors.collect();
+        self.left = self.users.len();
+        self.order = self.users.iter().enumerate().map(|(at, cursor)| Reverse(cursor.key(at))).collect();
         Some(())
     }
 
+    fn find(&self, user: UserId) -> Option<usize> {
+        let at = self.users.binary_search_by_key(&user, |cursor| cursor.user).ok()?;
+        (!self.users[at].is_done).then_some(at)
+    }
+
+    /// Gives nothing more of a user.
+    fn skip(&mut self, user: UserId) {
+        self.skipped.insert(user);
+        if let Some(at) = self.find(user) {
+            self.users[at].is_done = true;
+            self.left -= 1;
+        }
+    }
+
     fn rank_again(&mut self, policy: &Policy, now: Time, user: UserId) {
-        if let Some(cursor) = self.users.get_mut(&user) {
-            let share = policy.user_share(now, self.leaf, user);
-            if share != cursor.share {
-                cursor.share = share;
-                self.order.push(Reverse(cursor.key(user)));
-            }
+        let Some(at) = self.find(user) else { return };
+        let share = policy.user_share(now, self.leaf, user);
+        if share != self.users[at].share {
+            self.users[at].share = share;
+            self.order.push(Reverse(self.users[at].key(at)));
         }
     }
 }
 
 impl UserCursor {
-    fn key(&self, user: UserId) -> UserKey {
-        (self.share, self.head.0, user)
+    /// `at` is its place among the users of its leaf.
+    fn key(&self, at: usize) -> UserKey {
+        (self.share, self.head.0, at)
     }
-}
 
-/// Copies the user's next entries of a priority after `seq`, youngest first.
-fn copy_after(
-    policy: &Policy,
-    leaf: LeafId,
-    priority: Reverse<i32>,
-    user: UserId,
-    seq: u64,
-    chunk: &mut Vec<(u64, Slot)>,
-) {
-    let level = policy.leaf_state(leaf).levels.get(&priority);
-    if let Some(entries) = level.and_then(|level| level.users.get(&user)) {
-        let after = entries.range((Excluded(seq), Unbounded));
-        chunk.extend(after.take(CHUNK).map(|(seq, slot)| (*seq, *slot)));
-        chunk.reverse();
+    /// Copies the entries after the head, youngest first.
+    fn copy_more(&mut self, policy: &Policy, leaf: LeafId, priority: Reverse<i32>) {
+        let level = policy.leaf_state(leaf).levels.get(&priority);
+        if let Some(entries) = level.and_then(|level| level.users.get(&self.user)) {
+            let after = entries.range((Excluded(self.head.0), Unbounded));
+            self.chunk.extend(after.take(CHUNK).map(|(seq, slot)| (*seq, *slot)));
+            self.chunk.reverse();
+            self.rest -= self.chunk.len();
+        }
     }
 }

@@ -179,7 +179,11 @@ impl Policy {
         if length.is_some() && !self.is_timed(leaf) {
             return Ok(());
         }
-        // 1. The most of each model that this leaf can ever hold.
+        // 1. The most of each model that this leaf can ever hold: endless where no quota bounds it.
+        let is_bounded = |quota: &Quota| quota.is_bounded;
+        if !self.nodes[self.node_of(leaf)].quota.iter().any(is_bounded) {
+            return Ok(());
+        }
         let most: Vec<u64> = self.models.ids().map(|model| self.most_ever(leaf, model, length)).collect();
         let refusal = |model: ModelId, asked: u64| {
             let timed = length.and_then(|length| self.borrowed_ever(leaf, model, asked, length));
@@ -227,10 +231,10 @@ impl Policy {
     /// What the leaf could hold if nobody else held anything, all of it for `length` where that is given; `u64::MAX` is
     /// endless.
     fn most_ever(&self, leaf: LeafId, model: ModelId, length: Option<Option<Span>>) -> u64 {
-        let mut quotas = self.quotas(leaf, model);
-        if !quotas[0].is_bounded {
+        if !self.nodes[self.node_of(leaf)].quota[usize::from(model.0)].is_bounded {
             return u64::MAX;
         }
+        let mut quotas = self.quotas(leaf, model);
         for (quota, node) in quotas.iter_mut().zip(self.path(leaf).chain([self.root()])) {
             quota.taken = quota.taken_idle;
             if length.is_some_and(|length| node.borrows_for_less_than(model, length).is_some()) {
