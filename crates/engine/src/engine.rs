@@ -85,12 +85,12 @@ impl Engine {
 
     /// Effects since the last call.
     pub fn take_effects(&mut self) -> Vec<Effect> {
-        std::mem::take(&mut self.state.effects)
+        taken(&mut self.state.effects)
     }
 
     /// Facts since the last call.
     pub fn take_facts(&mut self) -> Vec<Fact> {
-        std::mem::take(&mut self.state.facts)
+        taken(&mut self.state.facts)
     }
 
     // ---- recovery ----
@@ -264,4 +264,10 @@ impl Engine {
     pub fn counts(&self) -> Counts {
         self.state.counts()
     }
+}
+
+/// Everything in a list. As much is likely to come until the next time: the list need not grow step by step.
+fn taken<T>(list: &mut Vec<T>) -> Vec<T> {
+    let room = Vec::with_capacity(list.len());
+    std::mem::replace(list, room)
 }

@@ -8,7 +8,7 @@ use muster_model::{ElementId, JobId, Span, Time};
 use muster_policy::LeafId;
 use rustc_hash::FxHashMap;
 
-use super::ask::{Caps, Pick, picks};
+use super::ask::{Caps, Pick};
 use super::consider::{Candidate, Seat};
 use super::limited::Terms;
 use super::terms::Admitted;
@@ -38,11 +38,10 @@ impl Planner<'_> {
     pub(crate) fn memo(&mut self, class: ClassId) -> &mut Memo {
         let (state, limited) = (&mut *self.state, &mut self.limited);
         self.memos.entry(class).or_insert_with(|| {
-            let shape = Arc::clone(state.classes.shape(class));
             let eligible = state.classes.eligible(class, &state.pool);
             let weighs = state.policy.tree().placement != PlacementPolicy::Pack;
-            let picks: Arc<[Pick]> = picks(&state.pool, &shape, weighs).into_iter().collect();
-            let terms = limited.terms(&picks, &shape);
+            let picks = state.classes.picks(class, &state.pool, weighs);
+            let terms = limited.terms(&picks, state.classes.shape(class));
             Memo { picks, eligible, terms, failed: None }
         })
     }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_model::{JobId, Span, Time};
 use muster_policy::{LeafId, Policy, Slot, UserId};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::shape::ClassId;
 
@@ -54,8 +55,8 @@ pub(crate) const ENDLESS: Span = Span(u64::MAX);
 /// What stands in the order of one leaf: by class, how many entries of each duration.
 type Census = FxHashMap<ClassId, BTreeMap<Span, u32>>;
 
-/// What a user has standing in the order of one leaf: by class, how many entries.
-type UserCensus = FxHashMap<ClassId, u32>;
+/// What a user has standing in the order of one leaf: how many entries of each class, by key. Mostly a few.
+type UserCensus = SmallVec<[(ClassId, u32); 2]>;
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -171,7 +172,8 @@ impl Entries {
 
     /// Classes that a user has standing in the order of a leaf; in no meaningful order.
     pub(crate) fn classes_of_user(&self, leaf: LeafId, user: UserId) -> Vec<ClassId> {
-        self.by_user.get(&(leaf, user)).map(|classes| classes.keys().copied().collect()).unwrap_or_default()
+        let classes = self.by_user.get(&(leaf, user)).map(|classes| classes.iter().map(|(class, _)| *class));
+        classes.map(Iterator::collect).unwrap_or_default()
     }
 
     /// Counts an entry in or out of both censuses.
@@ -188,10 +190,14 @@ impl Entries {
         }
         let whose = (rank.leaf, rank.user);
         let classes = self.by_user.entry(whose).or_default();
-        let count = classes.entry(rank.class).or_default();
+        let at = classes.binary_search_by_key(&rank.class, |(class, _)| *class).unwrap_or_else(|at| {
+            classes.insert(at, (rank.class, 0));
+            at
+        });
+        let count = &mut classes[at].1;
         *count = if joins { *count + 1 } else { *count - 1 };
         if *count == 0 {
-            classes.remove(&rank.class);
+            classes.remove(at);
             if classes.is_empty() {
                 self.by_user.remove(&whose);
             }

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::node::Node;
 use super::pool::Pool;
 use super::scalars::{ExtraId, Scalars};
+use crate::plan::ask::{self, Pick};
 
 /// Which nodes a shape admits, by node id; `None` is all of them.
 pub(crate) type Eligible = Option<Arc<[bool]>>;
@@ -152,8 +153,8 @@ impl Shape {
     }
 }
 
-/// Key of a class. It carries no order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// Key of a class. Its order means nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClassId(pub(crate) u32);
 
 /// Jobs with equal shapes.
@@ -167,6 +168,8 @@ pub(crate) struct Class {
     fits_idle: Option<(u64, bool)>,
     /// Which nodes its constraint admits, and the epoch of that list.
     eligible: Option<(u64, Eligible)>,
+    /// What is tried for it, whether places are weighed then, and the epoch of that list.
+    picks: Option<(u64, bool, Arc<[Pick]>)>,
 }
 
 /// All classes in use.
@@ -218,6 +221,7 @@ impl Classes {
             jobs: 1,
             fits_idle: None,
             eligible: None,
+            picks: None,
         };
         let id = self.vacant.pop().unwrap_or_else(|| {
             self.classes.push(None);
@@ -265,6 +269,21 @@ impl Classes {
                 let eligible = class.shape.eligible(pool);
                 class.eligible = Some((pool.epoch(), eligible.clone()));
                 eligible
+            }
+        }
+    }
+
+    /// What is tried for the class, in order; worked out once per epoch.
+    pub(crate) fn picks(&mut self, id: ClassId, pool: &Pool, weighs: bool) -> Arc<[Pick]> {
+        let class = self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
+        match &class.picks {
+            Some((epoch, weighed, picks)) if (*epoch, *weighed) == (pool.epoch(), weighs) => {
+                Arc::clone(picks)
+            }
+            _ => {
+                let picks: Arc<[Pick]> = ask::picks(pool, &class.shape, weighs).into_iter().collect();
+                class.picks = Some((pool.epoch(), weighs, Arc::clone(&picks)));
+                picks
             }
         }
     }
