@@ -24,18 +24,18 @@ impl State {
     /// All jobs in memory, by number.
     pub(crate) fn job_views(&self, now: Time) -> Vec<JobView> {
         let mut gaps = Gaps::default();
-        let etas = self.etas();
-        self.jobs.iter().map(|(id, job)| self.view_of(now, *id, job, &mut gaps, &etas)).collect()
+        // Reserved starts by element.
+        let etas: BTreeMap<ElementId, Time> =
+            self.reservations.iter().map(|one| (one.element, one.start)).collect();
+        let eta = |element| etas.get(&element).copied();
+        self.jobs.iter().map(|(id, job)| self.view_of(now, *id, job, &mut gaps, eta)).collect()
     }
 
     pub(crate) fn job_view(&self, now: Time, id: JobId) -> Option<JobView> {
         let job = self.jobs.get(&id)?;
-        Some(self.view_of(now, id, job, &mut Gaps::default(), &self.etas()))
-    }
-
-    /// Reserved starts by element.
-    fn etas(&self) -> BTreeMap<ElementId, Time> {
-        self.reservations.iter().map(|one| (one.element, one.start)).collect()
+        let reserved = |element| self.reservations.iter().find(|one| one.element == element);
+        let eta = |element| reserved(element).map(|one| one.start);
+        Some(self.view_of(now, id, job, &mut Gaps::default(), eta))
     }
 
     fn view_of(
@@ -44,7 +44,7 @@ impl State {
         id: JobId,
         job: &Job,
         gaps: &mut Gaps,
-        etas: &BTreeMap<ElementId, Time>,
+        eta: impl Fn(ElementId) -> Option<Time>,
     ) -> JobView {
         let record = &job.record;
         let spec = &record.spec;
@@ -79,7 +79,7 @@ impl State {
             idle: spec.idle(),
             elements: self.element_views(now, id, record),
             waiting_for,
-            eta: first.and_then(|first| etas.get(&first).copied()),
+            eta: first.and_then(eta),
         }
     }
 

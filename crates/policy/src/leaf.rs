@@ -2,7 +2,7 @@
 //! and age. It must not know shares; `pass` brings them in.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use muster_model::QueueName;
 
@@ -62,10 +62,10 @@ impl UserRow {
     }
 }
 
-/// Entries of one priority: per user, oldest first.
+/// Entries of one priority: per user, by `seq`, which is oldest first. They mostly come at the end and leave at the front.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level {
-    pub(crate) users: BTreeMap<UserId, BTreeMap<u64, Slot>>,
+    pub(crate) users: BTreeMap<UserId, VecDeque<(u64, Slot)>>,
     pub(crate) count: u32,
 }
 
@@ -112,9 +112,16 @@ impl Policy {
     /// An element may be considered for a start. `seq` orders by age and is unique among pending entries.
     pub fn enqueue(&mut self, leaf: LeafId, user: UserId, priority: i32, seq: u64, slot: Slot) {
         let level = self.leaf_state_mut(leaf).levels.entry(Reverse(priority)).or_default();
-        if level.users.entry(user).or_default().insert(seq, slot).is_some() {
-            debug_assert!(false, "an entry was enqueued twice");
-            return;
+        let entries = level.users.entry(user).or_default();
+        match entries.back() {
+            Some((last, _)) if *last >= seq => {
+                let Err(at) = place(entries, seq) else {
+                    debug_assert!(false, "an entry was enqueued twice");
+                    return;
+                };
+                entries.insert(at, (seq, slot));
+            }
+            _ => entries.push_back((seq, slot)),
         }
         level.count += 1;
         let (mut below, mut next) = (None, Some(self.node_of(leaf)));
@@ -131,9 +138,8 @@ impl Policy {
         let levels = &mut self.leaf_state_mut(leaf).levels;
         let Some(level) = levels.get_mut(&Reverse(priority)) else { return };
         let Some(entries) = level.users.get_mut(&user) else { return };
-        if entries.remove(&seq).is_none() {
-            return;
-        }
+        let Ok(at) = place(entries, seq) else { return };
+        entries.remove(at);
         if entries.is_empty() {
             level.users.remove(&user);
         }
@@ -151,4 +157,9 @@ impl Policy {
             (emptied, next) = ((node.pending == 0).then_some(index), node.parent);
         }
     }
+}
+
+/// Where an entry is, or would be.
+fn place(entries: &VecDeque<(u64, Slot)>, seq: u64) -> Result<usize, usize> {
+    entries.binary_search_by_key(&seq, |(other, _)| *other)
 }

@@ -22,9 +22,6 @@ use crate::intern::{LeafId, Slot, UserId};
 use crate::share::QueueRank;
 use crate::tree::ROOT;
 
-/// Entries copied from a user's queue at a time: amortises the look-up, bounds what is copied in vain.
-const CHUNK: usize = 32;
-
 /// See the module's description.
 #[derive(Clone, Debug)]
 pub struct Pass {
@@ -239,12 +236,9 @@ struct UserCursor {
     share: u64,
     /// Nothing is left, or nothing more is given.
     is_done: bool,
-    /// The entry to be given next.
+    /// The entry to be given next, and its place among the user's.
     head: (u64, Slot),
-    /// Those after it as far as copied, youngest first.
-    chunk: Vec<(u64, Slot)>,
-    /// Entries after those.
-    rest: usize,
+    at: usize,
 }
 
 impl LeafCursor {
@@ -265,11 +259,10 @@ impl LeafCursor {
                 continue;
             }
             let slot = cursor.head.1;
-            if cursor.chunk.is_empty() && cursor.rest > 0 {
-                cursor.copy_more(policy, self.leaf, self.priority?);
-            }
-            if let Some(head) = cursor.chunk.pop() {
-                cursor.head = head;
+            let level = policy.leaf_state(self.leaf).levels.get(&self.priority?)?;
+            cursor.at += 1;
+            if let Some(head) = level.users.get(&cursor.user).and_then(|entries| entries.get(cursor.at)) {
+                cursor.head = *head;
                 top.0.1 = head.0;
             } else {
                 PeekMut::pop(top);
@@ -293,10 +286,8 @@ impl LeafCursor {
         self.priority = Some(*priority);
         let users = level.users.iter().filter(|(user, _)| !self.skipped.contains(user));
         let cursors = users.filter_map(|(user, entries)| {
-            let (seq, slot) = entries.first_key_value()?;
             let share = policy.user_share(now, self.leaf, *user);
-            let (head, rest) = ((*seq, *slot), entries.len() - 1);
-            Some(UserCursor { user: *user, share, is_done: false, head, chunk: Vec::new(), rest })
+            Some(UserCursor { user: *user, share, is_done: false, head: *entries.front()?, at: 0 })
         });
         self.users = cursors.collect();
         self.left = self.users.len();
@@ -332,16 +323,5 @@ impl UserCursor {
     /// `at` is its place among the users of its leaf.
     fn key(&self, at: usize) -> UserKey {
         (self.share, self.head.0, at)
-    }
-
-    /// Copies the entries after the head, youngest first.
-    fn copy_more(&mut self, policy: &Policy, leaf: LeafId, priority: Reverse<i32>) {
-        let level = policy.leaf_state(leaf).levels.get(&priority);
-        if let Some(entries) = level.and_then(|level| level.users.get(&self.user)) {
-            let after = entries.range((Excluded(self.head.0), Unbounded));
-            self.chunk.extend(after.take(CHUNK).map(|(seq, slot)| (*seq, *slot)));
-            self.chunk.reverse();
-            self.rest -= self.chunk.len();
-        }
     }
 }

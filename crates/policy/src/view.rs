@@ -102,7 +102,7 @@ impl Policy {
             for (other, entries) in &level.users {
                 before += match self.user_share(now, leaf, *other).cmp(&own) {
                     std::cmp::Ordering::Less => entries.len() as u32,
-                    std::cmp::Ordering::Equal => entries.range(..seq).count() as u32,
+                    std::cmp::Ordering::Equal => entries.partition_point(|(other, _)| *other < seq) as u32,
                     std::cmp::Ordering::Greater => 0,
                 };
             }
