@@ -2,6 +2,7 @@
 //! and age. It must not know shares; `pass` brings them in.
 
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use muster_model::QueueName;
@@ -92,10 +93,13 @@ impl Policy {
 
     fn change_waiting(&mut self, leaf: LeafId, user: UserId, change: impl Fn(&mut u32)) {
         let apply = |counts: &mut BTreeMap<UserId, u32>| {
-            let count = counts.entry(user).or_default();
-            change(count);
-            if *count == 0 {
-                counts.remove(&user);
+            let mut count = match counts.entry(user) {
+                Entry::Occupied(count) => count,
+                Entry::Vacant(none) => none.insert_entry(0),
+            };
+            change(count.get_mut());
+            if *count.get() == 0 {
+                count.remove();
             }
         };
         apply(&mut self.leaf_state_mut(leaf).waiting_jobs);

@@ -155,7 +155,8 @@ pub(crate) fn picks(pool: &Pool, shape: &Shape, weighs: bool) -> SmallVec<[Pick;
     {
         push_pick(&mut picks, shape, accepted.clone());
     }
-    for model in &candidates {
+    // Of a single model both are the same.
+    for model in candidates.iter().filter(|_| candidates.len() > 1) {
         let narrowed = accepted.iter().map(|models| match models.contains(model) {
             true => SmallVec::from_slice(&[*model]),
             false => models.clone(),

@@ -102,9 +102,9 @@ impl Planner<'_> {
             *known = levels;
         }
         // Who is owed nothing so far may be now, and who was refused may have a right.
-        let place = (leaf, candidate.priority);
         self.fresh.has_idlers |= Tier::of_order(candidate.priority) == Tier::Last;
-        if is_more || !self.fresh.runners.contains_key(&place) {
+        let runners = self.fresh.runners.entry((leaf, candidate.priority)).or_default();
+        if is_more || runners.is_empty() {
             self.rights.owe_more();
             self.limited.forget();
         }
@@ -119,7 +119,7 @@ impl Planner<'_> {
             protect: candidate.protect,
             delay: Runner::delay(spec, true),
         };
-        self.fresh.runners.entry(place).or_default().insert(candidate.element, runner);
+        runners.insert(candidate.element, runner);
     }
 
     /// Room for somebody is what this pass has started: it is planned again, with the turn of all that could be made to go

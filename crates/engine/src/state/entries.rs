@@ -4,7 +4,7 @@
 //! The fresh elements of an array are enqueued as a few tickets on one slot: the policy interleaves tickets of
 //! different users by their shares, and a pass that uses up all tickets of an array begins another round.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use muster_model::{JobId, Span, Time};
 use muster_policy::{LeafId, Policy, Slot, UserId};
@@ -52,8 +52,9 @@ pub(crate) struct Rank {
 /// Longer than every real duration.
 pub(crate) const ENDLESS: Span = Span(u64::MAX);
 
-/// What stands in the order of one leaf: by class, how many entries of each duration.
-type Census = FxHashMap<ClassId, BTreeMap<Span, u32>>;
+/// What stands in the order of one leaf: by class, how many entries of each duration, the shortest first. People ask for
+/// round numbers, so those are a few.
+type Census = FxHashMap<ClassId, SmallVec<[(Span, u32); 1]>>;
 
 /// What a user has standing in the order of one leaf: how many entries of each class, by key. Mostly a few.
 type UserCensus = SmallVec<[(ClassId, u32); 2]>;
@@ -158,16 +159,16 @@ impl Entries {
     /// Classes that stand in the order of a leaf, each with its shortest duration; in no meaningful order.
     pub(crate) fn shortest_in_leaf(&self, leaf: LeafId) -> Vec<(ClassId, Span)> {
         let Some(census) = self.census.get(&leaf) else { return Vec::new() };
-        let shortest = census.iter().filter_map(|(class, durations)| {
-            durations.first_key_value().map(|(duration, _)| (*class, *duration))
-        });
+        let shortest = census
+            .iter()
+            .filter_map(|(class, durations)| durations.first().map(|(duration, _)| (*class, *duration)));
         shortest.collect()
     }
 
     /// The shortest duration of a class in the order of a leaf.
     pub(crate) fn shortest(&self, leaf: LeafId, class: ClassId) -> Span {
         let durations = self.census.get(&leaf).and_then(|census| census.get(&class));
-        durations.and_then(BTreeMap::first_key_value).map_or(ENDLESS, |(duration, _)| *duration)
+        durations.and_then(|durations| durations.first()).map_or(ENDLESS, |(duration, _)| *duration)
     }
 
     /// Classes that a user has standing in the order of a leaf; in no meaningful order.
@@ -180,27 +181,13 @@ impl Entries {
     fn count(&mut self, rank: Rank, joins: bool) {
         let census = self.census.entry(rank.leaf).or_default();
         let durations = census.entry(rank.class).or_default();
-        let count = durations.entry(rank.duration).or_default();
-        *count = if joins { *count + 1 } else { *count - 1 };
-        if *count == 0 {
-            durations.remove(&rank.duration);
-            if durations.is_empty() {
-                census.remove(&rank.class);
-            }
+        if change(durations, rank.duration, joins) {
+            census.remove(&rank.class);
         }
         let whose = (rank.leaf, rank.user);
         let classes = self.by_user.entry(whose).or_default();
-        let at = classes.binary_search_by_key(&rank.class, |(class, _)| *class).unwrap_or_else(|at| {
-            classes.insert(at, (rank.class, 0));
-            at
-        });
-        let count = &mut classes[at].1;
-        *count = if joins { *count + 1 } else { *count - 1 };
-        if *count == 0 {
-            classes.remove(at);
-            if classes.is_empty() {
-                self.by_user.remove(&whose);
-            }
+        if change(classes, rank.class, joins) {
+            self.by_user.remove(&whose);
         }
     }
 
@@ -227,6 +214,20 @@ impl Entries {
         self.by_owner.insert(owner, slot);
         slot
     }
+}
+
+/// Counts one in or out of a list by key. True when nothing is left of it.
+fn change<K: Copy + Ord, const N: usize>(counts: &mut SmallVec<[(K, u32); N]>, key: K, joins: bool) -> bool {
+    let at = counts.binary_search_by_key(&key, |(other, _)| *other).unwrap_or_else(|at| {
+        counts.insert(at, (key, 0));
+        at
+    });
+    let count = &mut counts[at].1;
+    *count = if joins { *count + 1 } else { *count - 1 };
+    if *count == 0 {
+        counts.remove(at);
+    }
+    counts.is_empty()
 }
 
 fn tickets(standing: Standing) -> u32 {

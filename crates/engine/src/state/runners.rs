@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use muster_model::{ElementId, JobId, JobSpec, Protection, Span, Time};
 use muster_policy::{LeafId, ModelId, UserId};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::State;
@@ -39,8 +40,8 @@ impl Runner {
     }
 }
 
-/// Runners by queue and priority.
-pub(crate) type Runners = BTreeMap<(LeafId, i32), BTreeMap<ElementId, Runner>>;
+/// Runners by queue and priority; those of one in no meaningful order, since whoever looks for somebody brings an order.
+pub(crate) type Runners = BTreeMap<(LeafId, i32), FxHashMap<ElementId, Runner>>;
 
 impl State {
     /// Brings the runner of an element in line with its attempt.

@@ -22,7 +22,7 @@ pub(crate) type Eligible = Option<Arc<[bool]>>;
 /// What one element of a job needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    pub(crate) groups: Vec<GroupNeed>,
+    pub(crate) groups: SmallVec<[GroupNeed; 1]>,
     /// Groups in the order in which they are placed: what is hardest to place first.
     pub(crate) order: SmallVec<[u16; 2]>,
     /// How its nodes must lie to each other.
@@ -75,7 +75,7 @@ impl Shape {
         mut model: impl FnMut(&GpuModel) -> Option<ModelId>,
         mut extra: impl FnMut(&str) -> ExtraId,
     ) -> Self {
-        let groups: Vec<GroupNeed> = spec
+        let groups: SmallVec<[GroupNeed; 1]> = spec
             .groups
             .iter()
             .map(|group| {

@@ -113,7 +113,7 @@ fn need(task: &Task) -> GroupNeed {
 
 fn shape(groups: Vec<GroupNeed>) -> Shape {
     let mut shape = Shape::new(&fixture::spec(1), |_| None, |_| 0);
-    shape.groups = groups;
+    shape.groups = groups.into();
     shape
 }
 
