@@ -12,27 +12,40 @@ use crate::{Policy, leaf::UserRow};
 impl Policy {
     /// An element of `user` starts to hold `gpus` (thousandths by model) in `leaf`. Usage accrues from `now` on.
     pub fn hold(&mut self, now: Time, leaf: LeafId, user: UserId, gpus: &[(ModelId, u64)]) {
-        self.try_hold(leaf, user, gpus);
         let half_life_ms = self.half_life_ms();
-        self.change_usage(leaf, user, gpus, |usage, milli| usage.speed_up(now, milli, half_life_ms));
+        self.count_in(leaf, user, gpus, |usage, milli| usage.speed_up(now, milli, half_life_ms));
     }
 
     /// An element held since [`Policy::hold`] gives its GPUs back. Usage up to `now` stays and decays.
     pub fn release(&mut self, now: Time, leaf: LeafId, user: UserId, gpus: &[(ModelId, u64)]) {
         let half_life_ms = self.half_life_ms();
-        self.change_usage(leaf, user, gpus, |usage, milli| usage.slow_down(now, milli, half_life_ms));
-        self.undo_hold(leaf, user, gpus);
+        self.count_out(leaf, user, gpus, |usage, milli| usage.slow_down(now, milli, half_life_ms));
     }
 
     /// After a restore: an element was holding `gpus` when the snapshot was taken. Rebuilds the counters; usage goes on
     /// from the instant that the snapshot stored, so that nothing is counted twice.
     pub fn restore_hold(&mut self, leaf: LeafId, user: UserId, gpus: &[(ModelId, u64)]) {
-        self.try_hold(leaf, user, gpus);
-        self.change_usage(leaf, user, gpus, Usage::resume);
+        self.count_in(leaf, user, gpus, Usage::resume);
     }
 
     /// Counts `gpus` as held, for planning: verdicts and shares see it, usage does not.
     pub fn try_hold(&mut self, leaf: LeafId, user: UserId, gpus: &[(ModelId, u64)]) {
+        self.count_in(leaf, user, gpus, |_, _| {});
+    }
+
+    /// The exact inverse of [`Policy::try_hold`] with the same arguments.
+    pub fn undo_hold(&mut self, leaf: LeafId, user: UserId, gpus: &[(ModelId, u64)]) {
+        self.count_out(leaf, user, gpus, |_, _| {});
+    }
+
+    /// Counts `gpus` in, and changes the usage of every queue of the path and of the user.
+    fn count_in(
+        &mut self,
+        leaf: LeafId,
+        user: UserId,
+        gpus: &[(ModelId, u64)],
+        change: impl Fn(&mut Usage, u64),
+    ) {
         let total = total_milli(gpus);
         // 1. Up the tree: how many run, who holds what.
         let mut next = Some(self.node_of(leaf));
@@ -41,6 +54,7 @@ impl Policy {
             node.running += 1;
             for (model, milli) in gpus {
                 node.held[usize::from(model.0)] += milli;
+                change(&mut node.usage[usize::from(model.0)], *milli);
             }
             if node.limits.gpus_per_user.is_some() && total > 0 {
                 *node.held_by_user.entry(user).or_default() += total;
@@ -57,11 +71,18 @@ impl Policy {
         row.running += 1;
         for (model, milli) in gpus {
             row.held[usize::from(model.0)] += milli;
+            change(&mut row.usage[usize::from(model.0)], *milli);
         }
     }
 
-    /// The exact inverse of [`Policy::try_hold`] with the same arguments.
-    pub fn undo_hold(&mut self, leaf: LeafId, user: UserId, gpus: &[(ModelId, u64)]) {
+    /// The inverse of [`Policy::count_in`].
+    fn count_out(
+        &mut self,
+        leaf: LeafId,
+        user: UserId,
+        gpus: &[(ModelId, u64)],
+        change: impl Fn(&mut Usage, u64),
+    ) {
         let total = total_milli(gpus);
         let mut next = Some(self.node_of(leaf));
         while let Some(index) = next {
@@ -70,6 +91,7 @@ impl Policy {
             node.running = node.running.saturating_sub(1);
             for (model, milli) in gpus {
                 take_off(&mut node.held[usize::from(model.0)], *milli);
+                change(&mut node.usage[usize::from(model.0)], *milli);
             }
             if node.limits.gpus_per_user.is_some() && total > 0 {
                 let held = node.held_by_user.entry(user).or_default();
@@ -88,6 +110,7 @@ impl Policy {
             row.running = row.running.saturating_sub(1);
             for (model, milli) in gpus {
                 take_off(&mut row.held[usize::from(model.0)], *milli);
+                change(&mut row.usage[usize::from(model.0)], *milli);
             }
             if row.is_blank() {
                 users.remove(&user);
@@ -127,29 +150,6 @@ impl Policy {
     fn bounded(&self, leaf: LeafId, model: ModelId) -> Option<usize> {
         let node = self.node_of(leaf);
         self.nodes[node].quota[usize::from(model.0)].is_bounded.then_some(node)
-    }
-
-    /// Applies `change` to the usage of every queue of the path and of the user.
-    fn change_usage(
-        &mut self,
-        leaf: LeafId,
-        user: UserId,
-        gpus: &[(ModelId, u64)],
-        change: impl Fn(&mut Usage, u64),
-    ) {
-        let mut next = Some(self.node_of(leaf));
-        while let Some(index) = next {
-            let node = &mut self.nodes[index];
-            for (model, milli) in gpus {
-                change(&mut node.usage[usize::from(model.0)], *milli);
-            }
-            next = node.parent;
-        }
-        if let Some(row) = self.leaf_state_mut(leaf).users.get_mut(&user) {
-            for (model, milli) in gpus {
-                change(&mut row.usage[usize::from(model.0)], *milli);
-            }
-        }
     }
 }
 

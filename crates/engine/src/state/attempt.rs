@@ -8,7 +8,7 @@ use muster_model::{
     Attempt, AttemptId, Decision, Effect, ElementId, JobId, NodeId, Outcome, Plan, Span, TaskPlacement, Time,
 };
 use muster_policy::{ModelId, Promise};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::State;
 use super::entries::Owner;
@@ -84,7 +84,7 @@ impl State {
             ended: None,
             backfilled,
             stage: RunStage::Preparing,
-            tasks: vec![
+            tasks: smallvec![
                 TaskState { stage: TaskStage::Ordered, exit: None, ready: false, checkpoint: None };
                 placement.len()
             ],

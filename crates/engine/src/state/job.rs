@@ -119,7 +119,7 @@ pub(crate) struct Run {
     pub(crate) ended: Option<Time>,
     pub(crate) backfilled: bool,
     pub(crate) stage: RunStage,
-    pub(crate) tasks: Vec<TaskState>,
+    pub(crate) tasks: SmallVec<[TaskState; 1]>,
     /// Tasks that are at least prepared, at least running, over.
     pub(crate) prepared: u32,
     pub(crate) running: u32,
