@@ -78,10 +78,15 @@ impl<'a> Uses<'a> {
         }
     }
 
-    fn comes_larger(&mut self, job: &Job, gpus: &BTreeMap<GpuModel, u64>) {
+    /// It holds so much, of which so much it need not.
+    fn comes_larger(&mut self, job: &Job, gpus: &BTreeMap<GpuModel, u64>, more: u64) {
+        // Of several models it is not known which of them were more.
+        let is_plain = gpus.len() == 1;
         for (model, milli) in gpus {
+            let spare = if is_plain { more.min(*milli) } else { *milli };
+            self.add(leaf_of(self.state, job), model, milli - spare, true);
             for queue in path(leaf_of(self.state, job)) {
-                *self.larger.entry((queue, model.clone())).or_default() += milli;
+                *self.larger.entry((queue, model.clone())).or_default() += spare;
             }
         }
     }
@@ -110,6 +115,13 @@ impl<'a> Uses<'a> {
     }
 }
 
+/// What a gang holds beyond its fewest tasks, in thousandths of GPUs.
+fn more_than_fewest(job: &Job, placement: &[TaskPlacement]) -> u64 {
+    let Some(elastic) = job.record.spec.elastic() else { return 0 };
+    let own = placement.iter().filter(|task| task.group == elastic.group);
+    own.skip(elastic.min as usize).map(|task| u64::from(task.devices.len()) * u64::from(task.share.0)).sum()
+}
+
 /// May those who go be made to go?
 fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
     let mut uses = Uses::before(state);
@@ -119,9 +131,9 @@ fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation
             Decision::Start { id, placement, .. } if counted::kept(state, plan, id.element).is_none() => {
                 let Some(job) = state.jobs.get(&id.element.job) else { continue };
                 let gpus = by_model(state, placement);
-                match placement.len() > job.record.spec.min_tasks() as usize {
-                    true => uses.comes_larger(job, &gpus),
-                    false => uses.comes(job, &gpus),
+                match more_than_fewest(job, placement) {
+                    0 => uses.comes(job, &gpus),
+                    more => uses.comes_larger(job, &gpus, more),
                 }
             }
             Decision::Start { .. } => {}

@@ -11,6 +11,7 @@ use super::plan::needs_of;
 use super::{Violation, counted};
 use crate::state::State;
 use crate::state::entries::{MAX_TICKETS, Owner, Standing};
+use crate::state::index::{describe, describe_plain};
 use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunStage};
 use crate::state::pool::Pool;
 use crate::state::topology::Scope;
@@ -72,6 +73,10 @@ fn check_job(id: JobId, record: &JobRecord, found: &mut Vec<Violation>) {
     let rest = record.rest.as_ref().map_or(0, |rest| rest.count);
     if record.active != count(|phase| *phase == Phase::Active) {
         wrong("its count of active elements is wrong");
+    }
+    let promised = |element: &&Box<Element>| element.claim.is_some() && element.phase != Phase::Active;
+    if record.claims as usize != record.elements.values().filter(promised).count() {
+        wrong("its count of promised elements is wrong");
     }
     if record.succeeded + record.failed != ended + rest {
         wrong("its count of ended elements is wrong");
@@ -231,6 +236,13 @@ fn check_index(state: &State, found: &mut Vec<Violation>) {
             continue;
         }
         plain += 1;
+        let now = pool.node(NodeId(index as u32));
+        let (published, (devices, cpus)) = (describe(now), describe_plain(now).unwrap_or_default());
+        if published != now.published
+            || !pool.plain_of(Scope::Cluster).is_some_and(|all| all.contains(&(devices, cpus, node.rank)))
+        {
+            found.push(Violation::State(format!("node {index}: the index says what was")));
+        }
         for (model, devices) in &node.models {
             let free = devices
                 .iter()

@@ -330,6 +330,10 @@ impl<'s> Trial<'s> {
         else {
             return None;
         };
+        // Others are moved only for who would be given a planned start.
+        if !self.planner.may_reserve(&self.planner.lane(candidate.leaf, candidate.class)) {
+            return None;
+        }
         let (movers, cost, why) = self.planner.unmoved(&candidate, eta.map(|eta| eta.start))?;
         let name =
             |id: &ElementId| self.state().jobs.get(&id.job).map(|job| job.record.spec.name.to_string());

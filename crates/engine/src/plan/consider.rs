@@ -156,9 +156,7 @@ impl Planner<'_> {
         // 2. A place now.
         let duration = candidate.duration.unwrap_or(ENDLESS);
         let is_put_off = self.fresh.is_put_off(candidate);
-        if self.is_hopeless(candidate.class, duration) {
-            self.note_contest(candidate.class);
-        } else {
+        if !self.is_hopeless(candidate.class, duration) {
             if is_put_off && self.would_start(candidate, &memo, &tries) {
                 return Verdict::Blocked;
             }

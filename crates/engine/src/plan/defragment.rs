@@ -62,9 +62,8 @@ impl Planner<'_> {
                     self.make_room(slot, candidate, way);
                     return true;
                 }
-                Some(Unmoved::Spent { .. }) => {
-                    let refill = self.state.moves_refill(self.now);
-                    refill.into_iter().for_each(|at| self.rights.wakes(at));
+                Some(Unmoved::Spent { refills_at, .. }) => {
+                    refills_at.into_iter().for_each(|at| self.rights.wakes(at));
                 }
                 Some(Unmoved::Off | Unmoved::Dear { .. }) => {}
             }
@@ -198,7 +197,8 @@ impl Planner<'_> {
             return None;
         }
         let memo = self.memo(candidate.class).clone();
-        let way = memo.picks.iter().find_map(|pick| self.moving(candidate, &memo, pick))?;
+        let ways = memo.picks.iter().filter_map(|pick| self.moving(candidate, &memo, pick));
+        let way = ways.min_by_key(cost)?;
         let why = self.objection(candidate, &way, starts)?;
         Some((way.leavers.iter().map(|leaver| leaver.victim.id.element).collect(), cost(&way), why))
     }

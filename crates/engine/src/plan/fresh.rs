@@ -54,6 +54,11 @@ impl Fresh {
         Self { is_watched: true, turns, ..Self::default() }
     }
 
+    /// Somebody went: who starts next may borrow again.
+    pub(super) fn forget(&mut self) {
+        self.beyond.clear();
+    }
+
     /// False when planning again may start something: it was kept from starting for the sake of the order.
     pub(super) fn is_settled(&self) -> bool {
         self.is_watched && self.turns.never.is_empty()

@@ -49,7 +49,6 @@ impl Planner<'_> {
     /// Remembers that a candidate did not fit, for everybody else of its class.
     pub(super) fn learn(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>], until: Time) {
         let is_kept_back = self.is_kept_back(candidate.seat(), candidate.class, memo, tries);
-        self.contested |= is_kept_back;
         let is_free = tries.len() == memo.picks.len() && tries.iter().all(|one| one.caps.is_empty());
         if candidate.avoid.is_empty() && is_free {
             self.fail(candidate.class, if is_kept_back { until } else { self.now + MOMENT });
@@ -134,19 +133,7 @@ impl Planner<'_> {
                     || !self.is_hopeless(*class, *duration) && self.probe(*class, *duration)
             })
             .count();
-        if hopeful == 0 {
-            for (class, _) in &classes {
-                self.note_contest(*class);
-            }
-        }
         hopeful == 0
-    }
-
-    /// A class without hope had an entry: was it a reservation alone that keeps it back?
-    pub(super) fn note_contest(&mut self, class: ClassId) {
-        let for_good = self.now + MOMENT;
-        let failed = self.memos.get(&class).and_then(|memo| memo.failed);
-        self.contested |= failed.is_some_and(|failed| failed > for_good);
     }
 
     /// True when a class is known not to fit for that long.

@@ -206,8 +206,8 @@ pub(crate) struct Planner<'s> {
     started: Taken,
     /// Elements reserved in this round.
     waiting: Taken,
-    /// Something was kept back in this round by a reservation alone.
-    contested: bool,
+    /// Others were told to go in this round.
+    has_room: bool,
     /// Who was given a reservation in this round, or would have been if what it needs ever came back.
     heads: Vec<ElementId>,
     /// Places that were promised: nobody else gets them.
@@ -245,7 +245,7 @@ impl<'s> Planner<'s> {
             forecast: Forecast::default(),
             started: Taken::default(),
             waiting: Taken::default(),
-            contested: false,
+            has_room: false,
             heads: Vec::new(),
             kept: Vec::new(),
             keeps: false,
@@ -290,7 +290,7 @@ impl<'s> Planner<'s> {
         self.later.clear();
         self.forecast.looks = 0;
         self.waiting = Taken::default();
-        self.contested = false;
+        self.has_room = false;
         self.heads.clear();
         self.hope_again();
         self.rights.in_vain.clear();
@@ -331,7 +331,6 @@ impl<'s> Planner<'s> {
                 && !self.may_reserve(&lane)
                 && !self.may_preempt(leaf, class, priority, duration)
             {
-                self.note_contest(class);
                 Verdict::Blocked
             } else if self.is_limited(leaf, user, class, duration) && !self.has_rights(leaf, priority) {
                 Verdict::Limited
@@ -362,7 +361,7 @@ impl<'s> Planner<'s> {
     /// Did a round start so much that another one may find more? Starts change the order, and with that who is reserved for
     /// what. An array whose tickets were all used up may have more, too.
     fn goes_on(&self, started: &FxHashMap<Slot, u32>) -> bool {
-        let is_kept = self.contested || !self.state.pool.bookings().is_empty();
+        let is_kept = self.has_room || !self.state.pool.bookings().is_empty();
         !started.is_empty() && is_kept
             || started.iter().any(|(slot, count)| self.may_have_more(*slot, *count))
     }

@@ -104,8 +104,6 @@ impl Planner<'_> {
             }
             return true;
         }
-        // It may be a reservation that was in his way, and another round has others.
-        self.contested |= !self.state.pool.bookings().is_empty();
         if candidate.avoid.is_empty() {
             let key = (candidate.leaf, candidate.class, candidate.priority);
             self.rights.in_vain.insert(key, duration);
@@ -223,9 +221,10 @@ impl Planner<'_> {
 
     /// Whoever was refused before may find that those who went were in the way: another round looks.
     pub(super) fn look_again(&mut self) {
-        self.contested = true;
+        self.has_room = true;
         self.limited.forget();
         self.rights.forget();
+        self.fresh.forget();
     }
 }
 

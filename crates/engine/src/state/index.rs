@@ -1,6 +1,7 @@
 //! Incremental indexes over nodes, so that looking for a place never scans the cluster: per GPU model, nodes by
 //! how many devices are free, and partially held devices by what is left of them; for tasks without a GPU, nodes
-//! by free devices and CPUs. They only order and count; they decide nothing.
+//! by free devices and CPUs. They only order and count; they decide nothing. They may lag behind the nodes: the pool brings them up
+//! to date when it is asked for one.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
 //! Jobs in memory, by number. Each is looked up dozens of times on its way and seldom listed: so they are found by hash, and
-//! their order is kept beside.
+//! their order is kept beside. The order of the hash must not come near a decision, a journal or a view.
 
 use std::ops::Index;
 
@@ -64,7 +64,7 @@ impl Jobs {
         self.iter().map(|(_, job)| job)
     }
 
-    /// All jobs in no meaningful order.
+    /// All jobs in no meaningful order: for what comes to the same in any.
     pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = &mut Job> {
         self.by_id.values_mut().map(Box::as_mut)
     }

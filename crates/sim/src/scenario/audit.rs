@@ -1,9 +1,12 @@
 //! What must hold after every line, whatever a scenario is about: the invariants of the state, a plan that planning again
 //! does not change, and a journal and a snapshot that give back the same state. It must not know what a line did.
 
-use muster_model::{Decision, QueueTree, Time};
+use muster_model::{Decision, Plan, QueueTree, Span, Time};
 use muster_runtime::engine::Engine;
 use muster_runtime::{MemStore, Runtime, SavedState, Store};
+
+/// So many plans, a millisecond apart, may still decide something that is excused.
+const MOST_PLANS: u64 = 8;
 
 /// The first thing that does not hold. `durable` is a copy of what the store holds; what is excused may be left to decide, and what
 /// then follows from it.
@@ -28,6 +31,7 @@ pub(crate) fn audit<S: Store>(
     if live.plan(now) != plan {
         return Err("planning twice gives two plans".to_owned());
     }
+    settles(live, now, &plan)?;
     // 3. The journal gives the same state, and a snapshot of it plans the same and is woken at the same time.
     let mut replayed = open(durable, tree)?;
     let mut restored = from_snapshot(runtime, tree)?;
@@ -47,6 +51,22 @@ pub(crate) fn audit<S: Store>(
         (one, other) if one == other => Ok(()),
         (one, other) => Err(format!("an engine restored from a snapshot wakes at {other:?}, not {one:?}")),
     }
+}
+
+/// What is left to decide by excuse comes to an end, plan by plan, as the runtime would make them.
+fn settles(mut engine: Engine, now: Time, first: &Plan) -> Result<(), String> {
+    let mut plan = first.clone();
+    let mut at = now;
+    for _ in 0..MOST_PLANS {
+        if plan.decisions.is_empty() {
+            return Ok(());
+        }
+        engine.check(at, &plan).map_err(|all| format!("what is left to decide is refused: {all:?}"))?;
+        engine.commit(at, &plan);
+        at = at + Span(1);
+        plan = engine.plan(at);
+    }
+    Err(format!("{MOST_PLANS} plans later something is still decided: {:?}", plan.decisions.first()))
 }
 
 /// A runtime that knows nothing but the snapshot of another: what is durable, and what can be made from it.

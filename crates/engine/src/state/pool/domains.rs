@@ -1,4 +1,5 @@
-//! Nodes enter and leave domains, and every change of a node reaches the indexes of the cluster and of its domains.
+//! Nodes enter and leave domains, and every change of a node reaches the indexes of the cluster and of its domains: not when it
+//! is made, but before they are asked next. Nobody else reads what they say of a node.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
