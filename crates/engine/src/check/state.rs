@@ -74,8 +74,8 @@ fn check_job(id: JobId, record: &JobRecord, found: &mut Vec<Violation>) {
     if record.active != count(|phase| *phase == Phase::Active) {
         wrong("its count of active elements is wrong");
     }
-    let promised = |element: &&Box<Element>| element.claim.is_some() && element.phase != Phase::Active;
-    if record.claims as usize != record.elements.values().filter(promised).count() {
+    let is_promised = |element: &Element| element.claim.is_some() && element.phase != Phase::Active;
+    if record.claims as usize != record.elements.values().filter(|element| is_promised(element)).count() {
         wrong("its count of promised elements is wrong");
     }
     if record.succeeded + record.failed != ended + rest {
