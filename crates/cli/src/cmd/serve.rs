@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
-use muster_daemon::{Mode, Paths, Retention, ServeOptions, VirtualGpus, serve};
+use muster_daemon::{Mode, Paths, Retention, ServeError, ServeOptions, VirtualGpus, serve};
 use muster_model::Span;
 use muster_spec::quantity::parse_span;
 use rustix::process::setsid;
@@ -97,8 +97,13 @@ fn start(args: &Args, paths: &Paths, ready: Option<OwnedFd>) -> Result<()> {
         ..ServeOptions::personal(paths.clone())
     };
     serve(options).map_err(|error| {
-        let failure = Failure::new(chain(&error));
-        match error.hint() {
+        let hint = error.hint();
+        let failure = match error {
+            // It says by itself where and what, over several lines.
+            ServeError::Queues(diagnostics) => Failure::from(*diagnostics),
+            error => Failure::new(chain(&error)),
+        };
+        match hint {
             Some(hint) => failure.hint(hint),
             None => failure,
         }

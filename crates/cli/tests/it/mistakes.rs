@@ -87,6 +87,16 @@ fn files_that_are_no_job_files() {
 }
 
 #[test]
+fn a_bad_queue_file_is_shown_line_by_line_and_the_daemon_does_not_start() {
+    let home = Home::new();
+    home.write("bad.yaml", "queues:\n  - {name: a, wieght: 2}\n");
+    let run = home.words("serve --queues bad.yaml").code(2);
+    let lines: Vec<&str> = run.stderr.lines().collect();
+    assert!(lines[0].starts_with("error: there is no field `wieght`"), "{}", run.stderr);
+    assert!(lines[1].trim_start().starts_with("--> bad.yaml:2:"), "{}", run.stderr);
+}
+
+#[test]
 fn queues_are_checked_before_they_are_sent() {
     let home = Home::with_gpus(2);
     home.write("queues.yaml", "queues:\n  - {name: a, wieght: 2}\n");

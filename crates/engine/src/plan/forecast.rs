@@ -46,7 +46,7 @@ impl Forecast {
     pub(super) fn earliest(&mut self, pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
         self.refresh(pool, now);
         let mut count = Count::new(pool, now, wish);
-        let (mut begins, mut ends) = (Turns::begins(pool, now, wish), Turns::ends(pool, now));
+        let (mut begins, mut ends) = (Edges::begins(pool, now, wish), Edges::ends(pool, now));
         let mut past = 0;
         let found = loop {
             // 1. The next instant at which something comes back or a booking begins to matter.
@@ -103,7 +103,7 @@ impl Forecast {
 }
 
 /// When bookings come to stand in the way, or when they end, one after the other.
-struct Turns {
+struct Edges {
     is_end: bool,
     /// What a booking begins with this much later stands in the way: one instant more, and it would last into the booking.
     ahead: Span,
@@ -111,7 +111,7 @@ struct Turns {
     at: usize,
 }
 
-impl Turns {
+impl Edges {
     /// When they come to stand in the way of what lasts as long as is wished. What is endless they always do.
     fn begins(pool: &Pool, now: Time, wish: &Wish<'_>) -> Self {
         let all = pool.booked_from();
