@@ -18,7 +18,7 @@ use crate::routes::{self, RouteId};
 use crate::types::{
     ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, DropReservationRequest, ErrorBody,
     Explained, JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest, ResumeRequest,
-    ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList, WindowList,
+    SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList, WindowList,
 };
 
 /// What the `Upgrade` header of an attach request says.
@@ -129,6 +129,11 @@ impl Client {
         request: ActionRequest,
     ) -> Result<ActionResponse, ClientError> {
         self.call(action.route(), Some(&job.to_string()), None, Some(to_value(&request)?)).await
+    }
+
+    /// Says that the progress of a running task is saved; answered once that is noted on disk.
+    pub async fn saved(&self, job: JobId, request: &SavedRequest) -> Result<ActionResponse, ClientError> {
+        self.call(RouteId::Saved, Some(&job.to_string()), None, Some(to_value(request)?)).await
     }
 
     /// Waits until the revision differs from `after`, or `timeout_secs` have passed.

@@ -7,8 +7,8 @@ use schemars::{Schema, SchemaGenerator};
 use crate::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery};
 use crate::types::{
     ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, DropReservationRequest, Explained,
-    JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest, ResumeRequest, ScaleRequest,
-    SubmitRequest, SubmitResponse, Timeline, UsageList, WindowList,
+    JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest, ResumeRequest, SavedRequest,
+    ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList, WindowList,
 };
 
 /// What a route does; the daemon matches on it exhaustively, so a route without a handler does not compile.
@@ -36,6 +36,8 @@ pub enum RouteId {
     Requeue,
     /// Ask it to save its progress.
     Checkpoint,
+    /// Say for it that its progress is saved.
+    Saved,
     /// Change how many replicas it has.
     Scale,
     /// Output of a task.
@@ -224,6 +226,14 @@ pub const ROUTES: &[Route] = &[
     act(RouteId::Release, "/v1/jobs/{id}/release", "Undo a hold."),
     act(RouteId::Requeue, "/v1/jobs/{id}/requeue", "Run it again from the start."),
     act(RouteId::Checkpoint, "/v1/jobs/{id}/checkpoint", "Ask what runs of it to save its progress now."),
+    Route {
+        request: json!(SavedRequest),
+        ..act(
+            RouteId::Saved,
+            "/v1/jobs/{id}/saved",
+            "Say that the progress of a running task is saved, as its write to `$MUSTER_CHECKPOINT_FILE` would.",
+        )
+    },
     Route {
         request: json!(ScaleRequest),
         ..act(RouteId::Scale, "/v1/jobs/{id}/scale", "Change how many replicas a service has.")

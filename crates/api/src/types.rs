@@ -120,6 +120,21 @@ pub struct ActionRequest {
     pub index: Option<u32>,
 }
 
+/// A task's progress is saved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SavedRequest {
+    /// What was saved, such as `step 1200`: its last line counts, cut to 128 bytes. May be empty.
+    #[serde(default)]
+    pub label: String,
+    /// Array index or replica; absent: the only element, or the first one that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+    /// Rank of the task; absent: 0, which speaks for its gang unless the job says `by: all`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+}
+
 /// How many replicas a service is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

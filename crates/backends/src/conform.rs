@@ -472,7 +472,7 @@ impl Backend for Nobody {
 
     fn discard(&self, _: AttemptId, _: u32) {}
 
-    fn attach_socket(&self, _: AttemptId, _: Rank) -> Option<PathBuf> {
+    fn task_socket(&self, _: AttemptId, _: Rank) -> Option<PathBuf> {
         None
     }
 }

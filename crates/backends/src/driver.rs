@@ -92,6 +92,6 @@ pub trait Backend: Send + Sync {
     /// attempts that are over, forgotten and never asked about again. Blocks for as long as that takes.
     fn discard(&self, id: AttemptId, tasks: u32);
 
-    /// Socket on which the task's supervisor accepts terminal sessions; `None` when the backend has none.
-    fn attach_socket(&self, id: AttemptId, rank: Rank) -> Option<PathBuf>;
+    /// Socket on which the task's supervisor takes terminal sessions and words for the task; `None` when the backend has none.
+    fn task_socket(&self, id: AttemptId, rank: Rank) -> Option<PathBuf>;
 }

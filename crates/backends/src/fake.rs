@@ -486,7 +486,7 @@ impl Backend for FakeBackend {
         }
     }
 
-    fn attach_socket(&self, _: AttemptId, _: Rank) -> Option<PathBuf> {
+    fn task_socket(&self, _: AttemptId, _: Rank) -> Option<PathBuf> {
         None
     }
 }

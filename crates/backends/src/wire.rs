@@ -17,6 +17,12 @@ pub enum Hello {
     Control,
     /// What follows comes from a client and is only passed on: nothing but a terminal session may follow.
     Guest,
+    /// A daemon that was told over its API that the task's progress is saved. Answered by what was noted of it, or, when
+    /// the task does not run, by the end of the connection.
+    Saved {
+        /// The label, as the task would write it.
+        label: String,
+    },
     /// A person's terminal; frames of [`crate::local::session`] follow in both directions.
     Terminal {
         /// What to connect to.

@@ -3,11 +3,15 @@
 
 mod common;
 
+use std::io::{Read, Write};
+
 use common::{Groups, Rig, gang, id, stop, until};
-use muster_backends::driver::Command;
+use muster_backends::driver::{Backend, Command};
+use muster_backends::local::saved::say;
+use muster_backends::local::session;
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::launch::GangOrder;
-use muster_model::{Checkpoint, Observation, Span, TaskCheckpoint, TaskExit};
+use muster_model::{Checkpoint, Observation, Rank, Span, TaskCheckpoint, TaskExit};
 
 /// Runs until it is stopped, and says so once it is ready.
 const ENDLESS: &str = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
@@ -138,5 +142,34 @@ async fn a_request_is_passed_on_once_and_its_answer_is_told_from_earlier_words()
     let again = rig.checkpoint().await;
     assert_eq!((again.count, again.answers, &*again.label), (3, 2, "2"));
     rig.execute(stop(order.id));
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_word_for_the_task_is_on_disk_when_it_is_answered_and_no_guest_s_to_say() {
+    let mut rig = Rig::new(Groups::Found);
+    let order =
+        gang(id(1, 1), &[&format!("trap 'exit 0' TERM; echo old > \"$MUSTER_CHECKPOINT_FILE\"; {ENDLESS}")]);
+    let socket = rig.backend().task_socket(order.id, Rank(0)).unwrap();
+    rig.execute(Command::Prepare(order.clone().into()));
+    rig.all(1, |what| *what == Observation::Prepared).await;
+    assert_eq!(say(&socket, "too early").unwrap(), None, "it does not run yet");
+    rig.execute(Command::Go(order.id));
+    assert_eq!(&*rig.checkpoint().await.label, "old");
+
+    let noted = say(&socket, "step 5").unwrap().unwrap();
+    assert_eq!((noted.count, &*noted.label), (2, "step 5"));
+    let record = std::fs::read_to_string(rig.task_dir(order.id, 0).join("checkpoint.json")).unwrap();
+    assert!(record.contains("step 5"), "{record}");
+    assert_eq!(rig.checkpoint().await, noted, "reported like any other");
+
+    // Bytes that a client sends are passed on after a greeting that takes this right away.
+    let mut guest = session::connect(&socket).unwrap();
+    guest.write_all(b"{\"hello\":\"saved\",\"label\":\"step 6\"}\n").unwrap();
+    let mut answer = Vec::new();
+    guest.read_to_end(&mut answer).unwrap();
+    assert_eq!((answer.len(), say(&socket, "step 7").unwrap().unwrap().count), (0, 3));
+    rig.execute(stop(order.id));
+    assert_eq!(rig.checkpoint().await.count, 3);
     assert_eq!(rig.exit().await, TaskExit::Stopped);
 }

@@ -75,7 +75,7 @@ async fn users_cannot_read_or_signal_each_other_or_the_supervisor() {
     let started: serde_json::Value = serde_json::from_str(&text).unwrap();
     let main = started["main"]["pid"].as_i64().unwrap() as i32;
     let supervisor = rig.supervisor_pid(victim.id, 0);
-    let socket = rig.backend().attach_socket(victim.id, Rank(0)).unwrap();
+    let socket = rig.backend().task_socket(victim.id, Rank(0)).unwrap();
     let (log, dir) = (rig.backend().log_path(victim.id, Rank(0)), rig.task_dir(victim.id, 0));
     let attacks = [
         format!("cat /proc/{main}/environ"),

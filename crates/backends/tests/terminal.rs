@@ -25,7 +25,7 @@ struct Person {
 
 impl Person {
     fn at(rig: &Rig, id: AttemptId, target: Target) -> Self {
-        let path = rig.backend().attach_socket(id, Rank(0)).unwrap();
+        let path = rig.backend().task_socket(id, Rank(0)).unwrap();
         let mut stream = session::connect(&path).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let hello = Hello::Terminal { target, term: Some("dumb".into()), rows: 33, cols: 111 };
@@ -147,7 +147,7 @@ async fn what_cannot_be_attached_is_said() {
     let mut person = Person::at(&rig, order.id, Target::Main);
     person.ends_with(&Frame::Error("the task has no terminal of its own".into()));
     // Noise on the socket ends that connection and nothing else.
-    let path = rig.backend().attach_socket(order.id, Rank(0)).unwrap();
+    let path = rig.backend().task_socket(order.id, Rank(0)).unwrap();
     let mut guest = session::connect(&path).unwrap();
     guest.write_all(b"{\"hello\":\"control\"}\n{\"do\":\"stop\",\"cause\":\"cancelled\"}\n").unwrap();
     assert_eq!(guest.read(&mut [0; 9]).unwrap(), 0, "a client was taken for the daemon");

@@ -13,14 +13,12 @@ use hyper_util::rt::TokioIo;
 use muster_api::client::SESSION_PROTOCOL;
 use muster_api::query::AttachQuery;
 use muster_backends::local::session;
-use muster_model::view::State as JobState;
-use muster_model::{Attempt, AttemptId, ElementId, JobId, Rank};
 use tokio::net::UnixStream;
 
 use crate::auth::Caller;
 use crate::failure::Failure;
 use crate::listen::HeldSeat;
-use crate::rest::{App, JobPath, Params, owner, read_store};
+use crate::rest::{App, JobPath, Params, owner, task};
 
 /// `POST /v1/jobs/{id}/attach`
 pub(crate) async fn attach(
@@ -40,10 +38,10 @@ pub(crate) async fn attach(
     let Some(upgrade) = upgrade.filter(|_| asked) else {
         return Err(Failure::bad_request(format!("attaching needs `Upgrade: {SESSION_PROTOCOL}`")));
     };
-    let (id, rank) = task(&app, job, query).await?;
+    let (id, rank) = task::running(&app, job, query.index, query.rank).await?;
 
     // 2. The supervisor's socket.
-    let path = app.backend.attach_socket(id, rank);
+    let path = app.backend.task_socket(id, rank);
     let path =
         path.ok_or_else(|| Failure::conflict("this backend has no terminal sessions", "use muster logs"))?;
     let mut supervisor = connect(path).await.map_err(|error| {
@@ -73,36 +71,4 @@ async fn connect(path: PathBuf) -> io::Result<UnixStream> {
     let stream = connected.map_err(io::Error::other)??;
     stream.set_nonblocking(true)?;
     UnixStream::from_std(stream)
-}
-
-/// The running task that is meant.
-async fn task(app: &App, job: JobId, query: AttachQuery) -> Result<(AttemptId, Rank), Failure> {
-    let index = match query.index {
-        Some(index) => index,
-        None => running_index(app, job).await?,
-    };
-    let element = ElementId { job, index };
-    let rank = Rank(query.rank.unwrap_or(0));
-    let live = app.handle.element(element).await?;
-    let Some(live) = live.filter(|live| matches!(live.state, JobState::Starting | JobState::Running)) else {
-        return Err(Failure::conflict(format!("job {job} does not run"), format!("see muster show {job}")));
-    };
-    if !live.tasks.iter().any(|task| task.rank == rank) {
-        let last = live.tasks.len().saturating_sub(1);
-        return Err(Failure::NotFound(format!("job {job} has ranks 0 to {last}")));
-    }
-    Ok((AttemptId { element, attempt: Attempt(live.attempt) }, rank))
-}
-
-/// The first element that runs, or the one that started first.
-async fn running_index(app: &App, job: JobId) -> Result<u32, Failure> {
-    let live = app.handle.job(job).await?;
-    let running = live.and_then(|live| {
-        let mut elements = live.view.elements.into_iter();
-        elements.find(|element| matches!(element.state, JobState::Starting | JobState::Running))
-    });
-    match running {
-        Some(element) => Ok(element.element.index),
-        None => Ok(read_store(&app.reader, move |reader| reader.first_started(job)).await?.unwrap_or(0)),
-    }
 }

@@ -6,6 +6,7 @@
 mod adopt;
 mod facts;
 mod launch;
+pub mod saved;
 pub mod session;
 mod state;
 mod task;
@@ -186,7 +187,7 @@ impl Backend for LocalBackend {
         (0..tasks).for_each(|rank| purge::task(&self.shared.jobs, id, Rank(rank)));
     }
 
-    fn attach_socket(&self, id: AttemptId, rank: Rank) -> Option<PathBuf> {
+    fn task_socket(&self, id: AttemptId, rank: Rank) -> Option<PathBuf> {
         Some(self.shared.socket(id, rank))
     }
 }

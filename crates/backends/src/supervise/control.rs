@@ -17,6 +17,8 @@ pub(super) enum Incoming {
     Command(ToSupervisor),
     /// A daemon connected and wants to know the present stage.
     Greeted,
+    /// Somebody says for the task that its progress is saved: where that is answered, and the label.
+    Saved(UnixStream, String),
     /// A terminal wants a session: its connection, what it wants, and what it already sent after that.
     Terminal(UnixStream, Hello, Vec<u8>),
 }
@@ -28,6 +30,13 @@ struct Link {
     is_control: bool,
     is_guest: bool,
     is_open: bool,
+}
+
+impl Link {
+    /// The connection, for whom it is meant.
+    fn handed_over(&self) -> Option<UnixStream> {
+        self.stream.as_fd().try_clone_to_owned().ok().map(Into::into)
+    }
 }
 
 /// All connections that are not terminal sessions.
@@ -98,17 +107,20 @@ impl Links {
             }
             match serde_json::from_slice(&line) {
                 Ok(Hello::Guest) => link.is_guest = true,
-                Ok(Hello::Control) if link.is_guest => link.is_open = false,
+                Ok(Hello::Control | Hello::Saved { .. }) if link.is_guest => link.is_open = false,
                 Ok(Hello::Control) => {
                     link.is_control = true;
                     incoming.push(Incoming::Greeted);
                 }
+                Ok(Hello::Saved { label }) => {
+                    link.is_open = false;
+                    incoming.extend(link.handed_over().map(|stream| Incoming::Saved(stream, label)));
+                    break;
+                }
                 Ok(hello @ Hello::Terminal { .. }) => {
                     let rest = std::mem::take(&mut link.lines).into_rest();
                     link.is_open = false;
-                    if let Ok(stream) = link.stream.as_fd().try_clone_to_owned() {
-                        incoming.push(Incoming::Terminal(stream.into(), hello, rest));
-                    }
+                    incoming.extend(link.handed_over().map(|stream| Incoming::Terminal(stream, hello, rest)));
                     break;
                 }
                 Err(_) => link.is_open = false,

@@ -106,18 +106,28 @@ impl Progress {
         let is_pressing = self.quiet_until > Duration::ZERO && now < self.quiet_until + self.pause / 4;
         self.pause = if is_pressing { (self.pause * 2).min(PAUSE_MAX) } else { PAUSE_MIN };
         self.quiet_until = now + self.pause;
+        Some(self.note(dir, &text))
+    }
+
+    /// Takes the word of somebody who speaks for the task; what waits in the pipe was said before it.
+    pub(super) fn take(&mut self, dir: &TaskDir, text: &str) -> TaskCheckpoint {
+        let _older = self.pipe.as_ref().and_then(drain);
+        self.note(dir, text.as_bytes())
+    }
+
+    fn note(&mut self, dir: &TaskDir, text: &[u8]) -> TaskCheckpoint {
         let noted = TaskCheckpoint {
             count: self.noted.as_ref().map_or(0, |noted| noted.count).saturating_add(1),
             answers: self.asked,
             warned: self.warned,
             at: Time(record::now_ms()),
-            label: label(&text).into(),
+            label: label(text).into(),
         };
         // Told nevertheless: a disk that is full must not hide progress that is saved elsewhere. The next note tries
         // again, and what is told is journalled.
         let _ = dir.write_checkpointed(noted.clone());
         self.noted = Some(noted.clone());
-        Some(noted)
+        noted
     }
 
     /// True for a request that was not passed on yet.

@@ -3,8 +3,9 @@
 //! Here is only what is waited for and who handles it: how a task comes to be is in [`super::prepare`], its stages
 //! are in [`super::life`], how it is ended is in [`super::finish`].
 
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use muster_model::Span;
@@ -24,7 +25,7 @@ use super::sessions::Sessions;
 use super::stage::Child;
 use super::terminal::Terminal;
 use crate::record::{End, OrderRecord, TaskDir};
-use crate::wire::{FromSupervisor, ToSupervisor};
+use crate::wire::{self, FromSupervisor, ToSupervisor};
 
 /// How soon to try again when the kernel cannot set the timer.
 const TIMER_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -204,6 +205,7 @@ impl Supervisor {
                         }
                         Incoming::Command(ToSupervisor::Stop { .. }) => self.stop(Why::Stop),
                         Incoming::Command(ToSupervisor::Status) | Incoming::Greeted => self.tell_stage(),
+                        Incoming::Saved(stream, label) => self.take_word(stream, &label),
                         Incoming::Terminal(stream, hello, rest) => {
                             let plan = exec_plan(&self.order);
                             let is_over = self.end.is_some() || self.stage < Stage::Running;
@@ -221,6 +223,17 @@ impl Supervisor {
         if let Some(noted) = self.progress.read(&self.dir, clock::now()) {
             self.links.tell(&FromSupervisor::Checkpointed { noted });
         }
+    }
+
+    /// Notes what somebody says for the task, and answers when that is on disk. Without a task there is no answer.
+    fn take_word(&mut self, mut stream: UnixStream, label: &str) {
+        if self.end.is_some() || self.stage != Stage::Running {
+            return;
+        }
+        let said = FromSupervisor::Checkpointed { noted: self.progress.take(&self.dir, label) };
+        self.links.tell(&said);
+        // Whoever asked may have gone; it is noted all the same.
+        let _ = stream.write_all(&wire::line(&said));
     }
 
     /// Asks the task to save its progress. What it wrote until now answers nothing.

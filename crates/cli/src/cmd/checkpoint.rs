@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use muster_api::types::SavedRequest;
 use muster_api::{Action, Client};
 use muster_model::view::{CheckpointView, ElementView, State};
 use muster_model::{ElementId, Span, Time};
@@ -20,6 +21,8 @@ use crate::track::{PATIENCE, Tracker};
 /// Sends the signal of the job's `checkpoint` to its processes; the job answers by writing to `$MUSTER_CHECKPOINT_FILE`. With
 /// `--wait` the exit code is 0 once every running element has answered, 124 when one does not within the `grace` of its
 /// `checkpoint`, and 1 when one ended first.
+///
+/// With `--saved` it asks for nothing: it says for the job that its progress is saved, which a job that cannot reach that file may.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Job, as 3, 3[7] for one element of an array, or by name
@@ -28,6 +31,12 @@ pub struct Args {
     /// Wait for the answer
     #[arg(long)]
     wait: bool,
+    /// Say that the job has saved its progress as LABEL, such as "step 1200"
+    #[arg(long, value_name = "LABEL", conflicts_with = "wait")]
+    saved: Option<String>,
+    /// With `--saved`, the rank that has; rank 0 speaks for its gang unless the job says `by: all`
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "saved")]
+    rank: u32,
     #[command(flatten)]
     output: Output,
 }
@@ -60,6 +69,16 @@ struct Asked {
 pub async fn run(app: &App, args: Args) -> Result<u8> {
     let client = connect::find(&app.global)?;
     let target = args.job.resolve(&client).await?;
+    if let Some(label) = args.saved {
+        return say_saved(
+            app,
+            &client,
+            target,
+            SavedRequest { label, index: target.index, rank: Some(args.rank) },
+            &args.output,
+        )
+        .await;
+    }
     // 1. Ask. What runs now is what is asked.
     let before = client.job(target.job, target.index).await.map_err(Failure::from)?;
     let running = before.job.elements.iter().filter(|element| element.state == State::Running);
@@ -97,6 +116,22 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         () if any(Answer::Late) => UNANSWERED,
         () => 0,
     })
+}
+
+/// Says for the job that its progress is saved.
+async fn say_saved(
+    app: &App,
+    client: &Client,
+    target: Target,
+    request: SavedRequest,
+    output: &Output,
+) -> Result<u8> {
+    let answer = client.saved(target.job, &request).await.map_err(Failure::from)?;
+    match output.json() {
+        true => app.ui.json(&answer)?,
+        false => app.ui.data(&format!("{}: {}\n", target.text(), answer.message))?,
+    }
+    Ok(0)
 }
 
 /// Waits until nothing more is to be expected of what was asked at `since` or later.

@@ -65,6 +65,37 @@ fn a_job_that_is_asked_answers() {
 }
 
 #[test]
+fn a_word_over_the_api_is_the_job_s_own() {
+    let home = Home::with_gpus(2);
+    let gate = home.gate("go");
+    home.write(
+        "job.yaml",
+        &format!("tasks: 2\ngpus-per-task: 1\ncheckpoint: {{grace: 50s, by: all}}\nrun: \"trap 'echo asked >> asked' USR1; echo up >> up; {gate}\"\n"),
+    );
+    home.words("run job.yaml").ok();
+    home.until("both run", || home.read("up") == "up\nup\n");
+    let asked = || home.job(1).elements[0].checkpoint_asked.is_some();
+    home.words("checkpoint job").ok();
+    home.until("both are asked", || home.read("asked") == "asked\nasked\n");
+
+    // Each rank speaks for itself, and all of them must.
+    let said = home.muster(&["checkpoint", "job", "--saved", "\u{1b}step 5\n"]).ok().stdout;
+    assert_eq!(said, "1: noted (step 5)\n");
+    assert!(asked(), "rank 1 has not answered");
+    home.muster(&["checkpoint", "job", "--saved", "step 4", "--rank", "1"]).ok();
+    home.until("it is answered", || !asked());
+    // The oldest word of the ranks is the gang's.
+    assert_eq!(home.job(1).elements[0].checkpoint.as_ref().unwrap().label, "step 5");
+
+    let refused = home.muster(&["checkpoint", "job", "--saved", "step 6", "--rank", "2"]).code(4).stderr;
+    assert!(refused.contains("ranks 0 to 1"), "{refused}");
+    home.open("go");
+    home.words("wait 1").ok();
+    let refused = home.muster(&["checkpoint", "job", "--saved", "step 7"]).code(1).stderr;
+    assert!(refused.contains("does not run"), "{refused}");
+}
+
+#[test]
 fn a_job_that_does_not_answer_in_time_is_told_from_one_that_ended() {
     let home = Home::with_gpus(2);
     let gate = home.gate("go");

@@ -6,7 +6,9 @@ mod extract;
 mod jobs;
 mod nodes;
 mod queues;
+mod saved;
 mod submit;
+pub(crate) mod task;
 mod timeline;
 mod windows;
 
@@ -82,6 +84,7 @@ fn handler(route: &Route) -> MethodRouter<App> {
         RouteId::Release => on(filter, jobs::release),
         RouteId::Requeue => on(filter, jobs::requeue),
         RouteId::Checkpoint => on(filter, jobs::checkpoint),
+        RouteId::Saved => on(filter, saved::saved),
         RouteId::Scale => on(filter, jobs::scale),
         RouteId::Logs => on(filter, logs::read),
         RouteId::Attach => on(filter, attach::attach),

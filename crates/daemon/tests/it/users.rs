@@ -2,7 +2,7 @@
 
 use muster_api::Action;
 use muster_api::query::{JobFilter, LogQuery};
-use muster_api::types::{ActionRequest, DrainRequest, QueuesRequest, ReserveRequest};
+use muster_api::types::{ActionRequest, DrainRequest, QueuesRequest, ReserveRequest, SavedRequest};
 use muster_daemon::Mode;
 use muster_model::view::State;
 use muster_model::{JobId, Span};
@@ -46,6 +46,11 @@ async fn others_cannot_act_and_admins_can() {
     for action in [Action::Cancel, Action::Hold, Action::Release, Action::Requeue, Action::Checkpoint] {
         assert_eq!(refused(bob.act(job, action, WHOLE).await).code, "forbidden", "{action:?}");
     }
+    let word = SavedRequest { label: "step 1".to_owned(), ..SavedRequest::default() };
+    assert_eq!(refused(bob.saved(job, &word).await).code, "forbidden");
+    let own = refused(ann.saved(job, &word).await);
+    assert_eq!(own.code, "conflict", "this backend has no supervisor to tell");
+    assert!(own.hints[0].contains("$MUSTER_CHECKPOINT_FILE"), "{:?}", own.hints);
     assert_eq!(refused(bob.stop_daemon().await).code, "forbidden");
     assert_eq!(refused(bob.drain("n1", &DrainRequest::default()).await).code, "forbidden");
     let mine = ReserveRequest {
