@@ -1,5 +1,5 @@
 //! Text in, checked model and diagnostics out: job documents, queue files, cluster files, facts
-//! and site files, and the quantities in them. This crate reads no file, no clock and no environment; texts and sites are handed in.
+//! and site files, rows of traces, and the quantities in them. This crate reads no file, no clock and no environment; texts and sites are handed in.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
@@ -18,6 +18,7 @@ mod schema;
 mod site;
 mod source;
 mod suggest;
+mod trace;
 mod yaml;
 
 pub use advice::{
@@ -35,3 +36,4 @@ pub use queues::parse_queues;
 pub use schema::{cluster_schema, facts_schema, queues_schema, schema, site_schema};
 pub use site::Site;
 pub use suggest::nearest;
+pub use trace::{Ended, RowError, TraceFormat, TraceJob, TraceReader};

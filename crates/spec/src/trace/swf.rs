@@ -1,0 +1,127 @@
+//! Standard Workload Format 2.2 (Chapin et al., 1999; Parallel Workloads Archive): 18 numbers per job, -1 for unknown, header
+//! comments behind `;`.
+
+use muster_model::job::Resources;
+use muster_model::{Bytes, CpuMilli, Span, Time};
+
+use super::{Ended, TraceJob};
+
+/// Fields of a row. Later versions may add some at its end.
+const FIELDS: usize = 18;
+
+/// A row; `None` for a comment. A header that tells the size of the machine is noted in `procs`.
+pub(super) fn read(text: &str, procs: &mut Option<u32>) -> Result<Option<TraceJob>, String> {
+    let text = text.trim();
+    if let Some(comment) = text.strip_prefix(';') {
+        if let Some((name, value)) = comment.split_once(':')
+            && name.trim() == "MaxProcs"
+        {
+            *procs = value.trim().parse().ok().filter(|procs| *procs > 0).or(*procs);
+        }
+        return Ok(None);
+    }
+    if text.is_empty() {
+        return Ok(None);
+    }
+    // 1. Eighteen numbers.
+    let mut fields = [None; FIELDS];
+    let mut words = text.split_ascii_whitespace();
+    for (at, field) in fields.iter_mut().enumerate() {
+        let word = words.next().ok_or_else(|| format!("{at} fields of {FIELDS}"))?;
+        *field = number(word)
+            .ok_or_else(|| format!("field {} is `{}`, not a number", at + 1, word.escape_debug()))?;
+    }
+    let [
+        id,
+        submit,
+        _,
+        run,
+        allocated,
+        _,
+        _,
+        asked,
+        limit,
+        memory_kib,
+        status,
+        user,
+        _,
+        _,
+        queue,
+        partition,
+        ..,
+    ] = fields;
+
+    // 2. What cannot be missing.
+    let id = id.ok_or("field 1, the number of the job, is missing")?;
+    let submit = submit.ok_or("field 2, the submit time, is missing")?;
+    let runtime = run.map(Span::from_secs);
+    let tasks = asked.filter(|procs| *procs > 0).or(allocated.filter(|procs| *procs > 0));
+    let tasks = tasks.ok_or("fields 5 and 8 name no processors")?;
+    let tasks = u32::try_from(tasks).map_err(|_| format!("{tasks} processors"))?;
+    Ok(Some(TraceJob {
+        id: id.to_string().into(),
+        submit: Time(0) + Span::from_secs(submit),
+        runtime,
+        requested: limit.filter(|secs| *secs > 0).map(Span::from_secs),
+        tasks,
+        task: Resources {
+            cpus: CpuMilli(1000),
+            memory: Bytes(memory_kib.unwrap_or(0).saturating_mul(1024)),
+            ..Resources::default()
+        },
+        user: user.map(|user| user.to_string().into()),
+        queue: queue.or(partition).map(|queue| queue.to_string().into()),
+        ended: match status {
+            Some(1) => Ended::Completed,
+            Some(0) => Ended::Failed,
+            Some(5) => Ended::Cancelled,
+            _ => Ended::Unknown,
+        },
+    }))
+}
+
+/// A number, rounded down; `Some(None)` for -1 and other negative ones, which stand for unknown.
+fn number(word: &str) -> Option<Option<u64>> {
+    if let Ok(whole) = word.parse::<i64>() {
+        return Some(u64::try_from(whole).ok());
+    }
+    // Average CPU times have fractions.
+    let parsed: f64 = word.parse().ok().filter(|parsed: &f64| parsed.is_finite())?;
+    Some((parsed >= 0.0).then_some(parsed as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_read_with_what_is_unknown_left_open() {
+        let mut procs = None;
+        assert_eq!(read("; MaxProcs: 128", &mut procs), Ok(None));
+        assert_eq!(procs, Some(128));
+        let row =
+            "60003 43359178   8033     38    4   2.50    -1    -1    600    -1  1   3   3 29604  3 -1 -1 -1";
+        let job = read(row, &mut procs).unwrap().unwrap();
+        assert_eq!(
+            (&*job.id, job.submit, job.tasks),
+            ("60003", Time(43_359_178_000), 4),
+            "allocated where not asked"
+        );
+        assert_eq!((job.runtime, job.requested), (Some(Span(38_000)), Some(Span(600_000))));
+        assert_eq!(
+            (job.user.as_deref(), job.queue.as_deref(), job.ended),
+            (Some("3"), Some("3"), Ended::Completed)
+        );
+        let never = read("1 0 -1 -1 -1 -1 -1 8 -1 -1 5 -1 -1 -1 -1 -1 -1 -1", &mut procs).unwrap().unwrap();
+        assert_eq!((never.runtime, never.requested, never.user), (None, None, None));
+    }
+
+    #[test]
+    fn a_row_that_is_none_says_why() {
+        let read = |text| read(text, &mut None).unwrap_err();
+        assert_eq!(read("1 2 3"), "3 fields of 18");
+        assert_eq!(read("1 0 x 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"), "field 3 is `x`, not a number");
+        assert_eq!(read("1 -1 0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"), "field 2, the submit time, is missing");
+        assert_eq!(read("1 0 0 1 -1 1 1 0 1 1 1 1 1 1 1 1 1 1"), "fields 5 and 8 name no processors");
+    }
+}
