@@ -63,6 +63,7 @@ fn sample(id: RouteId) -> Option<Value> {
         }
         RouteId::DropReservation => Some(json!({})),
         RouteId::Scale => Some(json!({ "floor": 1, "ceiling": 2 })),
+        RouteId::Saved => Some(json!({ "label": "step 1" })),
         RouteId::Drain => Some(json!({ "reason": "cleaning" })),
         _ => None,
     }
@@ -90,7 +91,7 @@ async fn every_route_answers_as_the_document_says() {
                 && !matches!(route.response, Body::Upgrade)
                 && !matches!(
                     route.id,
-                    RouteId::Hold | RouteId::Release | RouteId::Checkpoint | RouteId::Scale
+                    RouteId::Hold | RouteId::Release | RouteId::Checkpoint | RouteId::Saved | RouteId::Scale
                 )
             {
                 assert_eq!(
