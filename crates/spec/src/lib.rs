@@ -36,4 +36,4 @@ pub use queues::parse_queues;
 pub use schema::{cluster_schema, facts_schema, queues_schema, schema, site_schema};
 pub use site::Site;
 pub use suggest::nearest;
-pub use trace::{Ended, RowError, TraceFormat, TraceJob, TraceReader};
+pub use trace::{Ended, RowError, TraceFormat, TraceJob, TraceReader, TraceRefusal};

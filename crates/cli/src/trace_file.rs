@@ -1,0 +1,297 @@
+//! Opens traces that people name, plain or packed with gzip, and hands out their jobs line by line: memory does not grow with
+//! the file. What stands in a line is known to `muster-spec`; nothing here looks into a row.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::path::Path;
+
+use anyhow::Result;
+use flate2::bufread::MultiGzDecoder;
+use muster_spec::{RowError, TraceFormat, TraceJob, TraceReader};
+
+use crate::exit::{Failure, USAGE};
+use crate::source;
+
+/// Longest line that is read. Lists in JSON may stand in one line; 64 MiB are some 15,000 pods.
+const MAX_LINE_BYTES: u64 = 64 << 20;
+/// Bad rows that are kept to be shown; all are counted.
+const BAD_SHOWN: usize = 20;
+/// Lines, and bytes of them, from which the format is guessed.
+const HEAD_LINES: usize = 40;
+const HEAD_BYTES: usize = 1 << 20;
+
+/// What other packers begin a file with, and who unpacks it.
+const PACKED: [(&[u8], &str); 4] = [
+    (b"\x28\xb5\x2f\xfd", "zstd -dc"),
+    (b"\xfd7zXZ\x00", "xz -dc"),
+    (b"BZh", "bzip2 -dc"),
+    (b"PK\x03\x04", "unzip -p"),
+];
+
+/// What a trace came to besides its jobs.
+#[derive(Debug)]
+pub struct Streamed {
+    /// What to call the file.
+    pub name: String,
+    /// How it is written.
+    pub format: TraceFormat,
+    /// Processors of the machine, where the trace says so.
+    pub procs: Option<u32>,
+    /// The first rows that cannot be read.
+    pub bad: Vec<RowError>,
+    /// How many cannot.
+    pub bad_count: u64,
+}
+
+/// A trace in memory.
+#[derive(Debug)]
+pub struct ReadTrace {
+    /// In the order of the file.
+    pub jobs: Vec<TraceJob>,
+    /// How it is written.
+    pub format: TraceFormat,
+    /// Processors of the machine, where the trace says so.
+    pub procs: Option<u32>,
+    /// The first rows that cannot be read.
+    pub bad: Vec<RowError>,
+    /// How many cannot.
+    pub bad_count: u64,
+}
+
+/// Reads all jobs of a trace; `-` is stdin. With `strict`, a row that cannot be read is an error.
+pub fn read(path: &Path, format: Option<TraceFormat>, strict: bool) -> Result<ReadTrace> {
+    let mut jobs = Vec::new();
+    let streamed = stream(path, format, strict, &mut |job| jobs.push(job))?;
+    let Streamed { format, procs, bad, bad_count, .. } = streamed;
+    Ok(ReadTrace { jobs, format, procs, bad, bad_count })
+}
+
+/// Hands every job of a trace to `each`, in the order of the file; `-` is stdin.
+pub fn stream(
+    path: &Path,
+    format: Option<TraceFormat>,
+    strict: bool,
+    each: &mut dyn FnMut(TraceJob),
+) -> Result<Streamed> {
+    // 1. The file, unpacked, and how it is written.
+    let mut lines = Lines::open(path)?;
+    let format = match format {
+        Some(format) => format,
+        None => lines.format()?,
+    };
+
+    // 2. Rows.
+    let mut reader = TraceReader::new(format);
+    let (mut bad, mut bad_count, mut good_count) = (Vec::new(), 0u64, 0u64);
+    let mut found = |row: Result<TraceJob, RowError>| match row {
+        Ok(job) => {
+            good_count += 1;
+            each(job);
+        }
+        Err(error) => {
+            bad_count += 1;
+            if bad.len() < BAD_SHOWN {
+                bad.push(error);
+            }
+        }
+    };
+    while let Some(line) = lines.next()? {
+        reader.read(&line, &mut found).map_err(|refusal| refused(&lines.name, refusal))?;
+    }
+    reader.finish(&mut found).map_err(|refusal| refused(&lines.name, refusal))?;
+
+    // 3. What there is to complain of.
+    let name = lines.name;
+    match bad.first() {
+        Some(first) if good_count == 0 => Err(Failure::usage(format!(
+            "{name}: no row can be read as {}; the first is {first}",
+            format.name()
+        ))
+        .hint(format!("`--format` takes {}", formats()))
+        .into()),
+        Some(first) if strict => Err(Failure::usage(format!(
+            "{name}: {bad_count} of {} rows cannot be read; the first is {first}",
+            bad_count + good_count
+        ))
+        .hint("without `--strict` they are counted, shown and left out")
+        .into()),
+        None if good_count == 0 => Err(empty(&name).into()),
+        _ => Ok(Streamed { name, format, procs: reader.procs(), bad, bad_count }),
+    }
+}
+
+/// The names of all formats.
+pub fn formats() -> String {
+    TraceFormat::ALL.map(|(name, _)| name).join(", ")
+}
+
+fn refused(name: &str, refusal: muster_spec::TraceRefusal) -> Failure {
+    Failure::usage(format!("{name}: {refusal}")).hint(refusal.hint)
+}
+
+fn empty(name: &str) -> Failure {
+    Failure::usage(format!("{name} has no jobs in it")).hint("a trace has one job a line; docs/traces.md")
+}
+
+/// The lines of a file; those that were looked at for the format are handed out again.
+struct Lines {
+    name: String,
+    source: Box<dyn BufRead>,
+    head: VecDeque<String>,
+}
+
+impl Lines {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let is_stdin = path.as_os_str() == "-";
+        let name = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
+        let failed = |error: io::Error| source::unreadable(Path::new(&name), &error);
+        let mut file: Box<dyn Read> = match is_stdin {
+            true => Box::new(io::stdin()),
+            false => Box::new(File::open(path).map_err(failed)?),
+        };
+        let mut magic = Vec::new();
+        file.by_ref().take(6).read_to_end(&mut magic).map_err(failed)?;
+        if let Some((_, tool)) = PACKED.iter().find(|(start, _)| magic.starts_with(start)) {
+            return Err(Failure::usage(format!("{name} is packed, and not with gzip"))
+                .hint(format!("unpack it on the way: {tool} {name} | muster … -")));
+        }
+        let is_gzip = magic.starts_with(b"\x1f\x8b");
+        let whole = BufReader::new(Cursor::new(magic).chain(file));
+        let source: Box<dyn BufRead> = match is_gzip {
+            true => Box::new(BufReader::new(MultiGzDecoder::new(whole))),
+            false => Box::new(whole),
+        };
+        Ok(Self { name, source, head: VecDeque::new() })
+    }
+
+    /// The format that the first lines are in.
+    fn format(&mut self) -> Result<TraceFormat, Failure> {
+        let mut bytes = 0;
+        while self.head.len() < HEAD_LINES && bytes < HEAD_BYTES {
+            let Some(line) = self.line()? else { break };
+            bytes += line.len();
+            self.head.push_back(line);
+        }
+        let head: Vec<&str> = self.head.iter().map(String::as_str).collect();
+        if head.iter().all(|line| line.trim().is_empty()) {
+            return Err(empty(&self.name));
+        }
+        TraceFormat::detect(&head).ok_or_else(|| self.unknown(&head))
+    }
+
+    /// Nobody writes traces like this.
+    fn unknown(&self, head: &[&str]) -> Failure {
+        let first = head.iter().map(|line| line.trim()).find(|line| !line.is_empty()).unwrap_or_default();
+        let name = &self.name;
+        if first.starts_with("version https://git-lfs.github.com/") {
+            return Failure::usage(format!("{name} is a pointer of Git LFS, not the data itself"))
+                .hint("`git lfs pull` in its repository fetches what it points to");
+        }
+        if first.starts_with('<') {
+            return Failure::usage(format!("{name} is a page or XML, not a trace"))
+                .hint("a download that needs a login often leaves such a page");
+        }
+        Failure::usage(format!("{name} is in no format that is known"))
+            .hint(format!("`--format` names one: {}; docs/traces.md has what each looks like", formats()))
+    }
+
+    fn next(&mut self) -> Result<Option<String>, Failure> {
+        match self.head.pop_front() {
+            Some(line) => Ok(Some(line)),
+            None => self.line(),
+        }
+    }
+
+    /// The next line of the file, without its end. What is no UTF-8, as in old headers, is replaced.
+    fn line(&mut self) -> Result<Option<String>, Failure> {
+        let mut bytes = Vec::new();
+        let mut limited = (&mut self.source).take(MAX_LINE_BYTES + 1);
+        limited.read_until(b'\n', &mut bytes).map_err(|error| broken(&self.name, &error))?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        if bytes.last() == Some(&b'\n') {
+            bytes.pop();
+        } else if bytes.len() as u64 > MAX_LINE_BYTES {
+            let limit_mib = MAX_LINE_BYTES >> 20;
+            return Err(Failure::usage(format!("{} has a line of more than {limit_mib} MiB", self.name))
+                .hint("a list in JSON is read in lines: jq . FILE | muster … -"));
+        }
+        if bytes.last() == Some(&b'\r') {
+            bytes.pop();
+        }
+        let text = String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        Ok(Some(source::without_mark(&text).map(str::to_owned).unwrap_or(text)))
+    }
+}
+
+/// Reading stopped in the middle of a file.
+fn broken(name: &str, error: &io::Error) -> Failure {
+    let message = match error.kind() {
+        ErrorKind::UnexpectedEof => format!("{name} ends in the middle of its gzip data"),
+        ErrorKind::InvalidInput | ErrorKind::InvalidData => {
+            format!("{name} is broken: {}", source::plain(error))
+        }
+        _ => return source::unreadable(Path::new(name), error),
+    };
+    Failure { code: USAGE, ..Failure::new(message) }
+        .hint(format!("was it fetched whole? `gzip -t {name}` checks it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    const TWO: &str = "; MaxProcs: 8\r\n1 0 0 10 1 -1 -1 1 60 -1 1 1 1 -1 1 -1 -1 -1\r\nnonsense\n\
+                       2 5 0 20 4 -1 -1 4 60 -1 1 2 1 -1 1 -1 -1 -1";
+
+    fn gzip(text: &str) -> Vec<u8> {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+        packed.write_all(text.as_bytes()).unwrap();
+        packed.finish().unwrap()
+    }
+
+    fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn plain_and_packed_files_are_the_same_whatever_their_name() {
+        let twice = [gzip(&TWO[..40]), gzip(&TWO[40..])].concat();
+        for bytes in [TWO.as_bytes().to_vec(), gzip(TWO), twice] {
+            let trace = read(file(&bytes).path(), None, false).unwrap();
+            let ids: Vec<&str> = trace.jobs.iter().map(|job| &*job.id).collect();
+            assert_eq!((ids, trace.procs, trace.bad_count), (vec!["1", "2"], Some(8), 1));
+            assert_eq!(trace.bad[0].to_string(), "line 3: field 1 is `nonsense`, not a number");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_trace_says_what_to_do() {
+        let check = |bytes: &[u8], strict, expected: &str| {
+            let error = read(file(bytes).path(), None, strict).unwrap_err();
+            let failure = error.downcast::<Failure>().unwrap();
+            assert!(failure.message.contains(expected), "{}", failure.message);
+            assert_eq!((failure.code, failure.hints.len()), (USAGE, 1), "{expected}");
+        };
+        check(b"", false, "has no jobs");
+        check(b"; only a header\n", false, "has no jobs");
+        check(TWO.as_bytes(), true, "1 of 3 rows cannot be read; the first is line 3");
+        check(b"; header\n1 2 3\n", false, "no row can be read as swf");
+        check(b"\x28\xb5\x2f\xfd....", false, "not with gzip");
+        check(&gzip(TWO)[..40], false, "ends in the middle");
+        check(b"\x1f\x8bnot gzip at all", false, "is broken");
+        check(b"version https://git-lfs.github.com/spec/v1\n", false, "Git LFS");
+        check(b"<!DOCTYPE html>\n", false, "not a trace");
+        check(b"a,b\n1,2\n", false, "no format that is known");
+    }
+}
