@@ -36,4 +36,6 @@ pub use queues::parse_queues;
 pub use schema::{cluster_schema, facts_schema, queues_schema, schema, site_schema};
 pub use site::Site;
 pub use suggest::nearest;
-pub use trace::{Ended, RowError, TraceFormat, TraceJob, TraceReader, TraceRefusal};
+pub use trace::{
+    Ended, RowError, TRACE_HEADER, TraceFormat, TraceJob, TraceReader, TraceRefusal, write_trace_job,
+};

@@ -1,30 +1,96 @@
 //! Which formats there are, by the names that users give, and which of them a text looks like. It must not read rows.
 
+use super::csv::Layout;
+use super::{helios, muster, philly, slurm};
+
 /// How a trace is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceFormat {
+    /// This project's own table.
+    Csv,
     /// Standard Workload Format 2.2 of the Parallel Workloads Archive.
     Swf,
+    /// The table that simulators made of the Philly trace.
+    Philly,
+    /// The job log of the Philly trace as it was published.
+    PhillyJson,
+    /// A cluster of the Helios traces.
+    Helios,
+    /// A cluster of the Acme traces.
+    Acme,
+    /// What `sacct --parsable2` prints.
+    Sacct,
+    /// What `sacct --json` prints.
+    SacctJson,
+    /// What `kubectl get pods,jobs -o json` prints.
+    Kubernetes,
 }
+
+/// Texts by which a list in JSON is known: the one that stands first decides.
+const MARKS: [(&str, TraceFormat); 5] = [
+    ("\"apiVersion\"", TraceFormat::Kubernetes),
+    ("\"attempts\"", TraceFormat::PhillyJson),
+    ("\"submitted_time\"", TraceFormat::PhillyJson),
+    ("\"jobs\"", TraceFormat::SacctJson),
+    ("\"Slurm\"", TraceFormat::SacctJson),
+];
 
 impl TraceFormat {
     /// Every format, by the name that users give.
-    pub const ALL: [(&str, TraceFormat); 1] = [("swf", TraceFormat::Swf)];
+    pub const ALL: [(&str, TraceFormat); 9] = [
+        ("csv", TraceFormat::Csv),
+        ("swf", TraceFormat::Swf),
+        ("philly", TraceFormat::Philly),
+        ("philly-json", TraceFormat::PhillyJson),
+        ("helios", TraceFormat::Helios),
+        ("acme", TraceFormat::Acme),
+        ("sacct", TraceFormat::Sacct),
+        ("sacct-json", TraceFormat::SacctJson),
+        ("kubernetes", TraceFormat::Kubernetes),
+    ];
 
-    /// The format that the first lines of a text are in; `None` when they are in none of them. A row of eighteen numbers, or
-    /// a comment behind `;`, is SWF.
+    /// The format that the first lines of a text are in; `None` when they are in none of them. A table that lacks a column, but
+    /// has most of those that a format needs, is taken for it, so that reading it can say which.
     #[must_use]
     pub fn detect(head: &[&str]) -> Option<Self> {
-        let first = head.iter().map(|line| line.trim()).find(|line| !line.is_empty())?;
-        let words: Vec<&str> = first.split_ascii_whitespace().collect();
-        let numbers = words.iter().take(18).filter(|word| word.parse::<f64>().is_ok()).count();
-        (first.starts_with(';') || numbers == 18).then_some(Self::Swf)
+        let mut lines = head.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
+        let first = lines.clone().next()?;
+        if first.starts_with(['{', '[']) {
+            let text = head.join("\n");
+            let found = MARKS.iter().filter_map(|(mark, format)| Some((text.find(mark)?, *format)));
+            return found.min_by_key(|(at, _)| *at).map(|(_, format)| format);
+        }
+        let words = first.split_ascii_whitespace();
+        if first.starts_with(';') || words.take(18).filter(|word| word.parse::<f64>().is_ok()).count() == 18 {
+            return Some(Self::Swf);
+        }
+        let header = lines.find(|line| !line.starts_with('#'))?;
+        let tables = Self::ALL.iter().filter_map(|(_, format)| Some((*format, format.layout()?)));
+        let fit = tables.map(|(format, layout)| {
+            let columns: Vec<&str> = header.split(char::from(layout.separator)).map(str::trim).collect();
+            let present = layout.needed.iter().filter(|name| columns.contains(name)).count();
+            (present * 100 / layout.needed.len(), present, format)
+        });
+        let (percent, _, format) = fit.max_by_key(|(percent, present, _)| (*percent, *present))?;
+        (percent > 50).then_some(format)
     }
 
     /// The name that users give.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, format)| *format == self).map_or("?", |(name, _)| name)
+    }
+
+    /// How its table is written; `None` where it is none.
+    pub(super) fn layout(self) -> Option<Layout> {
+        match self {
+            Self::Csv => Some(muster::TABLE),
+            Self::Philly => Some(philly::TABLE),
+            Self::Helios => Some(helios::HELIOS),
+            Self::Acme => Some(helios::ACME),
+            Self::Sacct => Some(slurm::TABLE),
+            Self::Swf | Self::PhillyJson | Self::SacctJson | Self::Kubernetes => None,
+        }
     }
 }
 
@@ -36,11 +102,24 @@ mod tests {
     fn first_lines_tell_the_format() {
         let check = |head: &str, expected| {
             let head: Vec<&str> = head.lines().collect();
-            assert_eq!(TraceFormat::detect(&head), expected, "{head:?}");
+            assert_eq!(TraceFormat::detect(&head).map(TraceFormat::name), expected, "{head:?}");
         };
-        check("; Version: 2.2\n", Some(TraceFormat::Swf));
-        check("\n 1 0 0 1 1 -1 -1 1 1 -1 1 1 1 -1 1 -1 -1 -1 {7} q", Some(TraceFormat::Swf));
+        check("; Version: 2.2\n", Some("swf"));
+        check("\n 1 0 0 1 1 -1 -1 1 1 -1 1 1 1 -1 1 -1 -1 -1 {7} q", Some("swf"));
+        check("# made by\nid,submit,runtime", Some("csv"));
+        check("timestamp,duration,num_gpus,gpu_time,cluster", Some("philly"));
+        check("[\n{\"status\": \"Pass\", \"vc\": \"a\", \"attempts\": []", Some("philly-json"));
+        let helios =
+            "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue";
+        check(helios, Some("helios"));
+        check(&helios.replace("gpu_num,", ""), Some("helios"));
+        check(&helios.replace("vc", "type"), Some("acme"));
+        check("JobID|State|Submit|Elapsed", Some("sacct"));
+        check("{\"meta\": {\"Slurm\": {}}, \"jobs\": [", Some("sacct-json"));
+        check("{\n  \"apiVersion\": \"v1\",\n  \"items\": [", Some("kubernetes"));
         check("1 2 3", None);
+        check("a,b,submit", None);
+        check("{\"a\": 1}", None);
         check("", None);
     }
 }

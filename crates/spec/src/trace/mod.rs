@@ -1,9 +1,18 @@
 //! Traces: what jobs were submitted somewhere, when, and how long they really ran. One module per format; all of them end in
 //! [`TraceJob`]. Text is handed in line by line, so that a trace may be larger than memory; nothing here opens a file.
 
+mod csv;
 mod format;
+mod helios;
+mod json;
+mod kube;
+mod muster;
+mod philly;
 mod reader;
+mod slurm;
+mod slurm_json;
 mod swf;
+mod value;
 
 use std::sync::Arc;
 
@@ -11,6 +20,7 @@ use muster_model::job::Resources;
 use muster_model::{Span, Time};
 
 pub use format::TraceFormat;
+pub use muster::{TRACE_HEADER, write_trace_job};
 pub use reader::{RowError, TraceReader, TraceRefusal};
 
 /// A job as a trace records it.
@@ -47,4 +57,24 @@ pub enum Ended {
     Cancelled,
     /// The trace does not say.
     Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All jobs of a text, and what is wrong with the others.
+    pub(super) fn jobs(format: TraceFormat, text: &str) -> (Vec<TraceJob>, Vec<String>) {
+        let (mut jobs, mut bad) = (Vec::new(), Vec::new());
+        let mut reader = TraceReader::new(format);
+        let mut found = |row: Result<TraceJob, RowError>| match row {
+            Ok(job) => jobs.push(job),
+            Err(error) => bad.push(error.to_string()),
+        };
+        for line in text.lines() {
+            reader.read(line, &mut found).unwrap();
+        }
+        reader.finish(&mut found).unwrap();
+        (jobs, bad)
+    }
 }

@@ -15,3 +15,4 @@ mod schemas;
 mod sites;
 mod support;
 mod topology;
+mod traces;

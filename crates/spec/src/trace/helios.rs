@@ -1,0 +1,88 @@
+//! The traces of Helios (Hu et al., SC 2021) and of Acme (Hu et al., NSDI 2024): tables that were made from Slurm's accounting,
+//! and for Acme's cluster Kalos from that of Kubernetes. They do not have time limits. Helios writes dates without a zone, which
+//! are taken for UTC; Acme writes the offset.
+
+use muster_model::Bytes;
+
+use super::TraceJob;
+use super::csv::{Layout, Row};
+use super::value::{Held, count, ended, instant, seconds};
+
+/// `job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue`; the last is a wait.
+pub(super) const HELIOS: Layout = Layout {
+    separator: b',',
+    needed: &["job_id", "gpu_num", "node_num", "state", "submit_time", "duration"],
+    read: helios,
+};
+
+/// `job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time`; of Kalos with
+/// `mem_per_pod_GB` and more. The kind of work, `type`, stands in for the queue, which is not recorded.
+pub(super) const ACME: Layout = Layout {
+    separator: b',',
+    needed: &["job_id", "gpu_num", "node_num", "type", "state", "submit_time", "duration"],
+    read: acme,
+};
+
+fn helios(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
+    job(row, "vc").map(Some)
+}
+
+fn acme(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
+    job(row, "type").map(Some)
+}
+
+fn job(row: &Row<'_>, queue: &str) -> Result<TraceJob, String> {
+    let nodes = row.value("node_num", "a number of nodes", count)?;
+    let memory_gb = row.value("mem_per_pod_GB", "gigabytes", |text| text.parse::<f64>().ok())?;
+    let memory = memory_gb.unwrap_or(0.0).max(0.0) * 1e9 * f64::from(nodes.unwrap_or(1));
+    let held = Held {
+        nodes,
+        gpus: row.value("gpu_num", "a number of GPUs", count)?.unwrap_or(0),
+        cpus: row.value("cpu_num", "a number of CPUs", count)?.unwrap_or(0),
+        memory: Bytes(memory as u64),
+    };
+    let (tasks, task) = held.tasks();
+    // A job that was cancelled before it started has no start, and a duration of nothing.
+    let started = row.text("start_time").is_some();
+    let runtime = row.value("duration", "seconds", seconds)?;
+    Ok(TraceJob {
+        id: row.needed("job_id")?.into(),
+        submit: row.needed_value("submit_time", "a date", instant)?,
+        runtime: runtime.filter(|span| started || span.0 > 0),
+        requested: None,
+        tasks,
+        task,
+        user: row.text("user").map(Into::into),
+        queue: row.text(queue).map(Into::into),
+        ended: ended(row.text("state").unwrap_or_default()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Ended, TraceFormat, tests::jobs};
+    use muster_model::Span;
+
+    #[test]
+    fn both_schemas_are_read() {
+        let text = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n\
+             1,uA,vc1,16,32,2,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,2020-06-10 04:55:09,36848,0\n\
+             2,uA,vc1,1,1,1,CANCELLED,2020-06-09 18:41:01,,,0,5\n";
+        let (jobs, bad) = jobs(TraceFormat::Helios, text);
+        assert_eq!((jobs[0].tasks, jobs[0].task.gpu.devices, jobs[0].task.cpus.0), (2, 8, 16_000));
+        assert_eq!((jobs[0].queue.as_deref(), jobs[0].ended), (Some("vc1"), Ended::Completed));
+        assert_eq!((jobs[1].runtime, bad.len()), (None, 0));
+
+        let text = "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,submit_time,\
+             start_time,end_time,fail_time,stop_time,duration,queue,gpu_time\n\
+             d1,u1,8,64,960,1000,100.0,Pretrain,NODE_FAIL,2023-05-17 11:00:58+00:00,2023-05-17 11:01:08+00:00,\
+             2023-05-17 11:01:16+00:00,,,18,10.0,1152.0\n";
+        let (jobs, bad) = super::super::tests::jobs(TraceFormat::Acme, text);
+        assert_eq!(
+            (jobs[0].tasks, jobs[0].task.gpu.devices, jobs[0].task.memory.0),
+            (8, 8, 1_000_000_000_000)
+        );
+        assert_eq!((jobs[0].queue.as_deref(), jobs[0].ended), (Some("Pretrain"), Ended::Failed));
+        assert_eq!((jobs[0].runtime, bad.len()), (Some(Span(18_000)), 0));
+    }
+}

@@ -1,0 +1,104 @@
+//! Shapes of what the Kubernetes API lists: so much of a Pod and of a Job as a trace needs. Both have one shape, with what only
+//! one of them has left open.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Object {
+    pub(super) kind: Option<String>,
+    pub(super) metadata: Metadata,
+    pub(super) spec: Spec,
+    #[serde(default)]
+    pub(super) status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Metadata {
+    pub(super) name: String,
+    pub(super) namespace: Option<String>,
+    pub(super) creation_timestamp: Option<String>,
+    #[serde(default)]
+    pub(super) labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Spec {
+    #[serde(default)]
+    pub(super) containers: Vec<Container>,
+    #[serde(default)]
+    pub(super) init_containers: Vec<Container>,
+    pub(super) active_deadline_seconds: Option<u64>,
+    pub(super) scheduling_group: Option<Group>,
+    pub(super) parallelism: Option<u32>,
+    pub(super) completions: Option<u32>,
+    pub(super) template: Option<Template>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Group {
+    pub(super) pod_group_name: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Template {
+    pub(super) spec: Box<Spec>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Container {
+    #[serde(default)]
+    pub(super) resources: Amounts,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct Amounts {
+    #[serde(default)]
+    pub(super) requests: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) limits: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Status {
+    pub(super) phase: Option<String>,
+    pub(super) start_time: Option<String>,
+    pub(super) completion_time: Option<String>,
+    pub(super) conditions: Vec<Condition>,
+    pub(super) container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Condition {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) status: String,
+    pub(super) last_transition_time: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ContainerStatus {
+    #[serde(default)]
+    pub(super) state: ContainerState,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct ContainerState {
+    pub(super) terminated: Option<Terminated>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Terminated {
+    pub(super) started_at: Option<String>,
+    pub(super) finished_at: Option<String>,
+}

@@ -1,0 +1,144 @@
+//! This project's own table, read and written: what a trace can say, one job a line, in units that nobody must guess. It is what
+//! generators write and what is given away after redaction. docs/traces.md has its columns.
+
+use std::fmt::Write as _;
+
+use muster_model::job::{GpuRequest, Resources};
+use muster_model::node::GpuModel;
+use muster_model::{Bytes, CpuMilli, GpuMilli, Span};
+
+use super::csv::{Layout, Row};
+use super::value::{count, instant, seconds};
+use super::{Ended, TraceJob};
+use crate::quantity::{parse_bytes, parse_cpus, parse_span};
+
+/// Only the submit time is needed; a column that is missing, or a field that is empty, says that the trace does not know.
+pub(super) const TABLE: Layout = Layout { separator: b',', needed: &["submit", "runtime"], read: row };
+
+/// What ended is called, both ways.
+const ENDED: [(&str, Ended); 3] =
+    [("completed", Ended::Completed), ("failed", Ended::Failed), ("cancelled", Ended::Cancelled)];
+
+/// The first line of the table.
+pub const TRACE_HEADER: &str =
+    "id,submit,runtime,requested,tasks,cpus,memory,gpus,gpu_share,models,user,queue,ended\n";
+
+fn row(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
+    let span = |text: &str| seconds(text).or_else(|| parse_span(text).ok());
+    let bytes = |text: &str| text.parse().ok().map(Bytes).or_else(|| parse_bytes(text).ok());
+    let tasks = row.value("tasks", "a number of tasks from 1 on", |text| count(text).filter(|n| *n > 0))?;
+    let models = row.text("models").map(|text| text.split('|').map(GpuModel::from).collect());
+    let gpu = GpuRequest {
+        devices: row.value("gpus", "a number of GPUs", count)?.unwrap_or(0),
+        share: row.value("gpu_share", "a share between 0 and 1", share)?.unwrap_or_default(),
+        models: models.unwrap_or_default(),
+    };
+    if gpu.devices > 0 && gpu.share.0 > 0 {
+        return Err("`gpus` and `gpu_share` are both given: whole GPUs, or a share of one".to_owned());
+    }
+    let ended = |text: &str| ENDED.iter().find(|(name, _)| *name == text).map(|(_, ended)| *ended);
+    Ok(Some(TraceJob {
+        id: row.text("id").unwrap_or_default().into(),
+        submit: row.needed_value("submit", "seconds or a date", instant)?,
+        runtime: row.value("runtime", "seconds, or a time such as 2h", span)?,
+        requested: row.value("requested", "seconds, or a time such as 2h", span)?,
+        tasks: tasks.unwrap_or(1),
+        task: Resources {
+            gpu,
+            cpus: row.value("cpus", "CPUs", |text| parse_cpus(text).ok())?.unwrap_or_default(),
+            memory: row.value("memory", "bytes, or a size such as 64GiB", bytes)?.unwrap_or_default(),
+            ..Resources::default()
+        },
+        user: row.text("user").map(Into::into),
+        queue: row.text("queue").map(Into::into),
+        ended: row.value("ended", "completed, failed or cancelled", ended)?.unwrap_or(Ended::Unknown),
+    }))
+}
+
+/// A share in thousandths: `0.25` is 250. Nothing is no share; a whole GPU is none either.
+fn share(text: &str) -> Option<GpuMilli> {
+    let CpuMilli(milli) = parse_cpus(text).ok()?;
+    (milli < 1000).then_some(GpuMilli(milli))
+}
+
+/// A job as a line of the table; after [`TRACE_HEADER`], it reads back as the same.
+#[must_use]
+pub fn write_trace_job(job: &TraceJob) -> String {
+    let mut text = field(&job.id);
+    let Resources { gpu, cpus, memory, extras: _ } = &job.task;
+    let _ = write!(text, ",{}", secs(Span(job.submit.0)));
+    for span in [job.runtime, job.requested] {
+        let _ = write!(text, ",{}", span.map(secs).unwrap_or_default());
+    }
+    let _ = write!(text, ",{},{cpus},{},{},", job.tasks, memory.0, gpu.devices);
+    if gpu.share.0 > 0 {
+        let _ = write!(text, "{}", gpu.share);
+    }
+    let models: Vec<&str> = gpu.models.iter().map(GpuModel::as_str).collect();
+    let ended = ENDED.iter().find(|(_, ended)| *ended == job.ended).map_or("", |(name, _)| name);
+    for word in
+        [&models.join("|"), job.user.as_deref().unwrap_or(""), job.queue.as_deref().unwrap_or(""), ended]
+    {
+        text.push(',');
+        text.push_str(&field(word));
+    }
+    text.push('\n');
+    text
+}
+
+/// Seconds with as many digits as they need.
+fn secs(span: Span) -> String {
+    let (whole, millis) = (span.0 / 1000, span.0 % 1000);
+    match millis {
+        0 => whole.to_string(),
+        _ => format!("{whole}.{millis:03}").trim_end_matches('0').to_owned(),
+    }
+}
+
+/// In quotes where it must be, as RFC 4180 has it. What would end the line is left out.
+fn field(text: &str) -> String {
+    let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    match text.contains([',', '"']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{TraceFormat, tests::jobs};
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back_as_the_same() {
+        let text = "# by hand\nsubmit,runtime,id,gpus,gpu_share,models,tasks,memory,requested,user,ended,cpus,queue,note\n\
+             0.25,90,\"a,\"\"b\"\"\",8,,h100|a100,4,64GiB,2h,ann,failed,0.5,q,x\n\
+             2026-03-01T10:00:00Z,,,0,0.25,,,1024,,,,,,\n";
+        let (read, bad) = jobs(TraceFormat::Csv, text);
+        assert_eq!((read.len(), bad), (2, vec![]));
+        assert_eq!(
+            (&*read[0].id, read[0].submit.0, read[0].requested),
+            ("a,\"b\"", 250, Some(Span(7_200_000)))
+        );
+        assert_eq!((read[1].runtime, read[1].tasks, read[1].task.gpu.share.0), (None, 1, 250));
+        let lines: String = read.iter().map(write_trace_job).collect();
+        let expected = "\"a,\"\"b\"\"\",0.25,90,7200,4,0.5,68719476736,8,,h100|a100,ann,q,failed\n\
+             2,1772359200,,,1,0,1024,0,0.25,,,,\n";
+        assert_eq!(lines, expected);
+        assert_eq!(jobs(TraceFormat::Csv, &format!("{TRACE_HEADER}{lines}")).0, read);
+    }
+
+    #[test]
+    fn a_row_that_is_none_says_why() {
+        let text = "submit,runtime,gpus,gpu_share,tasks,ended\n,1,,,,\n0,-1,,,,\n0,1,1,0.5,,\n0,1,,1,,\n0,1,,,0,\n0,1,,,,done\n";
+        let expected = [
+            "line 2: `submit` is missing",
+            "line 3: `runtime` is `-1`, not seconds, or a time such as 2h",
+            "line 4: `gpus` and `gpu_share` are both given: whole GPUs, or a share of one",
+            "line 5: `gpu_share` is `1`, not a share between 0 and 1",
+            "line 6: `tasks` is `0`, not a number of tasks from 1 on",
+            "line 7: `ended` is `done`, not completed, failed or cancelled",
+        ];
+        assert_eq!(jobs(TraceFormat::Csv, text).1, expected);
+    }
+}

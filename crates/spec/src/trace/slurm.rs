@@ -1,0 +1,151 @@
+//! What `sacct` prints of ended and waiting jobs: with `--parsable2`, a table of the columns that were asked for, and with
+//! `--json`. Dates of the table are those of the cluster and carry no zone: they are taken for UTC (`SLURM_TIME_FORMAT=%s` has
+//! sacct print seconds since the epoch). A job holds what it was given, or what it asked for where it never ran.
+
+use muster_model::node::GpuModel;
+use muster_model::{Bytes, Span};
+
+use super::TraceJob;
+use super::csv::{Layout, Row};
+use super::value::{Held, count, ended, instant, seconds};
+use crate::quantity::{parse_bytes, parse_limit, parse_span};
+
+/// `JobID`, `Submit`, `State` and one of `Elapsed` and `ElapsedRaw`; `AllocTRES` or `ReqTRES` for GPUs. Steps of a job are
+/// passed over.
+pub(super) const TABLE: Layout = Layout { separator: b'|', needed: &["JobID", "Submit", "State"], read: row };
+
+fn row(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
+    let id = row.needed("JobID")?;
+    if id.contains('.') {
+        return Ok(None);
+    }
+    let state = row.needed("State")?;
+    let is_over = !["PENDING", "RUNNING", "SUSPENDED", "REQUEUED"].iter().any(|word| state.starts_with(word));
+
+    // 1. Times. Without a start the job was over before it ran.
+    let started = row.text("Start").is_some();
+    let clock = row.value("Elapsed", "a time such as 1-02:03:04", |text| parse_span(text).ok())?;
+    let raw = row.value("ElapsedRaw", "seconds", seconds)?;
+    let runtime = raw.or(clock).filter(|span| is_over && (started || span.0 > 0));
+    let limit = row.text("Timelimit").and_then(|text| parse_limit(text).ok().flatten());
+    let limit_minutes = row.text("TimelimitRaw").and_then(|text| text.parse::<u64>().ok());
+    let requested = limit.or(limit_minutes.map(|minutes| Span::from_secs(minutes.saturating_mul(60))));
+
+    // 2. What it holds.
+    let asked = row.text("ReqTRES").map(tres).unwrap_or_default();
+    let given = row.text("AllocTRES").map(tres).unwrap_or_default();
+    let column = |name: &str| row.value(name, "a number", count);
+    let cpus = column("AllocCPUS")?.or(column("NCPUS")?).filter(|cpus| *cpus > 0).or(column("ReqCPUS")?);
+    let nodes = column("NNodes")?.or(column("AllocNodes")?).filter(|nodes| *nodes > 0);
+    let held = if given.cpus > 0 || given.gpus > 0 { &given } else { &asked };
+    let held = Held {
+        nodes: held.nodes.or(nodes),
+        gpus: held.gpus,
+        cpus: if held.cpus > 0 { held.cpus } else { cpus.unwrap_or(0) },
+        memory: held.memory,
+    };
+    let (tasks, mut task) = held.tasks();
+    task.gpu.models = asked.models;
+    Ok(Some(TraceJob {
+        id: id.into(),
+        submit: row.needed_value("Submit", "a date", instant)?,
+        runtime,
+        requested,
+        tasks,
+        task,
+        user: row.text("User").map(Into::into),
+        queue: row.text("Partition").map(Into::into),
+        ended: ended(state),
+    }))
+}
+
+/// Trackable resources of a job.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tres {
+    pub(super) nodes: Option<u32>,
+    pub(super) gpus: u32,
+    pub(super) cpus: u32,
+    pub(super) memory: Bytes,
+    pub(super) models: Vec<GpuModel>,
+}
+
+impl Tres {
+    /// Adds a GRES of GPUs: `gpu` counts all of them, `gpu:h100` those of a model, which are among them.
+    pub(super) fn gpu(&mut self, name: &str, number: u32) {
+        match name.split_once(':') {
+            None => self.gpus = number,
+            Some((_, model)) => {
+                self.models.push(GpuModel::from(model.to_ascii_lowercase().as_str()));
+                self.gpus = self.gpus.max(number);
+            }
+        }
+    }
+}
+
+/// `billing=8,cpu=8,gres/gpu=1,gres/gpu:h100=1,mem=64G,node=1`.
+fn tres(text: &str) -> Tres {
+    let mut held = Tres::default();
+    for (name, value) in text.split(',').filter_map(|part| part.split_once('=')) {
+        match name {
+            "node" => held.nodes = count(value),
+            "cpu" => held.cpus = count(value).unwrap_or(0),
+            "mem" => held.memory = parse_bytes(value).unwrap_or_default(),
+            _ => {
+                if let Some(gres) = name.strip_prefix("gres/").filter(|gres| is_gpu(gres)) {
+                    held.gpu(gres, count(value).unwrap_or(0));
+                }
+            }
+        }
+    }
+    held
+}
+
+/// `gpu` and `gpu:h100`, not `gpumem`.
+pub(super) fn is_gpu(gres: &str) -> bool {
+    gres == "gpu" || gres.starts_with("gpu:")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Ended, TraceFormat, tests::jobs};
+    use super::*;
+
+    const HEADER: &str =
+        "JobID|User|Partition|State|Submit|Start|Elapsed|Timelimit|NNodes|AllocCPUS|ReqTRES|AllocTRES\n";
+
+    #[test]
+    fn a_job_holds_what_it_was_given_and_its_steps_are_passed_over() {
+        let text = format!(
+            "{HEADER}\
+             71|ann|gpu|COMPLETED|2026-03-01T10:00:00|2026-03-01T10:05:00|1-00:00:30|2-00:00:00|2|64|cpu=64,gres/gpu:h100=16,mem=1000G,node=2|billing=64,cpu=64,gres/gpu=16,gres/gpu:h100=16,mem=1000G,node=2\n\
+             71.batch|||COMPLETED|2026-03-01T10:05:00|2026-03-01T10:05:00|1-00:00:30||1|32||cpu=32\n\
+             72_3|bob|cpu|CANCELLED by 1000|2026-03-01T10:00:00|None|00:00:00|UNLIMITED|1|0|cpu=4,mem=8G,node=1|\n\
+             73|bob|cpu|RUNNING|2026-03-01T10:00:00|2026-03-01T10:00:00|05:00|UNLIMITED|1|4|cpu=4|cpu=4\n"
+        );
+        let (jobs, bad) = jobs(TraceFormat::Sacct, &text);
+        assert_eq!((jobs.len(), bad), (3, vec![]));
+        let first = &jobs[0];
+        assert_eq!((first.tasks, first.task.gpu.devices, first.task.cpus.0), (2, 8, 32_000));
+        assert_eq!((first.task.memory, first.task.gpu.models[0].as_str()), (Bytes(500 << 30), "h100"));
+        assert_eq!(
+            (first.runtime, first.requested, first.ended),
+            (Some(Span::from_secs(86_430)), Some(Span::from_secs(172_800)), Ended::Completed)
+        );
+        let cancelled = &jobs[1];
+        assert_eq!((&*cancelled.id, cancelled.runtime, cancelled.requested), ("72_3", None, None));
+        assert_eq!((cancelled.task.cpus.0, cancelled.ended), (4000, Ended::Cancelled));
+        assert_eq!(
+            (jobs[2].runtime, jobs[2].ended),
+            (None, Ended::Unknown),
+            "nobody knows how long it will run"
+        );
+    }
+
+    #[test]
+    fn seconds_and_minutes_are_read_where_they_are_raw() {
+        let text = "JobID|State|Submit|Start|ElapsedRaw|TimelimitRaw\n5|TIMEOUT|1700000000|1700000000|60|1\n";
+        let (jobs, _) = jobs(TraceFormat::Sacct, text);
+        assert_eq!((jobs[0].runtime, jobs[0].requested), (Some(Span(60_000)), Some(Span(60_000))));
+        assert_eq!((jobs[0].submit.0, jobs[0].ended), (1_700_000_000_000, Ended::Failed));
+    }
+}
