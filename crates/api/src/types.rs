@@ -127,7 +127,7 @@ pub struct SavedRequest {
     /// What was saved, such as `step 1200`: its last line counts, cut to 128 bytes. May be empty.
     #[serde(default)]
     pub label: String,
-    /// Array index or replica; absent: the only element, or the first one that runs.
+    /// Array index or replica; absent: the only element that runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
     /// Rank of the task; absent: 0, which speaks for its gang unless the job says `by: all`.

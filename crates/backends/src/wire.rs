@@ -17,8 +17,8 @@ pub enum Hello {
     Control,
     /// What follows comes from a client and is only passed on: nothing but a terminal session may follow.
     Guest,
-    /// A daemon that was told over its API that the task's progress is saved. Answered by what was noted of it, or, when
-    /// the task does not run, by the end of the connection.
+    /// A daemon that was told over its API that the task's progress is saved. Answered by what was noted of it on disk, else
+    /// by the end of the connection.
     Saved {
         /// The label, as the task would write it.
         label: String,

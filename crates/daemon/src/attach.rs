@@ -13,12 +13,18 @@ use hyper_util::rt::TokioIo;
 use muster_api::client::SESSION_PROTOCOL;
 use muster_api::query::AttachQuery;
 use muster_backends::local::session;
+use muster_model::JobId;
+use muster_model::view::State as JobState;
 use tokio::net::UnixStream;
 
 use crate::auth::Caller;
 use crate::failure::Failure;
 use crate::listen::HeldSeat;
-use crate::rest::{App, JobPath, Params, owner, task};
+use crate::rest::task::{self, Which};
+use crate::rest::{App, JobPath, Params, owner, read_store};
+
+/// What has processes beside which a terminal can be.
+const LIVE: &[JobState] = &[JobState::Starting, JobState::Running];
 
 /// `POST /v1/jobs/{id}/attach`
 pub(crate) async fn attach(
@@ -38,7 +44,11 @@ pub(crate) async fn attach(
     let Some(upgrade) = upgrade.filter(|_| asked) else {
         return Err(Failure::bad_request(format!("attaching needs `Upgrade: {SESSION_PROTOCOL}`")));
     };
-    let (id, rank) = task::running(&app, job, query.index, query.rank).await?;
+    let index = match query.index {
+        Some(index) => index,
+        None => running_index(&app, job).await?,
+    };
+    let (id, rank) = task::find(&app, job, Which { index, rank: query.rank, states: LIVE }).await?;
 
     // 2. The supervisor's socket.
     let path = app.backend.task_socket(id, rank);
@@ -71,4 +81,15 @@ async fn connect(path: PathBuf) -> io::Result<UnixStream> {
     let stream = connected.map_err(io::Error::other)??;
     stream.set_nonblocking(true)?;
     UnixStream::from_std(stream)
+}
+
+/// The first element that runs, or the one that started first.
+async fn running_index(app: &App, job: JobId) -> Result<u32, Failure> {
+    let live = app.handle.job(job).await?;
+    let running =
+        live.and_then(|live| live.view.elements.into_iter().find(|element| LIVE.contains(&element.state)));
+    match running {
+        Some(element) => Ok(element.element.index),
+        None => Ok(read_store(&app.reader, move |reader| reader.first_started(job)).await?.unwrap_or(0)),
+    }
 }

@@ -2,8 +2,13 @@
 //! then follows boot time, which runs on through suspend and which nobody can set.
 
 use muster_model::unit::{Span, Time};
-use muster_runtime::Clock;
 use rustix::time::{ClockId, clock_gettime};
+
+/// Where the daemon takes the time from.
+pub trait Clock: Send + Sync {
+    /// The present instant. The runtime tolerates one that goes back.
+    fn now(&self) -> Time;
+}
 
 /// The machine's clock, anchored once.
 #[derive(Clone, Copy, Debug)]

@@ -9,11 +9,12 @@ use axum::Router;
 use muster_backends::driver::{Backend, Report};
 use muster_model::QueueTree;
 use muster_model::unit::Time;
-use muster_runtime::{Clock, Runtime, StoreError};
+use muster_runtime::{Runtime, StoreError};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, watch};
 
 use crate::auth::{Mode, Peers};
+use crate::clock::Clock;
 use crate::dispatch::{Dispatcher, Handle, Published, SiteFacts};
 use crate::listen;
 use crate::rest::{self, About, App};

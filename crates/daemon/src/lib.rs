@@ -8,7 +8,7 @@
 
 mod attach;
 pub mod auth;
-mod clock;
+pub mod clock;
 mod dispatch;
 pub mod embed;
 pub mod failure;

@@ -15,7 +15,7 @@ use muster_backends::driver::Backend;
 use muster_backends::local::{LocalBackend, LocalConfig, VirtualGpus};
 use muster_model::QueueTree;
 use muster_model::unit::Span;
-use muster_runtime::{Clock, Runtime};
+use muster_runtime::Runtime;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 pub use error::ServeError;
 
 use crate::auth::{KernelPeers, Mode};
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::embed::{Core, Parts};
 use crate::paths::{Paths, host_name};
 use crate::store::{DirLock, Retention, SqliteStore};

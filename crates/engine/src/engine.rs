@@ -44,6 +44,17 @@ impl Engine {
         self.state.judge(event)
     }
 
+    /// Is there room for all of these to wait? What [`Engine::judge`] says of each alone does not count the others.
+    ///
+    /// # Errors
+    /// The first for which there is none, by its place in the list, and why.
+    pub fn judge_room(&self, specs: &[Arc<JobSpec>]) -> Result<(), (usize, Refusal)> {
+        let judge = |(at, spec): (usize, &Arc<JobSpec>)| {
+            self.state.judge_one_more(spec, &specs[..at]).map_err(|refusal| (at, refusal))
+        };
+        specs.iter().enumerate().try_for_each(judge)
+    }
+
     /// What began or ended by now, drains and windows, does so for whoever asks from here on. [`Engine::apply`] and
     /// [`Engine::plan`] see to it themselves; who judges says it first.
     pub fn turn(&mut self, now: Time) {

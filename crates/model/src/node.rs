@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::id::{NodeName, UserName};
-use crate::unit::{Bytes, CpuMilli, GpuMilli, Time};
+use crate::unit::{Bytes, CpuMilli, Time};
 
 /// Model of a GPU as users name it: lower case, no vendor, no blanks: `h100`, `rtxpro6000`, `virtual`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -212,12 +212,6 @@ pub struct Drain {
     /// What is still there at that instant is stopped and queued again.
     #[serde(default)]
     pub stop: bool,
-}
-
-/// How much of each device of a grant is held: 1000 each, or a share of one.
-#[must_use]
-pub fn milli_per_device(devices: DeviceSet, total: GpuMilli) -> GpuMilli {
-    GpuMilli(total.0.checked_div(devices.len()).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -31,16 +31,19 @@ impl Policy {
         self.judge_quota_ever(leaf, &spec.groups, Some(length))
     }
 
-    /// May `user` have one more job waiting in `leaf`? Every queue of the path counts its subtree; an array is one job,
+    /// May `user` have one more job waiting in `leaf`, beside others of theirs that were just accepted in `beside`? Every queue of the path counts its subtree; an array is one job,
     /// since it is one entry however many elements it has, and one file of its user.
     ///
     /// # Errors
     /// The nearest queue in which as many wait as may.
-    pub fn judge_one_more(&self, leaf: LeafId, user: &UserName) -> Result<(), Reason> {
-        let Some(id) = self.users.find(user) else { return Ok(()) };
+    pub fn judge_one_more(&self, leaf: LeafId, user: &UserName, beside: &[LeafId]) -> Result<(), Reason> {
+        let id = self.users.find(user);
         for node in self.path(leaf) {
-            let pending = node.waiting_jobs.get(&id).copied().unwrap_or(0);
-            if let Some(limit) = node.limits.pending_jobs.filter(|limit| pending >= *limit) {
+            let Some(limit) = node.limits.pending_jobs else { continue };
+            let inside = |leaf: &&LeafId| self.path(**leaf).any(|other| std::ptr::eq(other, node));
+            let waiting = id.and_then(|id| node.waiting_jobs.get(&id)).copied().unwrap_or(0);
+            let pending = waiting + beside.iter().filter(inside).count() as u32;
+            if pending >= limit {
                 return Err(Reason::PendingJobs {
                     queue: node.name.clone(),
                     user: user.clone(),

@@ -87,6 +87,11 @@ impl Submission {
             });
             jobs.push((job, Arc::new(spec), draft.payload));
         }
+        // 3. Accepted one by one, they must also have room to wait together.
+        let specs: Vec<Arc<JobSpec>> = jobs.iter().map(|(_, spec, _)| Arc::clone(spec)).collect();
+        engine
+            .judge_room(&specs)
+            .map_err(|(draft, refusal)| Refused { draft, refusal: Box::new(refusal) })?;
         Ok(Numbered { jobs, receipt })
     }
 }

@@ -1,5 +1,5 @@
 //! The sans-io shell around the engine: what is journalled, when effects may leave, how state comes back after a
-//! crash. The daemon and the simulator drive the same [`Runtime`] with their own [`Store`] and [`Clock`].
+//! crash. The daemon and the simulator drive the same [`Runtime`] with their own [`Store`] and their own time.
 //!
 //! Protocol of one step: judge and apply the inputs of this instant, plan, check the plan, commit it, append
 //! inputs, decisions and facts in one durable batch, and only then hand out effects. When the append fails, the
@@ -19,4 +19,4 @@ pub use journal::{Batch, JOURNAL_VERSION, Receipt, ReceiptJob, Record};
 pub use mem::MemStore;
 pub use muster_engine as engine;
 pub use runtime::{Runtime, SNAPSHOT_AFTER, Step, StepFailure};
-pub use store::{Clock, Loaded, SavedState, Store, StoreError};
+pub use store::{Loaded, SavedState, Store, StoreError};

@@ -356,8 +356,9 @@ impl Live {
     }
 
     fn save_when_due<S: Store>(&mut self, store: &mut S, after: usize) -> Result<(), StoreError> {
-        let due = after.max(4 * self.engine.counts().jobs as usize);
-        if self.records_since_snapshot < due {
+        let records = self.records_since_snapshot;
+        // Counting walks all jobs, so it comes last.
+        if records < after || records < 4 * self.engine.counts().jobs as usize {
             return Ok(());
         }
         // Whether it works or not, the next try is a full interval away.

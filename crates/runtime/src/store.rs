@@ -28,12 +28,6 @@ pub trait Store {
     fn probe(&mut self) -> Result<(), StoreError>;
 }
 
-/// A clock.
-pub trait Clock: Send + Sync {
-    /// The present instant. The runtime tolerates one that goes back.
-    fn now(&self) -> Time;
-}
-
 /// What [`Store::load`] found.
 #[derive(Debug, Default)]
 pub struct Loaded {

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use crate::record::TaskDir;
 
 pub(crate) use life::REAP_PAUSE_MAX as LISTEN_AGAIN;
-pub(crate) use progress::PASSAGE_MODE;
+pub(crate) use progress::{PASSAGE_MODE, label as label_of};
 
 /// First argument that makes the binary a supervisor.
 pub const SUPERVISE: &str = "__supervise";

@@ -106,16 +106,14 @@ impl Progress {
         let is_pressing = self.quiet_until > Duration::ZERO && now < self.quiet_until + self.pause / 4;
         self.pause = if is_pressing { (self.pause * 2).min(PAUSE_MAX) } else { PAUSE_MIN };
         self.quiet_until = now + self.pause;
-        Some(self.note(dir, &text))
+        // Told nevertheless: a disk that is full must not hide progress that is saved elsewhere. The next note tries
+        // again, and what is told is journalled.
+        let (noted, _recorded) = self.note(dir, &text);
+        Some(noted)
     }
 
-    /// Takes the word of somebody who speaks for the task; what waits in the pipe was said before it.
-    pub(super) fn take(&mut self, dir: &TaskDir, text: &str) -> TaskCheckpoint {
-        let _older = self.pipe.as_ref().and_then(drain);
-        self.note(dir, text.as_bytes())
-    }
-
-    fn note(&mut self, dir: &TaskDir, text: &[u8]) -> TaskCheckpoint {
+    /// Notes the word of somebody who speaks for the task, and whether it is on disk.
+    pub(super) fn note(&mut self, dir: &TaskDir, text: &[u8]) -> (TaskCheckpoint, bool) {
         let noted = TaskCheckpoint {
             count: self.noted.as_ref().map_or(0, |noted| noted.count).saturating_add(1),
             answers: self.asked,
@@ -123,11 +121,9 @@ impl Progress {
             at: Time(record::now_ms()),
             label: label(text).into(),
         };
-        // Told nevertheless: a disk that is full must not hide progress that is saved elsewhere. The next note tries
-        // again, and what is told is journalled.
-        let _ = dir.write_checkpointed(noted.clone());
+        let is_recorded = dir.write_checkpointed(noted.clone()).is_ok();
         self.noted = Some(noted.clone());
-        noted
+        (noted, is_recorded)
     }
 
     /// True for a request that was not passed on yet.
@@ -177,7 +173,7 @@ fn drain(pipe: &OwnedFd) -> Option<Vec<u8>> {
 }
 
 /// The last line that says something, without what a terminal would obey, cut to what is kept.
-fn label(text: &[u8]) -> String {
+pub(crate) fn label(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
     let mut label: String = line.chars().filter(|c| !c.is_control()).collect();

@@ -225,15 +225,18 @@ impl Supervisor {
         }
     }
 
-    /// Notes what somebody says for the task, and answers when that is on disk. Without a task there is no answer.
+    /// Notes what somebody says for the task, and answers when that is on disk. Else there is no answer.
     fn take_word(&mut self, mut stream: UnixStream, label: &str) {
         if self.end.is_some() || self.stage != Stage::Running {
             return;
         }
-        let said = FromSupervisor::Checkpointed { noted: self.progress.take(&self.dir, label) };
+        let (noted, is_recorded) = self.progress.note(&self.dir, label.as_bytes());
+        let said = FromSupervisor::Checkpointed { noted };
         self.links.tell(&said);
-        // Whoever asked may have gone; it is noted all the same.
-        let _ = stream.write_all(&wire::line(&said));
+        if is_recorded {
+            // Whoever asked may have gone; it is noted all the same.
+            let _ = stream.write_all(&wire::line(&said));
+        }
     }
 
     /// Asks the task to save its progress. What it wrote until now answers nothing.

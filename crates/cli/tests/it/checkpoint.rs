@@ -96,6 +96,29 @@ fn a_word_over_the_api_is_the_job_s_own() {
 }
 
 #[test]
+fn of_several_elements_the_one_that_saved_is_named_and_one_that_is_stopped_may_still_say_it() {
+    let home = Home::with_gpus(2);
+    let gate = home.gate("go");
+    home.write(
+        "sweep.yaml",
+        &format!("gpus: 1\narray: 0-1\ngrace: 50s\nrun: \"trap 'echo late >> late; {gate}; exit 0' TERM; echo up >> up; while :; do sleep 0.02; done\"\n"),
+    );
+    home.words("run sweep.yaml").ok();
+    home.until("both run", || home.read("up") == "up\nup\n");
+    let several = home.muster(&["checkpoint", "sweep", "--saved", "step 1"]).code(1).stderr;
+    assert!(several.contains("several elements") && several.contains("MUSTER_ARRAY_INDEX"), "{several}");
+    home.words("requeue sweep[1]").ok();
+    home.until("it saves in its grace", || home.read("late") == "late\n");
+    let said = home.muster(&["checkpoint", "sweep[1]", "--saved", "step 2"]).ok().stdout;
+    assert_eq!(said, "1[1]: noted (step 2)\n");
+    let long = format!("{}\nthe end", "x".repeat(100_000));
+    let said = home.muster(&["checkpoint", "sweep[0]", "--saved", &long]).ok().stdout;
+    assert_eq!(said, "1[0]: noted (the end)\n");
+    home.open("go");
+    home.words("cancel sweep").ok();
+}
+
+#[test]
 fn a_job_that_does_not_answer_in_time_is_told_from_one_that_ended() {
     let home = Home::with_gpus(2);
     let gate = home.gate("go");

@@ -161,7 +161,7 @@ fn planned(engine: &Engine) -> Planned {
     let starts = starts.collect();
     let views = engine.nodes();
     let nodes: BTreeMap<NodeId, NodeName> =
-        views.iter().enumerate().map(|(id, node)| (NodeId(id as u32), node.name.clone())).collect();
+        (0..).map(NodeId).map_while(|id| engine.node_spec(id).map(|node| (id, node.name.clone()))).collect();
     let devices = views
         .iter()
         .flat_map(|node| node.devices.iter().map(|device| (node.name.clone(), device.index)))

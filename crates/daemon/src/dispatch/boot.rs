@@ -1,10 +1,11 @@
 //! Before the first input: what the durable state stands for is handed to the backend again, and what the backend
 //! offers now goes into the state.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_backends::driver::Expected;
-use muster_model::{Effect, Event, NodeId, NodeSpec, QueueTree, Time};
+use muster_model::{Effect, Event, NodeId, NodeName, NodeSpec, QueueTree, Time};
 use muster_runtime::{Input as Cause, StepFailure, StoreError};
 
 use super::{Dispatcher, SiteFacts};
@@ -50,17 +51,18 @@ impl<S: StateStore> Dispatcher<S> {
     fn node_changes(&self) -> Vec<Event> {
         let Some(engine) = self.runtime.engine() else { return Vec::new() };
         let offered = self.backend.nodes();
-        let views = engine.nodes();
+        let up: BTreeMap<NodeName, bool> =
+            engine.nodes().into_iter().map(|view| (view.name, view.up)).collect();
         let mut events = Vec::new();
-        for (known, view) in specs(engine).zip(&views) {
-            if view.up && !offered.iter().any(|node| node.name == known.name) {
+        for known in specs(engine) {
+            if up[&known.name] && !offered.iter().any(|node| node.name == known.name) {
                 let reason = "this machine has another name now".into();
                 events.push(Event::NodeLost { node: known.name.clone(), reason });
             }
         }
         for node in offered {
-            let known = specs(engine).zip(&views).find(|(known, _)| known.name == node.name);
-            if known.is_none_or(|(known, view)| *known != node || !view.up) {
+            let known = specs(engine).find(|known| known.name == node.name);
+            if known.is_none_or(|known| *known != node || !up[&known.name]) {
                 events.push(Event::NodeJoined(Box::new(node)));
             }
         }

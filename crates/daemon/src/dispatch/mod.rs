@@ -19,7 +19,7 @@ use muster_api::types::ActionResponse;
 use muster_backends::driver::{Backend, Report};
 use muster_model::unit::{Span, Time};
 use muster_model::{Event, Foreign, JobId, NodeName, NodeSpec, QueueTree, Replicas, Target};
-use muster_runtime::{Clock, Input as Cause, Receipt, Refused, Runtime, Step, StepFailure, StoreError};
+use muster_runtime::{Input as Cause, Receipt, Refused, Runtime, Step, StepFailure, StoreError};
 use tokio::sync::{mpsc, watch};
 
 pub(crate) use handle::Handle;
@@ -27,6 +27,7 @@ use input::{Ask, Input, Reply};
 pub(crate) use input::{Planned, on_node};
 
 use crate::auth::Caller;
+use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::store::{Reader, Retention, StateStore};
 use effects::Payloads;

@@ -21,10 +21,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use muster_api::routes::{Method, ROUTES, Route, RouteId};
 use muster_backends::driver::Backend;
-use muster_runtime::Clock;
 use tokio::sync::watch;
 
 use crate::auth::Mode;
+use crate::clock::Clock;
 use crate::dispatch::{Handle, SiteFacts};
 use crate::failure::Failure;
 use crate::store::Reader;

@@ -4,11 +4,12 @@ use muster_api::Action;
 use muster_api::query::{JobFilter, TimelineQuery};
 use muster_api::types::{ActionRequest, DrainRequest, QueuesRequest, ResumeRequest};
 use muster_backends::driver::Command;
+use muster_backends::fake::FakeWorld;
 use muster_model::outcome::Outcome;
 use muster_model::view::State;
 use muster_model::{JobId, Reason};
 
-use crate::site::{Site, ids, refused, request, until};
+use crate::site::{Site, ids, node, refused, request, until};
 
 const WHOLE: ActionRequest = ActionRequest { index: None };
 
@@ -332,4 +333,34 @@ async fn a_long_poll_wakes_on_change_and_ends_on_time() {
     };
     site.submit("{name: x, gpus: 1, run: exit 0}").await;
     assert!(waiter.await.unwrap() > now);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_on_waiting_jobs_counts_the_whole_text() {
+    let site = Site::start().await;
+    let client = site.client();
+    let source = "queues: [{name: default, limits: {pending-jobs: 2}}]".to_owned();
+    client.set_queues(&QueuesRequest { source, file: None }).await.unwrap();
+    let text = |names: &[&str]| {
+        let documents: Vec<_> =
+            names.iter().map(|name| format!("{{name: {name}, gpus: 8, hold: true, run: run}}")).collect();
+        request(&documents.join("\n---\n"))
+    };
+    assert_eq!(refused(client.submit(&text(&["a", "b", "c"])).await).code, "refused");
+    assert_eq!(client.jobs(JobFilter::default()).await.unwrap().jobs.len(), 0, "all or none");
+    client.submit(&text(&["a", "b"])).await.unwrap();
+    assert_eq!(refused(client.submit(&text(&["c"])).await).code, "refused");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_gets_an_old_name_again_is_in_service() {
+    let mut site = Site::start().await;
+    for name in ["a-later-name", "n1"] {
+        site.stop();
+        site.world = FakeWorld::new(vec![node(name, 8)], site.dir.path().join("logs")).eager();
+        site.boot().await;
+        let nodes = site.client().nodes().await.unwrap().nodes;
+        let up: Vec<_> = nodes.iter().filter(|node| node.up).map(|node| node.name.to_string()).collect();
+        assert_eq!(up, [name]);
+    }
 }

@@ -12,12 +12,13 @@ use muster_api::{Client, ClientError};
 use muster_backends::fake::{FakeBackend, FakeWorld};
 use muster_daemon::Mode;
 use muster_daemon::auth::{Peer, Peers};
+use muster_daemon::clock::Clock;
 use muster_daemon::embed::{Core, Parts};
 use muster_daemon::store::{Retention, SqliteStore, StateStore};
 use muster_model::unit::{Bytes, CpuMilli, Time};
 use muster_model::view::{JobView, State};
 use muster_model::{Device, JobId, NodeSpec, Payload, PayloadId, QueueTree, UserName};
-use muster_runtime::{Batch, Clock, Loaded, Receipt, Runtime, SavedState, Store, StoreError};
+use muster_runtime::{Batch, Loaded, Receipt, Runtime, SavedState, Store, StoreError};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 

@@ -22,7 +22,7 @@ pub(crate) struct Memo {
     pub(crate) picks: Arc<[Pick]>,
     pub(crate) eligible: Eligible,
     pub(super) terms: Terms,
-    /// It did not fit until this instant; during a round nothing is given back, so it fits no longer window either.
+    /// It did not fit until this instant; during a round nothing is given back, so it does not fit for any longer either.
     /// One instant from now when it would not fit even without reservations; that holds for the whole pass.
     pub(super) failed: Option<Time>,
 }

@@ -1,5 +1,7 @@
 //! Would an event be accepted? Reads only. What is refused here never reaches the journal.
 
+use std::sync::Arc;
+
 use muster_model::job::JobSpec;
 use muster_model::reason::Reason;
 use muster_model::{DeviceSet, ElementId, Event, JobId, NodeName, Replicas, Service, Target};
@@ -74,13 +76,15 @@ impl State {
             }
         }
         self.judge_spec(spec)?;
-        self.judge_one_more(spec)
+        self.judge_one_more(spec, &[])
     }
 
-    /// Has its user room for one more job that waits?
-    pub(crate) fn judge_one_more(&self, spec: &JobSpec) -> Result<(), Refusal> {
+    /// Has its user room for one more job that waits, beside those of the same submission before it?
+    pub(crate) fn judge_one_more(&self, spec: &JobSpec, before: &[Arc<JobSpec>]) -> Result<(), Refusal> {
         let leaf = self.policy.leaf(&spec.queue).ok_or_else(|| Refusal::UnknownQueue(spec.queue.clone()))?;
-        self.policy.judge_one_more(leaf, &spec.user).map_err(Refusal::TooMany)
+        let own = before.iter().filter(|other| other.user == spec.user);
+        let beside: Vec<_> = own.filter_map(|other| self.policy.leaf(&other.queue)).collect();
+        self.policy.judge_one_more(leaf, &spec.user, &beside).map_err(Refusal::TooMany)
     }
 
     /// Could a job like this ever start?

@@ -142,7 +142,7 @@ fn jobs_that_wait_are_counted_per_user_in_every_queue_of_the_path() {
     let [a, b, q] = ["p/a", "p/b", "q"].map(|name| leaf(&policy, name));
     let (ada, bob) = (policy.intern_user(&"ada".into()), policy.intern_user(&"bob".into()));
     let check = |policy: &crate::Policy, leaf, user: &str, expected: &str| {
-        let verdict = match policy.judge_one_more(leaf, &user.into()) {
+        let verdict = match policy.judge_one_more(leaf, &user.into(), &[]) {
             Ok(()) => "ok".to_owned(),
             Err(Reason::PendingJobs { queue, user, pending, limit }) => {
                 format!("{queue}: {user} {pending} of {limit}")
@@ -162,6 +162,11 @@ fn jobs_that_wait_are_counted_per_user_in_every_queue_of_the_path() {
     policy.job_waits(b, ada);
     check(&policy, b, "ada", "p: ada 3 of 3");
     check(&policy, q, "ada", "ok");
+    // What is submitted with it counts where it goes, for somebody new, too.
+    let beside =
+        |user: &str, leaves: &[crate::LeafId]| policy.judge_one_more(a, &user.into(), leaves).is_ok();
+    assert!(beside("new", &[a, q]) && beside("new", &[b, q, q]) && !beside("new", &[a, q, a]));
+    assert!(!beside("new", &[b, b, a]) && beside("bob", &[b, b]) && !beside("ada", &[]));
     policy.job_waits_no_more(a, ada);
     check(&policy, b, "ada", "ok");
     // A new tree counts what waits, by its own limits.
