@@ -36,6 +36,7 @@ pub use queues::parse_queues;
 pub use schema::{cluster_schema, facts_schema, queues_schema, schema, site_schema};
 pub use site::Site;
 pub use suggest::nearest;
+pub use trace::openb;
 pub use trace::{
     Ended, RowError, TRACE_HEADER, TraceFormat, TraceJob, TraceReader, TraceRefusal, write_trace_job,
 };

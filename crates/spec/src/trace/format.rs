@@ -1,7 +1,7 @@
 //! Which formats there are, by the names that users give, and which of them a text looks like. It must not read rows.
 
 use super::csv::Layout;
-use super::{helios, muster, philly, slurm};
+use super::{helios, muster, openb, philly, slurm};
 
 /// How a trace is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum TraceFormat {
     Helios,
     /// A cluster of the Acme traces.
     Acme,
+    /// A pod list of the openb trace (Alibaba, cluster-trace-gpu-v2023).
+    Openb,
     /// What `sacct --parsable2` prints.
     Sacct,
     /// What `sacct --json` prints.
@@ -37,13 +39,14 @@ const MARKS: [(&str, TraceFormat); 5] = [
 
 impl TraceFormat {
     /// Every format, by the name that users give.
-    pub const ALL: [(&str, TraceFormat); 9] = [
+    pub const ALL: [(&str, TraceFormat); 10] = [
         ("csv", TraceFormat::Csv),
         ("swf", TraceFormat::Swf),
         ("philly", TraceFormat::Philly),
         ("philly-json", TraceFormat::PhillyJson),
         ("helios", TraceFormat::Helios),
         ("acme", TraceFormat::Acme),
+        ("openb", TraceFormat::Openb),
         ("sacct", TraceFormat::Sacct),
         ("sacct-json", TraceFormat::SacctJson),
         ("kubernetes", TraceFormat::Kubernetes),
@@ -88,6 +91,7 @@ impl TraceFormat {
             Self::Philly => Some(philly::TABLE),
             Self::Helios => Some(helios::HELIOS),
             Self::Acme => Some(helios::ACME),
+            Self::Openb => Some(openb::TABLE),
             Self::Sacct => Some(slurm::TABLE),
             Self::Swf | Self::PhillyJson | Self::SacctJson | Self::Kubernetes => None,
         }
@@ -114,6 +118,7 @@ mod tests {
         check(helios, Some("helios"));
         check(&helios.replace("gpu_num,", ""), Some("helios"));
         check(&helios.replace("vc", "type"), Some("acme"));
+        check("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,creation_time", Some("openb"));
         check("JobID|State|Submit|Elapsed", Some("sacct"));
         check("{\"meta\": {\"Slurm\": {}}, \"jobs\": [", Some("sacct-json"));
         check("{\n  \"apiVersion\": \"v1\",\n  \"items\": [", Some("kubernetes"));

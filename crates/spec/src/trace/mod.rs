@@ -7,6 +7,7 @@ mod helios;
 mod json;
 mod kube;
 mod muster;
+pub mod openb;
 mod philly;
 mod reader;
 mod slurm;
