@@ -16,6 +16,7 @@ pub mod plan;
 pub mod proof;
 pub mod queue;
 pub mod reason;
+pub mod simulation;
 pub mod unit;
 pub mod view;
 pub mod window;

@@ -3,7 +3,9 @@
 //! * `world.rs`: nodes, submissions and tasks that do as they are told, around one engine
 //! * `scenario/`: scripts that are documentation and test, around the whole runtime
 //! * `storm/`: whole stories under faults, each from one number
-//! * `replay/`: a trace driven through the engine
+//! * `replay.rs`: a trace driven through the engine
+//! * `flat/`: schedulers on processors that are all alike, as the literature compares them
+//! * `peers/`: models of how others schedule
 //! * `prove/`: what placing gangs pod by pod comes to, and what gang admission comes to
 //!
 //! It must not hold scheduling logic of its own, and no clock, file, thread or source of chance: the same question gets the
@@ -11,6 +13,8 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there"))]
 
+pub mod flat;
+pub mod peers;
 pub mod prove;
 pub mod replay;
 pub mod scenario;

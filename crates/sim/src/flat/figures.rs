@@ -1,0 +1,140 @@
+//! What a schedule comes to, in the measures of the literature, and as rows of a file.
+
+use std::fmt::Write;
+
+use muster_model::simulation::{ScheduleFigures, Spread};
+use muster_model::{Span, Time};
+
+use super::{FlatJob, FlatScheduler};
+use crate::replay::Ran;
+
+/// Runtimes below this count as this in the slowdown, so that a job of a second does not outweigh all others (Feitelson and
+/// Rudolph 1998).
+const SLOWDOWN_FLOOR: Span = Span::from_secs(10);
+
+/// The figures of a run. Jobs that have not begun are left out of all of them.
+#[must_use]
+pub fn figures(
+    scheduler: FlatScheduler,
+    procs: u32,
+    jobs: &[FlatJob],
+    ran: &[Option<Ran>],
+    is_partial: bool,
+) -> ScheduleFigures {
+    let begun: Vec<(&FlatJob, Ran)> =
+        jobs.iter().zip(ran).filter_map(|(job, ran)| Some((job, (*ran)?))).collect();
+    let first = begun.iter().map(|(job, _)| job.submit).min().unwrap_or_default();
+    let last = begun.iter().map(|(_, ran)| ran.end).max().unwrap_or_default();
+    let makespan = last.since(first);
+    let used: u128 = begun.iter().map(|(job, _)| u128::from(job.runtime.0) * u128::from(job.width)).sum();
+    let there = u128::from(procs) * u128::from(makespan.0);
+    ScheduleFigures {
+        scheduler: scheduler.name().to_owned(),
+        is_engine: scheduler.is_engine(),
+        is_partial,
+        begun: begun.len() as u64,
+        wait_secs: spread(begun.iter().map(|(job, ran)| secs(wait(job, *ran)))),
+        turnaround_secs: spread(begun.iter().map(|(job, ran)| secs(ran.end.since(job.submit)))),
+        bounded_slowdown: spread(begun.iter().map(|(job, ran)| {
+            let turnaround = ran.end.since(job.submit);
+            (secs(turnaround) / secs(job.runtime.max(SLOWDOWN_FLOOR))).max(1.0)
+        })),
+        utilisation: if there == 0 { 0.0 } else { used as f64 / there as f64 },
+        makespan_secs: secs(makespan),
+    }
+}
+
+/// How long it was there and did not run.
+fn wait(job: &FlatJob, ran: Ran) -> Span {
+    Span(ran.end.since(job.submit).0.saturating_sub(job.runtime.0))
+}
+
+fn secs(span: Span) -> f64 {
+    span.0 as f64 / 1000.0
+}
+
+fn spread(values: impl Iterator<Item = f64>) -> Spread {
+    let mut values: Vec<f64> = values.collect();
+    if values.is_empty() {
+        return Spread::default();
+    }
+    // Summed in order of arrival, so that the same schedule has the same mean to the last digit.
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    values.sort_by(f64::total_cmp);
+    let rank = |percent: usize| values[(values.len() * percent).div_ceil(100).max(1) - 1];
+    Spread { mean, p50: rank(50), p95: rank(95), p99: rank(99), max: rank(100) }
+}
+
+/// A schedule as CSV: `job_id,submit,wait,start,runtime,procs`, in seconds, in order of arrival.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'s> {
+    jobs: &'s [FlatJob],
+    ran: &'s [Option<Ran>],
+}
+
+/// The rows of a run; jobs that have not begun have none.
+#[must_use]
+pub fn rows<'s>(jobs: &'s [FlatJob], ran: &'s [Option<Ran>]) -> Rows<'s> {
+    Rows { jobs, ran }
+}
+
+impl std::fmt::Display for Rows<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("job_id,submit,wait,start,runtime,procs\n")?;
+        for (job, ran) in self.jobs.iter().zip(self.ran) {
+            let Some(ran) = *ran else { continue };
+            write_field(f, &job.id)?;
+            for span in [job.submit.since(Time(0)), wait(job, ran), ran.start.since(Time(0)), job.runtime] {
+                write_secs(f, span)?;
+            }
+            writeln!(f, ",{}", job.width)?;
+        }
+        Ok(())
+    }
+}
+
+/// A field of CSV, in quotes where it must be (RFC 4180).
+fn write_field(f: &mut impl Write, text: &str) -> std::fmt::Result {
+    match text.contains(['"', ',', '\n', '\r']) {
+        true => write!(f, "\"{}\"", text.replace('"', "\"\"")),
+        false => f.write_str(text),
+    }
+}
+
+/// Whole seconds as such, others with their milliseconds.
+fn write_secs(f: &mut impl Write, span: Span) -> std::fmt::Result {
+    match span.0 % 1000 {
+        0 => write!(f, ",{}", span.0 / 1000),
+        millis => write!(f, ",{}.{millis:03}", span.0 / 1000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_by_nearest_rank() {
+        let of = |count: u32| spread((1..=count).rev().map(f64::from));
+        assert_eq!(of(0), Spread::default());
+        assert_eq!(of(1), Spread { mean: 1.0, p50: 1.0, p95: 1.0, p99: 1.0, max: 1.0 });
+        assert_eq!(of(200), Spread { mean: 100.5, p50: 100.0, p95: 190.0, p99: 198.0, max: 200.0 });
+    }
+
+    #[test]
+    fn rows_are_csv_in_seconds() {
+        let job = |id: &str, submit, runtime| FlatJob {
+            id: id.into(),
+            submit: Time(submit),
+            runtime: Span(runtime),
+            estimate: Span(runtime),
+            width: 3,
+        };
+        let jobs = [job("a,\"b\"", 1000, 2500), job("waits", 2000, 1), job("c", 61_000, 3000)];
+        let ran = |start, end| Some(Ran { start: Time(start), end: Time(end) });
+        let text = rows(&jobs, &[ran(4000, 6500), None, ran(61_000, 64_000)]).to_string();
+        let expected =
+            "job_id,submit,wait,start,runtime,procs\n\"a,\"\"b\"\"\",1,3,4,2.500,3\nc,61,0,61,3,3\n";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,164 @@
+//! Schedulers of the textbook on a flat pool of processors, as the literature defines them: EASY (Lifka 1995; Mu'alem and
+//! Feitelson 2001) with its queue for backfilling in order of arrival or shortest first (Tsafrir, Etsion and Feitelson 2007),
+//! first come first served, and shortest remaining time first.
+//!
+//! At one instant what ends does so first, then jobs arrive, then there is one pass. Jobs that pass are taken once, in order:
+//! what fits now and is believed to end by the time at which the first that waits can start, or takes only what that one
+//! leaves over. Setting a job aside costs nothing in [`srtf`], which makes it a bound and no schedule that could be had.
+
+use std::collections::BTreeSet;
+
+use muster_model::{Span, Time};
+
+use crate::flat::FlatJob;
+use crate::replay::Ran;
+
+/// Who may pass the first job that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// Nobody: first come, first served.
+    Nobody,
+    /// Who does not delay it, in order of arrival.
+    InTurn,
+    /// Who does not delay it, what is believed to be shortest first; among equals in order of arrival.
+    ShortestFirst,
+}
+
+/// When each job ran. Jobs are in order of arrival and none is wider than the pool.
+#[must_use]
+pub fn easy(procs: u32, jobs: &[FlatJob], passing: Passing) -> Vec<Option<Ran>> {
+    let mut pool =
+        Pool { free: procs, ends: BTreeSet::new(), believed: BTreeSet::new(), ran: vec![None; jobs.len()] };
+    let mut waiting: Vec<usize> = Vec::new();
+    let mut next = 0;
+    loop {
+        // 1. The next instant: ends, then arrivals.
+        let arrival = jobs.get(next).map(|job| job.submit);
+        let end = pool.ends.first().map(|(end, _)| *end);
+        let Some(now) = arrival.into_iter().chain(end).min() else { return pool.ran };
+        pool.end_until(now, jobs);
+        while jobs.get(next).is_some_and(|job| job.submit <= now) {
+            waiting.push(next);
+            next += 1;
+        }
+        // 2. Who is next in turn, as long as it fits.
+        let fitting = waiting.iter().take_while(|job| pool.start_if_fits(now, jobs, **job)).count();
+        waiting.drain(..fitting);
+        // 3. Who may pass the first that waits.
+        if passing != Passing::Nobody && waiting.len() > 1 && pool.free > 0 {
+            pool.backfill(now, jobs, &mut waiting, passing);
+        }
+    }
+}
+
+struct Pool {
+    free: u32,
+    /// What runs, by when it really ends.
+    ends: BTreeSet<(Time, usize)>,
+    /// What runs, by when it is believed to end.
+    believed: BTreeSet<(Time, usize)>,
+    ran: Vec<Option<Ran>>,
+}
+
+impl Pool {
+    fn end_until(&mut self, now: Time, jobs: &[FlatJob]) {
+        while let Some(&(end, job)) = self.ends.first()
+            && end <= now
+        {
+            self.ends.pop_first();
+            let start = self.ran[job].expect("what ends has begun").start;
+            self.believed.remove(&(start + jobs[job].estimate, job));
+            self.free += jobs[job].width;
+        }
+    }
+
+    fn start_if_fits(&mut self, now: Time, jobs: &[FlatJob], job: usize) -> bool {
+        let FlatJob { runtime, estimate, width, .. } = jobs[job];
+        if width > self.free {
+            return false;
+        }
+        self.free -= width;
+        self.ends.insert((now + runtime, job));
+        self.believed.insert((now + estimate, job));
+        self.ran[job] = Some(Ran { start: now, end: now + runtime });
+        true
+    }
+
+    /// When the first that waits can start as far as is known, and what it then leaves over.
+    fn shadow(&self, jobs: &[FlatJob], first: usize) -> (Time, u32) {
+        let mut free = self.free;
+        for &(end, job) in &self.believed {
+            free += jobs[job].width;
+            if free >= jobs[first].width {
+                return (end, free - jobs[first].width);
+            }
+        }
+        unreachable!("a job that is no wider than the pool fits when all has ended")
+    }
+
+    fn backfill(&mut self, now: Time, jobs: &[FlatJob], waiting: &mut Vec<usize>, passing: Passing) {
+        let (shadow, mut extra) = self.shadow(jobs, waiting[0]);
+        let mut candidates = waiting[1..].to_vec();
+        if passing == Passing::ShortestFirst {
+            candidates.sort_by_key(|job| jobs[*job].estimate);
+        }
+        let mut started = BTreeSet::new();
+        for job in candidates {
+            let is_over_in_time = now + jobs[job].estimate <= shadow;
+            if (is_over_in_time || jobs[job].width <= extra) && self.start_if_fits(now, jobs, job) {
+                if !is_over_in_time {
+                    extra -= jobs[job].width;
+                }
+                started.insert(job);
+            }
+        }
+        waiting.retain(|job| !started.contains(job));
+    }
+}
+
+/// When each job began and when it had run in full. At each arrival and end, whoever is believed to have least left runs,
+/// then the next as far as it fits; all others are set aside.
+#[must_use]
+pub fn srtf(procs: u32, jobs: &[FlatJob]) -> Vec<Option<Ran>> {
+    let mut ran: Vec<Option<Ran>> = vec![None; jobs.len()];
+    let mut done: Vec<Span> = vec![Span(0); jobs.len()];
+    // What is there, by what is believed to be left.
+    let mut present: BTreeSet<(Span, usize)> = BTreeSet::new();
+    let mut running: Vec<usize> = Vec::new();
+    let (mut now, mut next) = (Time(0), 0);
+    loop {
+        // 1. On to the next arrival or end; what ran is that much further.
+        let arrival = jobs.get(next).map(|job| job.submit);
+        let end = running.iter().map(|job| now + left(jobs[*job].runtime, done[*job])).min();
+        let Some(then) = arrival.into_iter().chain(end).min() else { return ran };
+        for job in std::mem::take(&mut running) {
+            present.remove(&(left(jobs[job].estimate, done[job]), job));
+            done[job] = done[job] + then.since(now);
+            match done[job] >= jobs[job].runtime {
+                true => ran[job] = ran[job].map(|ran| Ran { end: then, ..ran }),
+                false => _ = present.insert((left(jobs[job].estimate, done[job]), job)),
+            }
+        }
+        now = then;
+        while jobs.get(next).is_some_and(|job| job.submit <= now) {
+            present.insert((jobs[next].estimate, next));
+            next += 1;
+        }
+        // 2. Who runs from here on.
+        let mut free = procs;
+        for &(_, job) in &present {
+            if jobs[job].width <= free {
+                free -= jobs[job].width;
+                ran[job] = ran[job].or(Some(Ran { start: now, end: now }));
+                running.push(job);
+            }
+            if free == 0 {
+                break;
+            }
+        }
+    }
+}
+
+fn left(whole: Span, done: Span) -> Span {
+    Span(whole.0.saturating_sub(done.0))
+}
