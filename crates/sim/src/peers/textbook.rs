@@ -86,14 +86,15 @@ impl Pool {
 
     /// When the first that waits can start as far as is known, and what it then leaves over.
     fn shadow(&self, jobs: &[FlatJob], first: usize) -> (Time, u32) {
-        let mut free = self.free;
+        let (mut free, mut shadow) = (self.free, Time(0));
         for &(end, job) in &self.believed {
-            free += jobs[job].width;
-            if free >= jobs[first].width {
-                return (end, free - jobs[first].width);
+            // What ends at the same instant is free then, too.
+            if free >= jobs[first].width && end > shadow {
+                break;
             }
+            (free, shadow) = (free + jobs[job].width, end);
         }
-        unreachable!("a job that is no wider than the pool fits when all has ended")
+        (shadow, free - jobs[first].width)
     }
 
     fn backfill(&mut self, now: Time, jobs: &[FlatJob], waiting: &mut Vec<usize>, passing: Passing) {

@@ -1,0 +1,49 @@
+//! Public traces, where they are: in `shared/traces` beside the repository, or where `MUSTER_TRACES` says. They are too large,
+//! and not ours, to be kept in it.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the room is pure; its tests read files"
+)]
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use muster_spec::{TraceFormat, TraceJob, TraceReader};
+
+/// Where the traces lie; `None`, and said so, when they do not.
+pub fn traces() -> Option<PathBuf> {
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap();
+    let dir = std::env::var_os("MUSTER_TRACES").map_or_else(|| above.join("shared/traces"), PathBuf::from);
+    if !dir.is_dir() {
+        eprintln!("not tested: the public traces are not in {}", dir.display());
+        return None;
+    }
+    Some(dir)
+}
+
+/// The text of a packed file of theirs.
+pub fn text(file: &str) -> Option<String> {
+    let path = traces()?.join(file);
+    let mut text = String::new();
+    MultiGzDecoder::new(File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+    Some(text)
+}
+
+/// The jobs of a packed trace of theirs.
+pub fn jobs(file: &str, format: TraceFormat) -> Option<Vec<TraceJob>> {
+    Some(read(&text(file)?, format))
+}
+
+/// The jobs of a trace, all of whose rows can be read.
+pub fn read(text: &str, format: TraceFormat) -> Vec<TraceJob> {
+    let mut reader = TraceReader::new(format);
+    let mut jobs = Vec::new();
+    for line in text.lines() {
+        reader.read(line, &mut |job| jobs.push(job.unwrap())).unwrap();
+    }
+    jobs
+}

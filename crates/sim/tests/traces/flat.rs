@@ -1,0 +1,135 @@
+//! Small loads whose schedule can be worked out by hand, and random ones on which engine and textbook must agree.
+
+use std::sync::Arc;
+
+use muster_model::{Span, Time};
+use muster_sim::flat::{Estimates, FlatJob, FlatLoad, FlatScheduler, rows};
+use muster_sim::peers::textbook::{self, Passing};
+use muster_spec::TraceFormat;
+use proptest::prelude::*;
+
+use crate::data;
+
+/// Jobs as `submit runtime estimate width`, in seconds.
+fn load(text: &str) -> Vec<FlatJob> {
+    let job = |(at, line): (usize, &str)| {
+        let numbers: Vec<u64> = line.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        let [submit, runtime, estimate, width] = numbers[..] else { panic!("{line}") };
+        FlatJob {
+            id: Arc::from(at.to_string()),
+            submit: Time(submit * 1000),
+            runtime: Span::from_secs(runtime),
+            estimate: Span::from_secs(estimate),
+            width: width as u32,
+        }
+    };
+    text.lines().enumerate().map(job).collect()
+}
+
+/// Starts in seconds, job by job.
+fn check(scheduler: FlatScheduler, procs: u32, jobs: &str, starts: &[u64]) {
+    let ran = scheduler.run(procs, &load(jobs)).unwrap();
+    let got: Vec<u64> = ran.iter().map(|ran| ran.unwrap().start.0 / 1000).collect();
+    assert_eq!(got, starts, "{}", scheduler.name());
+}
+
+/// 0 holds 6 of 10 until 100; 1 needs all; the others come behind it.
+const BLOCKED: &str = "0 100 100 6
+1 10 10 10
+2 90 98 4
+2 10 10 4
+4 200 200 2
+5 5 5 2";
+
+#[test]
+fn each_policy_does_what_it_is_named_for() {
+    // 2, 3 and 4 fill the pool behind 1; 5 follows 3.
+    check(FlatScheduler::Fcfs, 10, BLOCKED, &[0, 100, 110, 110, 110, 120]);
+    // 2 is over by 100 as far as is known, and passes; when it ends at 92, 5 is over by 100, too, and 3 would not be.
+    check(FlatScheduler::Easy, 10, BLOCKED, &[0, 100, 2, 110, 110, 92]);
+    check(FlatScheduler::Conservative, 10, BLOCKED, &[0, 100, 2, 110, 110, 92]);
+    // 3 is shorter than 2, then 5; 2 is not over in time any more.
+    check(FlatScheduler::EasySjf, 10, BLOCKED, &[0, 100, 110, 2, 110, 12]);
+    // 5 is shorter than 1, which lets nobody else pass.
+    check(FlatScheduler::Sjf, 10, BLOCKED, &[0, 100, 110, 110, 110, 5]);
+    // 1 sets 0 aside until 5 comes, with which 1 does not fit; 3 and 2 do. 4 begins when 5 has ended.
+    check(FlatScheduler::Srtf, 10, BLOCKED, &[0, 1, 5, 5, 10, 5]);
+}
+
+#[test]
+fn a_trace_is_run_as_it_stands_and_what_cannot_run_is_counted() {
+    let trace = "; MaxProcs: 4
+1 0 -1 50 2 -1 -1 2 40 -1 1 7 1 1 1 1 -1 -1
+2 0 -1 -1 2 -1 -1 2 40 -1 5 7 1 1 1 1 -1 -1
+3 10 -1 5 8 -1 -1 8 40 -1 1 7 1 1 1 1 -1 -1
+4 5 -1 20 3 -1 -1 3 -1 -1 1 8 1 1 1 1 -1 -1
+";
+    let trace = data::read(trace, TraceFormat::Swf);
+    let load = FlatLoad::of(&trace, 4, Estimates::Requested);
+    assert_eq!((load.never_ran, load.too_wide), (1, 1));
+    let ran = FlatScheduler::Easy.run(4, &load.jobs).unwrap();
+    // Job 1 asked for 40 seconds and is ended there; with its true runtime known it runs for 50.
+    let expected = "job_id,submit,wait,start,runtime,procs\n1,0,0,0,40,2\n4,5,35,40,20,3\n";
+    assert_eq!(rows(&load.jobs, &ran).to_string(), expected);
+    let known = FlatLoad::of(&trace, 4, Estimates::Actual);
+    let ran = FlatScheduler::Easy.run(4, &known.jobs).unwrap();
+    assert!(rows(&known.jobs, &ran).to_string().ends_with("4,5,45,50,20,3\n"));
+}
+
+fn jobs() -> impl Strategy<Value = Vec<FlatJob>> {
+    let job = (0..40u64, 0..30u64, 0..20u64, 1..9u32);
+    proptest::collection::vec(job, 1..40).prop_map(|rows| {
+        let mut jobs: Vec<FlatJob> = rows
+            .into_iter()
+            .map(|(submit, runtime, slack, width)| FlatJob {
+                id: Arc::from("job"),
+                submit: Time(submit * 1000),
+                runtime: Span::from_secs(runtime),
+                estimate: Span::from_secs((runtime + slack).max(1)),
+                width,
+            })
+            .collect();
+        jobs.sort_by_key(|job| job.submit);
+        jobs
+    })
+}
+
+proptest! {
+    #[test]
+    fn engine_and_textbook_agree(jobs in jobs()) {
+        for (scheduler, passing) in [(FlatScheduler::Fcfs, Passing::Nobody), (FlatScheduler::Easy, Passing::InTurn)] {
+            prop_assert_eq!(scheduler.run(8, &jobs).unwrap(), textbook::easy(8, &jobs, passing));
+        }
+    }
+
+    #[test]
+    fn nobody_is_left_and_nothing_is_held_twice(jobs in jobs()) {
+        for (_, scheduler) in FlatScheduler::ALL {
+            let ran = scheduler.run(8, &jobs).unwrap();
+            for (job, one) in jobs.iter().zip(&ran) {
+                let one = one.unwrap();
+                prop_assert!(one.start >= job.submit && one.end >= one.start + job.runtime);
+                // Set aside, it holds less than the time between.
+                if scheduler != FlatScheduler::Srtf {
+                    prop_assert_eq!(one.end, one.start + job.runtime);
+                    let held = jobs.iter().zip(&ran).filter_map(|(other, ran)| {
+                        let ran = ran.unwrap();
+                        (ran.start <= one.start && one.start < ran.end).then_some(other.width)
+                    });
+                    prop_assert!(held.sum::<u32>() <= 8, "{} at {:?}", scheduler.name(), one.start);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn shortest_remaining_time_first_is_no_worse_than_shortest_first_on_one_processor(jobs in jobs()) {
+        let jobs: Vec<FlatJob> =
+            jobs.into_iter().map(|job| FlatJob { width: 1, estimate: job.runtime, ..job }).collect();
+        let total = |scheduler: FlatScheduler| -> u64 {
+            let ran = scheduler.run(1, &jobs).unwrap();
+            ran.iter().zip(&jobs).map(|(ran, job)| ran.unwrap().end.since(job.submit).0).sum()
+        };
+        prop_assert!(total(FlatScheduler::Srtf) <= total(FlatScheduler::Sjf));
+    }
+}
