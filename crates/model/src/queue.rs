@@ -93,7 +93,7 @@ pub enum PlacementPolicy {
     Pack,
     /// The node of which the smallest part is held, the device with the most room.
     Spread,
-    /// The node with the least left over of GPUs, CPUs and memory together.
+    /// The node with the least left over of GPUs and CPUs together.
     BestFit,
     /// Where the least becomes useless to the jobs that this cluster usually gets (FGD).
     Fragmentation,

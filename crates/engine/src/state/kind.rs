@@ -67,12 +67,11 @@ pub(crate) struct Demand {
 /// What a place is worth: less is better. Equals go by the second number, then by name.
 pub(crate) type Weight = (i64, u64);
 
-/// The most that any node has, in thousandths of devices, thousandths of CPUs, and bytes; 1 where that is nothing.
+/// The most that any node has, in thousandths of devices and of CPUs; 1 where that is nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Largest {
     pub(crate) devices: u64,
     pub(crate) cpus: u64,
-    pub(crate) memory: u64,
 }
 
 /// Not weighed yet.
@@ -120,7 +119,6 @@ impl Kinds {
         kinds.largest = Some(Largest {
             devices: most(|node| node.spec.devices.len() as u64 * u64::from(WHOLE)),
             cpus: most(|node| node.capacity.cpus),
-            memory: most(|node| node.capacity.memory),
         });
         for (id, node) in nodes.iter().enumerate() {
             kinds.moved(NodeId(id as u32), node);

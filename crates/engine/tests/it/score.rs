@@ -23,8 +23,6 @@ struct Host {
     devices: Vec<(String, u64)>,
     cpus: u64,
     all_cpus: u64,
-    memory: u64,
-    all_memory: u64,
 }
 
 /// A task as it is asked for.
@@ -127,7 +125,6 @@ fn weight(
     way: &[usize],
 ) -> i64 {
     let after = want.on(host, way);
-    let most = |of: fn(&Host) -> u64| hosts.iter().map(of).max().unwrap_or(0);
     let is_plain = way.is_empty();
     match policy {
         PlacementPolicy::Pack => unreachable!("packing has its own tests"),
@@ -138,17 +135,22 @@ fn weight(
             let all = 1000 * of_model().count() as u64;
             millionths(all - of_model().map(|(_, free)| free).sum::<u64>(), all)
         }
-        // What is left before the task: it takes the same everywhere.
-        PlacementPolicy::BestFit => {
-            millionths(host.idle(), 1000 * most(|host| host.devices.len() as u64))
-                + millionths(host.cpus * 1000, most(|host| host.all_cpus) * 1000)
-                + millionths(host.memory, most(|host| host.all_memory))
-        }
+        PlacementPolicy::BestFit => left_over(hosts, host),
         PlacementPolicy::Fragmentation => {
-            let usual = seen.iter().filter(|one| one.gpus + one.milli > 0);
-            usual.map(|one| after.lost_to(one) as i64 - host.lost_to(one) as i64).sum()
+            let usual: Vec<&Want> = seen.iter().filter(|one| one.gpus + one.milli > 0).collect();
+            let growth: i64 =
+                usual.iter().map(|one| after.lost_to(one) as i64 - host.lost_to(one) as i64).sum();
+            let devices = growth as f64 / 1000.0 / usual.len().max(1) as f64;
+            100 - (100.0 / (1.0 + devices.exp())).floor() as i64
         }
     }
+}
+
+/// What is left before the task: it takes the same everywhere.
+fn left_over(hosts: &[Host], host: &Host) -> i64 {
+    let most = |of: fn(&Host) -> u64| hosts.iter().map(of).max().unwrap_or(0);
+    millionths(host.idle(), 1000 * most(|host| host.devices.len() as u64))
+        + millionths(host.cpus * 1000, most(|host| host.all_cpus) * 1000)
 }
 
 /// Node and devices by definition.
@@ -157,8 +159,8 @@ fn best(policy: PlacementPolicy, hosts: &[Host], seen: &[Want], want: &Want) -> 
     for (at, host) in hosts.iter().enumerate() {
         for way in want.ways(host) {
             let weight = weight(policy, hosts, seen, want, host, &way);
-            // Where the measure is level, less idle first; then names.
-            let tie = if policy == PlacementPolicy::Fragmentation { host.idle() } else { 0 };
+            // Where the measure is level, the best fit; then names.
+            let tie = if policy == PlacementPolicy::Fragmentation { left_over(hosts, host) } else { 0 };
             let room = way.first().map_or(0, |device| host.devices[*device].1);
             let device = match policy {
                 PlacementPolicy::Spread => Err(Reverse(room)),
@@ -179,8 +181,6 @@ fn host(spec: &NodeSpec) -> Host {
         devices: spec.devices.iter().map(|device| (device.model.to_string(), 1000)).collect(),
         cpus: u64::from(spec.cpus.0) / 1000,
         all_cpus: u64::from(spec.cpus.0) / 1000,
-        memory: spec.memory.0,
-        all_memory: spec.memory.0,
     }
 }
 

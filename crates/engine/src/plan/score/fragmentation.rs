@@ -12,6 +12,17 @@ use crate::state::kind::{Condition, Demand};
 use crate::state::mix::{Mix, Typical};
 use crate::state::node::WHOLE;
 
+/// From what growth on a place has one point less than half of a hundred, two less, and so on; in millionths of a device.
+/// The authors give a place floor(100 / (1 + e^g)) points for a growth of g devices, so that growth below a 25th of a device
+/// makes no difference, and the more it is the coarser it is told apart: the k-th step is at ln((50 + k) / (50 - k)).
+const STEPS: [i64; 49] = [
+    40_005, 80_042, 120_144, 160_342, 200_670, 241_162, 281_851, 322_773, 363_965, 405_465, 447_312, 489_548,
+    532_216, 575_364, 619_039, 663_294, 708_185, 753_771, 800_119, 847_297, 895_384, 944_461, 994_622,
+    1_045_968, 1_098_612, 1_152_679, 1_208_311, 1_265_666, 1_324_925, 1_386_294, 1_450_010, 1_516_347,
+    1_585_627, 1_658_228, 1_734_601, 1_815_289, 1_900_958, 1_992_430, 2_090_741, 2_197_224, 2_313_634,
+    2_442_347, 2_586_689, 2_751_535, 2_944_438, 3_178_053, 3_476_098, 3_891_820, 4_595_119,
+];
+
 /// F_n(M) of a node in this condition.
 pub(super) fn of(mix: &Mix, condition: &Condition) -> i64 {
     let idle = condition.idle();
@@ -44,6 +55,17 @@ fn useful(one: &Typical, condition: &Condition) -> u64 {
 pub(super) fn growth(mix: &Mix, condition: &Condition, demand: &Demand, model: ModelId, room: u16) -> i64 {
     let after = after(condition, demand, model, room);
     of(mix, &after) - of(mix, condition)
+}
+
+/// How many of a hundred points a place loses by its growth. Among those with as many another measure decides.
+pub(super) fn points(mix: &Mix, growth: i64) -> i64 {
+    let tasks: u64 = mix.typical().iter().map(|one| one.tasks).sum();
+    // Thousandths of devices times tasks, in millionths of devices: without rounding, since it is compared.
+    let micros = i128::from(growth) * 1000;
+    let is_within = |step: &i64| i128::from(*step) * i128::from(tasks) < micros.abs();
+    let steps = STEPS.partition_point(is_within) as i64;
+    // Half is still half where nothing grows, and a step is reached from below.
+    if micros > 0 { 50 + steps + 1 } else { 50 - steps }
 }
 
 /// The node with the task on it.

@@ -206,9 +206,23 @@ fn fragmentation_is_what_its_definition_says() {
             least = Some(least.map_or(expected, |least: i64| least.min(expected)));
         }
         let scoring = Scoring { policy: PlacementPolicy::Fragmentation, mix: &mix };
-        let largest = Largest { devices: 8000, cpus: 64_000, memory: 100 };
+        let largest = Largest { devices: 8000, cpus: 64_000 };
         let weight = weigh::condition(scoring, &condition, largest, &demand);
+        let least = least.map(|growth| fragmentation::points(&mix, growth));
         assert_eq!(weight.map(|(weight, _)| weight), least, "{seed}: {new:?} on {node:?}");
+    }
+}
+
+#[test]
+fn points_are_what_the_authors_give() {
+    let mut mix = Mix::default();
+    let mut usual = need(&task(&mut Dice(7)));
+    usual.tasks = 3;
+    mix.see(&shape(vec![usual]), 1);
+    for growth in -30_000..30_000 {
+        let devices = growth as f64 / 3.0 / 1000.0;
+        let kept = (100.0 / (1.0 + devices.exp())).floor() as i64;
+        assert_eq!(fragmentation::points(&mix, growth), 100 - kept, "{growth}");
     }
 }
 

@@ -28,8 +28,15 @@ pub(super) fn condition(
     let mut models = demand.models.iter().filter(|model| has_room(condition, demand, **model)).peekable();
     match scoring.policy {
         // The same whichever model it is.
-        PlacementPolicy::BestFit => models.peek().map(|_| (left_over(condition, largest), 0)),
-        _ => models.filter_map(|model| on_model(scoring, condition, demand, *model)).min(),
+        PlacementPolicy::BestFit => models.peek().map(|_| (left_over(condition, largest) as i64, 0)),
+        PlacementPolicy::Fragmentation => {
+            let least = models.filter_map(|model| on_model(scoring, condition, demand, *model)).min();
+            // Among equals the best fit.
+            least.map(|(points, _)| (points, left_over(condition, largest)))
+        }
+        PlacementPolicy::Pack | PlacementPolicy::Spread => {
+            models.filter_map(|model| on_model(scoring, condition, demand, *model)).min()
+        }
     }
 }
 
@@ -53,7 +60,7 @@ pub(super) fn on_model(
         }
         PlacementPolicy::Fragmentation => {
             let grows = |room| fragmentation::growth(scoring.mix, condition, demand, model, room);
-            let weight = match demand.share {
+            let growth = match demand.share {
                 0 => grows(WHOLE),
                 // Devices with the same room follow each other.
                 share => {
@@ -63,8 +70,7 @@ pub(super) fn on_model(
                     enough.filter(first).map(|(_, room)| grows(*room)).min()?
                 }
             };
-            // Among equals where less is idle, as in packing.
-            Some((weight, condition.idle()))
+            Some((fragmentation::points(scoring.mix, growth), 0))
         }
     }
 }
@@ -80,14 +86,17 @@ pub(super) fn room(
     match scoring.policy {
         PlacementPolicy::Pack | PlacementPolicy::BestFit => i64::from(room),
         PlacementPolicy::Spread => -i64::from(room),
-        PlacementPolicy::Fragmentation => fragmentation::growth(scoring.mix, condition, demand, model, room),
+        PlacementPolicy::Fragmentation => {
+            let growth = fragmentation::growth(scoring.mix, condition, demand, model, room);
+            fragmentation::points(scoring.mix, growth)
+        }
     }
 }
 
 /// What a task without a device weighs. Devices matter to all policies but spreading, since it may strand them.
 fn without_devices(scoring: Scoring<'_>, condition: &Condition, largest: Largest, demand: &Demand) -> Weight {
     match scoring.policy {
-        PlacementPolicy::Pack | PlacementPolicy::BestFit => (left_over(condition, largest), 0),
+        PlacementPolicy::Pack | PlacementPolicy::BestFit => (left_over(condition, largest) as i64, 0),
         PlacementPolicy::Spread => {
             (part(condition.all_cpus - condition.cpus + demand.cpus, condition.all_cpus), 0)
         }
@@ -98,17 +107,16 @@ fn without_devices(scoring: Scoring<'_>, condition: &Condition, largest: Largest
                 ..condition.clone()
             };
             let growth = fragmentation::of(scoring.mix, &after) - fragmentation::of(scoring.mix, condition);
-            (growth, condition.idle())
+            (fragmentation::points(scoring.mix, growth), left_over(condition, largest))
         }
     }
 }
 
-/// What is free of GPUs, CPUs and memory, each as part of the most that a node has. A task takes the same from each
-/// node, so what is left after it is in the same order.
-fn left_over(condition: &Condition, largest: Largest) -> i64 {
-    part(condition.idle(), largest.devices)
-        + part(condition.cpus, largest.cpus)
-        + part(condition.memory, largest.memory)
+/// What is free of GPUs and CPUs, each as part of the most that a node has. A task takes the same from each node, so what
+/// is left after it is in the same order. Memory is not added: it is seldom what runs out where GPUs do, and to spare it
+/// strands them (docs/adr/0017).
+fn left_over(condition: &Condition, largest: Largest) -> u64 {
+    part(condition.idle(), largest.devices) as u64 + part(condition.cpus, largest.cpus) as u64
 }
 
 /// In millionths; nothing is no part of nothing.
