@@ -104,6 +104,7 @@ pub enum Command {
     Serve(cmd::serve::Args),
     StopDaemon(cmd::stop_daemon::Args),
     Prove(cmd::prove::Args),
+    Trace(cmd::trace::Args),
     Schema(cmd::schema::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),

@@ -15,7 +15,6 @@ mod mistyped;
 mod output_files;
 mod source;
 mod terminal;
-#[allow(dead_code, reason = "the verbs that read traces come with the next commits")]
 mod trace_file;
 mod track;
 mod ui;

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use flate2::bufread::MultiGzDecoder;
+use muster_model::Time;
 use muster_spec::{RowError, TraceFormat, TraceJob, TraceReader};
 
 use crate::exit::{Failure, USAGE};
@@ -38,6 +39,8 @@ pub struct Streamed {
     pub format: TraceFormat,
     /// Processors of the machine, where the trace says so.
     pub procs: Option<u32>,
+    /// The trace's zero since the epoch, where its header says so.
+    pub zero: Option<Time>,
     /// The first rows that cannot be read.
     pub bad: Vec<RowError>,
     /// How many cannot.
@@ -45,6 +48,7 @@ pub struct Streamed {
 }
 
 /// A trace in memory.
+#[allow(dead_code, reason = "muster simulate holds whole traces")]
 #[derive(Debug)]
 pub struct ReadTrace {
     /// In the order of the file.
@@ -60,6 +64,7 @@ pub struct ReadTrace {
 }
 
 /// Reads all jobs of a trace; `-` is stdin. With `strict`, a row that cannot be read is an error.
+#[allow(dead_code, reason = "muster simulate reads whole traces")]
 pub fn read(path: &Path, format: Option<TraceFormat>, strict: bool) -> Result<ReadTrace> {
     let mut jobs = Vec::new();
     let streamed = stream(path, format, strict, &mut |job| jobs.push(job))?;
@@ -117,7 +122,7 @@ pub fn stream(
         .hint("without `--strict` they are counted, shown and left out")
         .into()),
         None if good_count == 0 => Err(empty(&name).into()),
-        _ => Ok(Streamed { name, format, procs: reader.procs(), bad, bad_count }),
+        _ => Ok(Streamed { name, format, procs: reader.procs(), zero: reader.zero(), bad, bad_count }),
     }
 }
 
@@ -131,7 +136,8 @@ fn refused(name: &str, refusal: muster_spec::TraceRefusal) -> Failure {
 }
 
 fn empty(name: &str) -> Failure {
-    Failure::usage(format!("{name} has no jobs in it")).hint("a trace has one job a line; docs/traces.md")
+    Failure::usage(format!("{name} has no jobs in it"))
+        .hint("a trace has one job a line; docs/traces.md has how each looks like")
 }
 
 /// The lines of a file; those that were looked at for the format are handed out again.

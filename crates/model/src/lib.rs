@@ -17,6 +17,7 @@ pub mod proof;
 pub mod queue;
 pub mod reason;
 pub mod simulation;
+pub mod trace;
 pub mod unit;
 pub mod view;
 pub mod window;

@@ -6,6 +6,7 @@
 //! * `replay.rs`: a trace driven through the engine
 //! * `flat/`: schedulers on processors that are all alike, as the literature compares them
 //! * `peers/`: models of how others schedule
+//! * `trace/`: what is in a trace
 //! * `prove/`: what placing gangs pod by pod comes to, and what gang admission comes to
 //!
 //! It must not hold scheduling logic of its own, and no clock, file, thread or source of chance: the same question gets the
@@ -19,6 +20,7 @@ pub mod prove;
 pub mod replay;
 pub mod scenario;
 pub mod storm;
+pub mod trace;
 pub mod world;
 
 pub use world::{World, WorldError};

@@ -27,6 +27,7 @@ pub mod schema;
 pub mod serve;
 pub mod show;
 pub mod stop_daemon;
+pub mod trace;
 pub mod usage;
 pub mod wait;
 

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use muster_model::advice::{Advice, Comparison, SiteAdvice, answer_schema};
 use muster_model::proof::{GangOrders, GangProof, GangSweep};
+use muster_model::trace::TraceSummary;
 
 use crate::app::App;
 
@@ -41,6 +42,8 @@ enum Kind {
     GangOrders,
     /// The same, with --sweep
     GangSweep,
+    /// The answer of `muster trace summary --json`
+    TraceSummary,
 }
 
 /// Runs the verb.
@@ -57,6 +60,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         Kind::GangProof => answer_schema::<GangProof>(),
         Kind::GangOrders => answer_schema::<GangOrders>(),
         Kind::GangSweep => answer_schema::<GangSweep>(),
+        Kind::TraceSummary => answer_schema::<TraceSummary>(),
     };
     app.ui.json(&schema)?;
     Ok(0)

@@ -28,4 +28,5 @@ mod reserve;
 mod services;
 mod slices;
 mod terminal;
+mod trace;
 mod views;

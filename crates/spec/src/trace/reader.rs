@@ -1,6 +1,8 @@
 //! Hands the lines of a trace to the module of its format, and counts them. A row that cannot be read is an answer like
 //! another: whoever asked decides whether to go on.
 
+use muster_model::Time;
+
 use super::csv::{Table, Wrong};
 use super::json::Objects;
 use super::kube::Groups;
@@ -35,7 +37,7 @@ pub struct TraceReader {
     rows: Rows,
     line: u64,
     jobs: u64,
-    procs: Option<u32>,
+    header: swf::Header,
 }
 
 /// How jobs stand in lines.
@@ -62,7 +64,7 @@ impl TraceReader {
             (TraceFormat::Kubernetes, _) => Rows::Kubernetes(objects("items"), Groups::default()),
             (_, None) => Rows::Swf,
         };
-        Self { format, rows, line: 0, jobs: 0, procs: None }
+        Self { format, rows, line: 0, jobs: 0, header: swf::Header::default() }
     }
 
     /// Takes the next line, without its end, and hands every job that is complete with it to `found`: none for comments,
@@ -87,7 +89,7 @@ impl TraceReader {
         };
         let read = match &mut self.rows {
             Rows::Swf => {
-                answer(line, swf::read(text, &mut self.procs));
+                answer(line, swf::read(text, &mut self.header));
                 Ok(())
             }
             Rows::Table(table) => match table.read(text) {
@@ -130,7 +132,13 @@ impl TraceReader {
     /// Processors of the machine, where the header of the trace said so.
     #[must_use]
     pub fn procs(&self) -> Option<u32> {
-        self.procs
+        self.header.procs
+    }
+
+    /// The trace's zero since the epoch, where its header said so; other traces count from the epoch, or nobody knows.
+    #[must_use]
+    pub fn zero(&self) -> Option<Time> {
+        self.header.zero
     }
 
     fn refusal(&self, message: String) -> TraceRefusal {

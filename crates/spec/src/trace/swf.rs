@@ -9,14 +9,34 @@ use super::{Ended, TraceJob};
 /// Fields of a row. Later versions may add some at its end.
 const FIELDS: usize = 18;
 
-/// A row; `None` for a comment. A header that tells the size of the machine is noted in `procs`.
-pub(super) fn read(text: &str, procs: &mut Option<u32>) -> Result<Option<TraceJob>, String> {
+/// What comments at the top say of the whole trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Header {
+    /// Processors of the machine.
+    pub(super) procs: Option<u32>,
+    /// The trace's zero, since the epoch.
+    pub(super) zero: Option<Time>,
+}
+
+impl Header {
+    fn note(&mut self, name: &str, value: &str) {
+        match name {
+            "MaxProcs" => self.procs = value.parse().ok().filter(|procs| *procs > 0).or(self.procs),
+            "UnixStartTime" => {
+                let secs: Option<u64> = value.parse().ok().filter(|secs| *secs > 0);
+                self.zero = secs.map(|secs| Time(0) + Span::from_secs(secs)).or(self.zero);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A row; `None` for a comment. What it says of the whole trace is noted in `header`.
+pub(super) fn read(text: &str, header: &mut Header) -> Result<Option<TraceJob>, String> {
     let text = text.trim();
     if let Some(comment) = text.strip_prefix(';') {
-        if let Some((name, value)) = comment.split_once(':')
-            && name.trim() == "MaxProcs"
-        {
-            *procs = value.trim().parse().ok().filter(|procs| *procs > 0).or(*procs);
+        if let Some((name, value)) = comment.split_once(':') {
+            header.note(name.trim(), value.trim());
         }
         return Ok(None);
     }
@@ -96,12 +116,13 @@ mod tests {
 
     #[test]
     fn a_row_is_read_with_what_is_unknown_left_open() {
-        let mut procs = None;
-        assert_eq!(read("; MaxProcs: 128", &mut procs), Ok(None));
-        assert_eq!(procs, Some(128));
+        let mut header = Header::default();
+        assert_eq!(read("; MaxProcs: 128", &mut header), Ok(None));
+        assert_eq!(read(";UnixStartTime: 843480031", &mut header), Ok(None));
+        assert_eq!(header, Header { procs: Some(128), zero: Some(Time(843_480_031_000)) });
         let row =
             "60003 43359178   8033     38    4   2.50    -1    -1    600    -1  1   3   3 29604  3 -1 -1 -1";
-        let job = read(row, &mut procs).unwrap().unwrap();
+        let job = read(row, &mut header).unwrap().unwrap();
         assert_eq!(
             (&*job.id, job.submit, job.tasks),
             ("60003", Time(43_359_178_000), 4),
@@ -112,13 +133,13 @@ mod tests {
             (job.user.as_deref(), job.queue.as_deref(), job.ended),
             (Some("3"), Some("3"), Ended::Completed)
         );
-        let never = read("1 0 -1 -1 -1 -1 -1 8 -1 -1 5 -1 -1 -1 -1 -1 -1 -1", &mut procs).unwrap().unwrap();
+        let never = read("1 0 -1 -1 -1 -1 -1 8 -1 -1 5 -1 -1 -1 -1 -1 -1 -1", &mut header).unwrap().unwrap();
         assert_eq!((never.runtime, never.requested, never.user), (None, None, None));
     }
 
     #[test]
     fn a_row_that_is_none_says_why() {
-        let read = |text| read(text, &mut None).unwrap_err();
+        let read = |text| read(text, &mut Header::default()).unwrap_err();
         assert_eq!(read("1 2 3"), "3 fields of 18");
         assert_eq!(read("1 0 x 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"), "field 3 is `x`, not a number");
         assert_eq!(read("1 -1 0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"), "field 2, the submit time, is missing");

@@ -1,0 +1,96 @@
+//! Numbers of a trace as words: lengths with dates, shares, thousandths, large counts.
+
+use jiff::Timestamp;
+use muster_model::Span;
+use muster_model::trace::TraceSpan;
+
+use crate::amount::{count, percent};
+
+const DAY_MS: u64 = 86_400_000;
+
+/// `340 days, 1996-09-23 to 1997-08-29`, or only how long where there are no dates.
+pub(super) fn span(span: &TraceSpan) -> String {
+    let length = span.last_submit_ms.saturating_sub(span.first_submit_ms);
+    let days = match length {
+        DAY_MS.. => count(length / DAY_MS, "day"),
+        _ => Span(length).to_string(),
+    };
+    let date = |ms: u64| {
+        let ms = i64::try_from(ms.checked_add(span.zero_ms?)?).ok()?;
+        Some(Timestamp::from_millisecond(ms).ok()?.strftime("%Y-%m-%d").to_string())
+    };
+    match date(span.first_submit_ms).zip(date(span.last_submit_ms)) {
+        Some((first, last)) => format!("{days}, {first} to {last}"),
+        None => format!("{days}; the trace has no dates"),
+    }
+}
+
+/// A part of a whole in percent; `-` of nothing.
+pub(super) fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    let ppm = u128::from(part) * 1_000_000 / u128::from(whole);
+    match ppm {
+        0..1000 if part > 0 => "<0.1%".to_owned(),
+        _ => percent(u64::try_from(ppm).unwrap_or(u64::MAX)),
+    }
+}
+
+/// Thousandths without trailing zeros: `0.5`, `16`.
+pub(super) fn decimal(milli: u64) -> String {
+    let text = format!("{}.{:03}", grouped(milli / 1000), milli % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// `28,481`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let first = digits.len() % 3;
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && at % 3 == first {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+pub(super) fn grouped_count(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_and_amounts_read_as_people_write_them() {
+        assert_eq!(
+            (share(1, 8), share(0, 8), share(1, 100_000), share(1, 0)),
+            ("12.5%".into(), "0.0%".into(), "<0.1%".into(), "-".into())
+        );
+        assert_eq!(
+            (decimal(500), decimal(16_000), decimal(1_255_100)),
+            ("0.5".into(), "16".into(), "1,255.1".into())
+        );
+        assert_eq!(
+            (grouped(0), grouped(999), grouped(28_481), grouped(1_000_000)),
+            ("0".into(), "999".into(), "28,481".into(), "1,000,000".into())
+        );
+        assert_eq!(grouped_count(1, "job"), "1 job");
+    }
+
+    #[test]
+    fn a_span_has_dates_where_they_are_known() {
+        let of = |zero_ms| span(&TraceSpan { first_submit_ms: 0, last_submit_ms: 2 * DAY_MS + 1, zero_ms });
+        assert_eq!(of(Some(843_480_031_000)), "2 days, 1996-09-23 to 1996-09-25");
+        assert_eq!(of(None), "2 days; the trace has no dates");
+        assert_eq!(of(Some(u64::MAX)), "2 days; the trace has no dates");
+        assert_eq!(
+            span(&TraceSpan { last_submit_ms: 90_000, ..TraceSpan::default() }),
+            "1m30s; the trace has no dates"
+        );
+    }
+}

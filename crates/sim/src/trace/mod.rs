@@ -1,0 +1,8 @@
+//! What is in a trace, in numbers. Jobs are handed in one by one; what is kept of them does not grow with what they are, but for
+//! one number a job and quantile. It reads no file.
+
+mod names;
+mod quantiles;
+mod summary;
+
+pub use summary::{Source, Summary};
