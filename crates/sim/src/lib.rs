@@ -5,8 +5,10 @@
 //! * `storm/`: whole stories under faults, each from one number
 //! * `replay.rs`: a trace driven through the engine
 //! * `flat/`: schedulers on processors that are all alike, as the literature compares them
+//! * `packing/`: how much of a cluster each placement policy fills, pod by pod, and what of the rest is of no use
 //! * `peers/`: models of how others schedule
 //! * `trace/`: what is in a trace
+//! * `dice.rs`: choices from one number
 //! * `prove/`: what placing gangs pod by pod comes to, and what gang admission comes to
 //!
 //! It must not hold scheduling logic of its own, and no clock, file, thread or source of chance: the same question gets the
@@ -14,7 +16,9 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there"))]
 
+mod dice;
 pub mod flat;
+pub mod packing;
 pub mod peers;
 pub mod prove;
 pub mod replay;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_engine::{Engine, Refusal, Violation};
 use muster_model::{
-    Decision, Effect, Event, JobId, JobSpec, NodeSpec, Observation, QueueTree, Rank, TaskReport, Time,
+    Decision, Effect, Event, JobId, JobSpec, NodeSpec, Observation, QueueTree, Rank, Target, TaskReport, Time,
 };
 
 /// One engine with one queue, and the tasks that it starts.
@@ -33,7 +33,18 @@ impl World {
     /// # Errors
     /// A node that the engine does not accept.
     pub fn new(nodes: impl IntoIterator<Item = NodeSpec>) -> Result<Self, WorldError> {
-        let engine = Engine::new(QueueTree::single()).map_err(Refusal::from)?;
+        Self::with_queues(QueueTree::single(), nodes)
+    }
+
+    /// Nodes and queues, no job.
+    ///
+    /// # Errors
+    /// A node or a tree that the engine does not accept.
+    pub fn with_queues(
+        tree: QueueTree,
+        nodes: impl IntoIterator<Item = NodeSpec>,
+    ) -> Result<Self, WorldError> {
+        let engine = Engine::new(tree).map_err(Refusal::from)?;
         let mut world = Self { engine, now: Time(0), jobs: 0 };
         for node in nodes {
             world.step(Event::NodeJoined(Box::new(node)))?;
@@ -50,6 +61,15 @@ impl World {
         let decisions = self.step(Event::Submitted { job, spec: Arc::new(spec) })?;
         self.jobs += 1;
         Ok((job, decisions))
+    }
+
+    /// Ends a job that still waits.
+    ///
+    /// # Errors
+    /// There is no such job.
+    pub fn withdraw(&mut self, job: JobId) -> Result<(), WorldError> {
+        let target = Target { job, index: None };
+        self.step(Event::Cancel { target, by: "anyone".into() }).map(drop)
     }
 
     /// The engine, to read.

@@ -8,8 +8,8 @@ use muster_model::{
     Checkpoint, CheckpointBy, JobSpec, Kind, Protection, QueueTree, Span, Topology, TopologyRule,
 };
 
-use super::dice::Dice;
 use super::jobs;
+use crate::dice::Dice;
 
 /// What a story has.
 #[derive(Clone, Copy, Debug, Default)]

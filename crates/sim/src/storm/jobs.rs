@@ -13,9 +13,9 @@ use muster_model::{
 };
 use muster_runtime::Draft;
 
-use super::dice::Dice;
 use super::site::{MODELS, leaves};
 use super::windows::Windows;
+use crate::dice::Dice;
 use crate::scenario::command::Conduct;
 
 /// Users of every story.

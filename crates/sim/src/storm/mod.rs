@@ -2,7 +2,7 @@
 //! faults of disk, daemon, wire, tasks, nodes and clock, played on the production runtime and engine. What must hold is
 //! judged after each step, and at the end, when faults and arrivals stop, everything that can run must end.
 //!
-//! * `dice.rs`, `site.rs`, `jobs.rs`, `beyond.rs`, `weather.rs`, `office.rs`: what there is and what happens, chosen by dice
+//! * `../dice.rs`, `site.rs`, `jobs.rs`, `beyond.rs`, `weather.rs`, `office.rs`: what there is and what happens, chosen by dice
 //! * `world.rs`: daemon, disk (`disk.rs`), tasks (the backend of `scenario/`), wire (`wire.rs`), and what holds at all times
 //! * `book/`, `attempt.rs`, `holdings.rs`, `quota.rs`, `budget.rs`, `topology.rs`, `claims.rs`, `onward.rs`, `windows.rs`, `owed.rs`: a
 //!   second account of every job from the journal alone
@@ -19,7 +19,6 @@ mod budget;
 mod calm;
 mod claims;
 mod cover;
-mod dice;
 mod disk;
 mod fit;
 mod holdings;
@@ -38,7 +37,7 @@ mod world;
 
 pub use cover::Cover;
 
-use dice::Dice;
+use crate::dice::Dice;
 use trace::Trace;
 use world::World;
 

@@ -9,7 +9,7 @@ use muster_model::{
 };
 use muster_runtime::engine::Engine;
 
-use super::dice::Dice;
+use crate::dice::Dice;
 
 /// GPU models of nodes; `slice` stands for a MIG slice.
 pub(crate) const MODELS: [&str; 3] = ["h100", "a100", "slice"];

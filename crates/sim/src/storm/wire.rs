@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use muster_model::{Span, TaskReport, Time};
 
 use super::cover::Cover;
-use super::dice::Dice;
+use crate::dice::Dice;
 
 /// Reports under way, by when they arrive and the order in which they left.
 #[derive(Clone, Debug, Default)]

@@ -1,9 +1,10 @@
-//! What is proved about gangs, against plain oracles that share no code with the engine.
+//! What is proved about gangs, against plain oracles that share no code with the engine; and small experiments.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
 mod gang;
 mod oracle;
 mod orders;
+mod packing;
 mod per_pod;
 mod scenario;

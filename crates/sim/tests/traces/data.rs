@@ -33,6 +33,13 @@ pub fn text(file: &str) -> Option<String> {
     Some(text)
 }
 
+/// The text of a file of theirs that is not packed.
+pub fn plain(path: &Path) -> String {
+    let mut text = String::new();
+    File::open(path).unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
 /// The jobs of a packed trace of theirs.
 pub fn jobs(file: &str, format: TraceFormat) -> Option<Vec<TraceJob>> {
     Some(read(&text(file)?, format))

@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::Device;
-use muster_model::{Bytes, CpuMilli, DeviceSet, GpuMilli, GpuModel, NodeSpec};
+use muster_model::{Bytes, CpuMilli, DeviceSet, GpuMilli, GpuModel, NodeSpec, Time};
 
 use super::csv::{Layout, Row};
 use super::value::{count, ended, instant};
 use super::{RowError, TraceJob};
 
-/// `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time`.
+/// `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time`; lists that
+/// were drawn from the first have no times, and all their pods are there from the start.
 pub(super) const TABLE: Layout = Layout {
     separator: b',',
-    needed: &["name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time"],
+    needed: &["name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"],
     read: pod,
 };
 /// Columns of a node: `sn,cpu_milli,memory_mib,gpu,model`.
@@ -30,7 +31,7 @@ fn pod(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
     let mib = row.needed_value("memory_mib", "MiB", |text| text.parse().ok())?;
     Ok(Some(TraceJob {
         id: row.needed("name")?.into(),
-        submit: row.needed_value("creation_time", "seconds", instant)?,
+        submit: row.value("creation_time", "seconds", instant)?.unwrap_or(Time(0)),
         runtime: started.zip(deleted).map(|(start, end)| end.since(start)),
         requested: None,
         tasks: 1,
@@ -147,7 +148,7 @@ fn model_of(text: &str) -> GpuModel {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::{Span, Time};
+    use muster_model::Span;
 
     use super::super::{Ended, TraceFormat, tests::jobs};
     use super::*;

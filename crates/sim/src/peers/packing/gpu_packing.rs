@@ -1,0 +1,29 @@
+//! GPU packing (`gpu_packing_score.go`): devices that are shared already, the fuller the better; else free devices of nodes
+//! in use; else nodes that are free. To a pod without GPU all nodes are alike.
+
+use super::{Host, MAX_SCORE, Pod, WHOLE};
+
+/// How full the devices are, in the bands of the three cases.
+pub(super) fn score(host: &Host, pod: &Pod) -> i64 {
+    let (devices, least) = pod.per_device();
+    if devices == 0 {
+        return 0;
+    }
+    // 1. A free node: the fewer devices the better.
+    let free = host.rooms.iter().filter(|room| **room == WHOLE).count();
+    if free == host.rooms.len() {
+        let free = free as i64;
+        return (MAX_SCORE / 3 - free).max(free);
+    }
+    // 2. A node in use, of which free devices are needed: the fewer the better.
+    let mut rooms: Vec<u16> = host.rooms.iter().copied().filter(|room| *room >= least).collect();
+    rooms.sort_unstable();
+    rooms.truncate(devices as usize);
+    let whole = rooms.iter().filter(|room| **room == WHOLE).count() as i64;
+    if whole > 0 {
+        return (MAX_SCORE / 2 - whole).max(MAX_SCORE / 3);
+    }
+    // 3. Shared devices: the less is free on them the better.
+    let free_percent: i64 = rooms.iter().map(|room| i64::from(*room) * 100 / i64::from(WHOLE)).sum();
+    (MAX_SCORE - free_percent / 10).max(MAX_SCORE / 2)
+}
