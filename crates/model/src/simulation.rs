@@ -62,3 +62,45 @@ pub struct Spread {
     /// The most.
     pub max: f64,
 }
+
+/// Placement policies compared on one cluster, filled by the same pods in the same order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PackingComparison {
+    /// The node list, as it was named.
+    pub cluster: String,
+    /// The pod list, as it was named.
+    pub trace: String,
+    /// Nodes.
+    pub nodes: u64,
+    /// GPUs.
+    pub gpus: u64,
+    /// Pods that arrive, copies of pods among them.
+    pub arrivals: u64,
+    /// Rows of both lists that could not be read.
+    pub bad_rows: u64,
+    /// What chance came from.
+    pub seed: u64,
+    /// One per policy, in the order in which they were asked for.
+    pub runs: Vec<PackingFigures>,
+}
+
+/// What one placement policy made of it. Both curves are by percent arrived: the value at index 90 is the mean over the arrivals
+/// after which pods had asked for 90 % of the cluster's GPUs, rounded; where none is nearest to a percent, that of the percent
+/// before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PackingFigures {
+    /// Its name.
+    pub scheduler: String,
+    /// The production engine decided; else a model.
+    pub is_engine: bool,
+    /// It was interrupted: what follows is about the pods that had arrived by then.
+    pub is_partial: bool,
+    /// Pods that were placed.
+    pub placed: u64,
+    /// Pods that fitted nowhere when they came.
+    pub turned_away: u64,
+    /// GPUs that are held, in percent of all.
+    pub gpu_allocation_percent: Vec<f64>,
+    /// What the usual pods of the list cannot use, in percent of the idle GPUs.
+    pub fragmentation_ratio: Vec<f64>,
+}

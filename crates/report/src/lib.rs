@@ -12,6 +12,7 @@ pub mod compare;
 pub mod explain;
 mod limits;
 pub mod nodes;
+pub mod packing;
 mod placed;
 pub mod plot;
 pub mod prove;

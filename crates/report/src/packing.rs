@@ -1,0 +1,105 @@
+//! How full a cluster gets under each placement policy: `muster simulate --no-departures`. Numbers are made in `sim`.
+
+use muster_model::simulation::{PackingComparison, PackingFigures};
+
+use crate::amount::count;
+use crate::style::{Ink, Style, clean};
+use crate::table::{Align, Cell, Table};
+
+/// Percents arrived that have a column, where so much arrived. Most of what differs does so near the end.
+const PERCENTS: [(&str, usize); 7] =
+    [("20%", 20), ("50%", 50), ("80%", 80), ("90%", 90), ("95%", 95), ("100%", 100), ("130%", 130)];
+
+/// Two tables, one per curve, and what was compared.
+#[must_use]
+pub fn packing(comparison: &PackingComparison, style: &Style) -> String {
+    let PackingComparison { cluster, trace, nodes, gpus, arrivals, bad_rows, .. } = comparison;
+    let (nodes, gpus, arrivals) = (count(*nodes, "node"), count(*gpus, "GPU"), count(*arrivals, "pod"));
+    let mut text =
+        format!("{} ({nodes}, {gpus}); {arrivals} of {} arrive, none leaves\n", clean(cluster), clean(trace));
+    if *bad_rows > 0 {
+        text.push_str(&format!("left out since they cannot be read: {}\n", count(*bad_rows, "row")));
+    }
+    let heading = |text: &str| format!("\n{}\n", style.paint(Ink::Strong, text));
+    text.push_str(&heading("GPUs held, percent of all, by percent of them that pods have asked for"));
+    text.push_str(&table(comparison, |run| &run.gpu_allocation_percent, style));
+    text.push_str(&heading("of what is idle, percent that the usual pods cannot use"));
+    text.push_str(&table(comparison, |run| &run.fragmentation_ratio, style));
+    if comparison.runs.iter().any(|run| run.is_partial) {
+        text.push_str(
+            "\ninterrupted: what is marked with * is only about the pods that had arrived by then\n",
+        );
+    }
+    text
+}
+
+fn table(comparison: &PackingComparison, curve: fn(&PackingFigures) -> &Vec<f64>, style: &Style) -> String {
+    let mut columns =
+        vec![("SCHEDULER", Align::Left), ("PLACED", Align::Right), ("TURNED AWAY", Align::Right)];
+    columns.extend(PERCENTS.map(|(heading, _)| (heading, Align::Right)));
+    columns.push(("END", Align::Right));
+    let mut table = Table::new(&columns);
+    for run in &comparison.runs {
+        let points = curve(run);
+        let mark = if run.is_partial { "*" } else { "" };
+        let value =
+            |point: Option<&f64>| Cell::from(point.map_or(String::new(), |point| format!("{point:.2}")));
+        let mut cells = vec![
+            Cell::from(format!("{}{mark}", run.scheduler)),
+            Cell::from(run.placed.to_string()),
+            Cell::from(run.turned_away.to_string()),
+        ];
+        cells.extend(PERCENTS.map(|(_, percent)| value(points.get(percent))));
+        cells.push(value(points.last()));
+        table.row(cells);
+    }
+    table.render(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(scheduler: &str, last: usize, is_partial: bool) -> PackingFigures {
+        PackingFigures {
+            scheduler: scheduler.to_owned(),
+            is_engine: true,
+            is_partial,
+            placed: 12,
+            turned_away: 3,
+            gpu_allocation_percent: (0..=last).map(|percent| percent as f64 * 0.9).collect(),
+            fragmentation_ratio: (0..=last).map(|percent| 14.0 + percent as f64 / 4.0).collect(),
+        }
+    }
+
+    #[test]
+    fn curves_are_shown_as_far_as_they_go() {
+        let comparison = PackingComparison {
+            cluster: "nodes.csv".to_owned(),
+            trace: "pods.csv".to_owned(),
+            nodes: 2,
+            gpus: 1,
+            arrivals: 15,
+            bad_rows: 1,
+            seed: 7,
+            runs: vec![run("fragmentation", 92, false), run("random", 50, true)],
+        };
+        let expected = "\
+nodes.csv (2 nodes, 1 GPU); 15 pods of pods.csv arrive, none leaves
+left out since they cannot be read: 1 row
+
+GPUs held, percent of all, by percent of them that pods have asked for
+SCHEDULER      PLACED  TURNED AWAY    20%    50%    80%    90%    END
+fragmentation      12            3  18.00  45.00  72.00  81.00  82.80
+random*            12            3  18.00  45.00                45.00
+
+of what is idle, percent that the usual pods cannot use
+SCHEDULER      PLACED  TURNED AWAY    20%    50%    80%    90%    END
+fragmentation      12            3  19.00  26.50  34.00  36.50  37.00
+random*            12            3  19.00  26.50                26.50
+
+interrupted: what is marked with * is only about the pods that had arrived by then
+";
+        assert_eq!(packing(&comparison, &Style::plain()), expected);
+    }
+}
