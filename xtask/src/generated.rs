@@ -28,6 +28,7 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ("docs/schema/gang-proof.schema.json", MUSTER, "schema gang-proof"),
     ("docs/schema/gang-orders.schema.json", MUSTER, "schema gang-orders"),
     ("docs/schema/gang-sweep.schema.json", MUSTER, "schema gang-sweep"),
+    ("docs/schema/trace-recipe.schema.json", MUSTER, "schema trace-recipe"),
     ("docs/schema/trace-summary.schema.json", MUSTER, "schema trace-summary"),
     ("docs/cli.md", MUSTER, "__docs"),
     ("docs/advise.md", MUSTER, "__docs advise"),

@@ -1,6 +1,6 @@
 //! Files that a verb makes for people: all or none, and never over what is there unless that was asked for.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
@@ -33,6 +33,12 @@ pub fn write_all(dir: &Path, files: &[(&str, String)], force: bool) -> Result<()
 
 /// Writes one text to a file.
 pub fn write(path: &Path, text: &str, force: bool) -> Result<()> {
+    let written = create(path, force)?.write_all(text.as_bytes());
+    Ok(written.map_err(|error| unwritable("write", path, &error))?)
+}
+
+/// Makes a file, to be written bit by bit.
+pub fn create(path: &Path, force: bool) -> Result<File> {
     if path.is_dir() {
         return Err(Failure::usage(format!("{} is a directory", path.display()))
             .hint("-o names a file")
@@ -44,8 +50,7 @@ pub fn write(path: &Path, text: &str, force: bool) -> Result<()> {
         true => options.create(true).truncate(true),
         false => options.create_new(true),
     };
-    let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    match written {
+    match options.open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             Err(Failure { code: USAGE, ..Failure::new(format!("{} is already there", path.display())) }
                 .hint("--force writes it anew, -o names another place")

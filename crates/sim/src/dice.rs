@@ -17,6 +17,12 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
+    /// A number from 0 up to, and without, 1.
+    pub(crate) fn unit(&mut self) -> f64 {
+        // The 53 bits that a double holds exactly.
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
     /// A number below `sides`, which is not 0.
     pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.next() % sides

@@ -7,8 +7,8 @@
 //! * `flat/`: schedulers on processors that are all alike, as the literature compares them
 //! * `packing/`: how much of a cluster each placement policy fills, pod by pod, and what of the rest is of no use
 //! * `peers/`: models of how others schedule
-//! * `trace/`: what is in a trace
 //! * `dice.rs`: choices from one number
+//! * `trace/`: what is in a trace; traces made from a recipe
 //! * `prove/`: what placing gangs pod by pod comes to, and what gang admission comes to
 //!
 //! It must not hold scheduling logic of its own, and no clock, file, thread or source of chance: the same question gets the

@@ -8,6 +8,7 @@ use crate::advice::{FactsDocument, SiteDocument};
 use crate::cluster::ClusterDocument;
 use crate::job::JobDocument;
 use crate::queues::QueuesDocument;
+use crate::recipe::MixDocument;
 
 /// JSON Schema (2020-12) of the job document.
 #[must_use]
@@ -37,6 +38,12 @@ pub fn facts_schema() -> Value {
 #[must_use]
 pub fn site_schema() -> Value {
     of::<SiteDocument>()
+}
+
+/// JSON Schema (2020-12) of a recipe for traces.
+#[must_use]
+pub fn recipe_schema() -> Value {
+    of::<MixDocument>()
 }
 
 fn of<T: JsonSchema>() -> Value {

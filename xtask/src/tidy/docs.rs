@@ -13,11 +13,12 @@ const PLACES: [(&str, &str); 5] =
     [("..", "/shared"), ("/", "work/"), ("/", "Users/"), ("/tmp/", "t-"), ("/tmp/", "brief")];
 
 /// Schemas of files that people write, and the page that must describe their fields.
-const DESCRIBED: [(&str, &str); 4] = [
+const DESCRIBED: [(&str, &str); 5] = [
     ("docs/schema/job.schema.json", "docs/jobs.md"),
     ("docs/schema/queues.schema.json", "docs/queues.md"),
     ("docs/schema/facts.schema.json", "docs/site.md"),
     ("docs/schema/site.schema.json", "docs/site.md"),
+    ("docs/schema/trace-recipe.schema.json", "docs/traces.md"),
 ];
 
 /// No path of a machine, in any file.

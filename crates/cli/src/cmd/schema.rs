@@ -42,6 +42,8 @@ enum Kind {
     GangOrders,
     /// The same, with --sweep
     GangSweep,
+    /// How a trace is made, for `muster trace generate`
+    TraceRecipe,
     /// The answer of `muster trace summary --json`
     TraceSummary,
 }
@@ -60,6 +62,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         Kind::GangProof => answer_schema::<GangProof>(),
         Kind::GangOrders => answer_schema::<GangOrders>(),
         Kind::GangSweep => answer_schema::<GangSweep>(),
+        Kind::TraceRecipe => muster_spec::recipe_schema(),
         Kind::TraceSummary => answer_schema::<TraceSummary>(),
     };
     app.ui.json(&schema)?;

@@ -25,7 +25,7 @@ fn our_own_table_is_summed_up() {
     home.write("own.csv", OWN);
     let run = home.words("trace summary own.csv").ok();
     for part in [
-        "trace     own.csv, csv\njobs      3 jobs, 1 without a runtime\nspan      1 day, 2026-03-01 to 2026-03-02",
+        "trace     own.csv, csv\njobs      3 jobs, 1 without a runtime\nspan      1d02h, 2026-03-01 to 2026-03-02",
         "held      32 GPU-hours; 1.2 GPUs on average",
         "users     2; ann 99.9%, bob <0.1% of GPU-hours",
         "ended     completed 33.3% (99.9% of GPU-hours), failed 33.3%",
@@ -132,6 +132,56 @@ fn what_cannot_be_read_is_counted_shown_and_refused_on_demand() {
     );
     let unknown = home.words("trace summary own.csv --format swff").code(2);
     assert!(unknown.stderr.contains("a similar value exists: 'swf'"), "{}", unknown.stderr);
+}
+
+const RECIPE: &str = "\
+jobs: 500
+every: 2m
+start: 2026-03-02T00:00:00Z
+users: 5
+classes:
+- {name: small, weight: 9, gpus: 1, runtime: {median: 10m, p95: 6h}, overestimate: 3}
+- {name: gang, gpus: 8, tasks: [2, 4], runtime: 1h, requested: 2h, failed: 50}
+";
+
+#[test]
+fn a_trace_is_made_by_its_seed_and_reads_back() {
+    let home = Home::new();
+    home.write("recipe.yaml", RECIPE);
+    let first = home.words("trace generate recipe.yaml --seed 7").ok();
+    assert_eq!(first.stdout, home.words("trace generate recipe.yaml --seed 7").ok().stdout);
+    assert_ne!(first.stdout, home.words("trace generate recipe.yaml --seed 8").ok().stdout);
+    assert_eq!(first.stderr, "500 jobs\n");
+    let summary: TraceSummary =
+        home.with_stdin(&["trace", "summary", "-", "--strict", "--json"], &first.stdout).json();
+    assert_eq!((summary.rows.jobs, summary.users.count, summary.rows.out_of_order), (500, 5, 0));
+    assert_eq!(summary.span.zero_ms, Some(0));
+
+    home.words("trace generate recipe.yaml --jobs 20 -o made.csv.gz").ok();
+    assert!(std::fs::read(home.path("made.csv.gz")).unwrap().starts_with(b"\x1f\x8b"));
+    assert_eq!(home.words("trace summary made.csv.gz --json").json::<TraceSummary>().rows.jobs, 20);
+    let again = home.words("trace generate recipe.yaml -o made.csv.gz").code(2);
+    assert!(again.stderr.contains("already there"), "{}", again.stderr);
+
+    home.write("wrong.yaml", &RECIPE.replace("every: 2m", "evry: 2m"));
+    let wrong = home.words("trace generate wrong.yaml").code(2);
+    assert!(wrong.stderr.contains("did you mean `every`?"), "{}", wrong.stderr);
+}
+
+/// 15,000 workloads, as Kueue's own measurements count them; the large ones hold 20 CPUs.
+#[test]
+fn the_generator_of_kueue_makes_what_its_test_creates() {
+    let Some(path) = public("kueue/baseline-generator.yaml") else { return };
+    let home = Home::new();
+    let made = home.muster(&["trace", "generate", &path.display().to_string()]).ok();
+    let found: TraceSummary =
+        home.with_stdin(&["trace", "summary", "-", "--strict", "--json"], &made.stdout).json();
+    let sizes: Vec<(u64, u64)> = found.sizes.iter().map(|size| (size.to_milli / 1000, size.jobs)).collect();
+    assert_eq!(sizes, [(1, 10_500), (5, 3000), (20, 1500)]);
+    assert_eq!(
+        (found.queues.count, found.span.first_submit_ms, found.span.last_submit_ms),
+        (30, 100, 60_000)
+    );
 }
 
 /// A public trace: in the folder that `MUSTER_TRACES` names, or in the project's shared data beside the checkout.

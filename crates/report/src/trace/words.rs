@@ -7,12 +7,14 @@ use muster_model::trace::TraceSpan;
 use crate::amount::{count, percent};
 
 const DAY_MS: u64 = 86_400_000;
+/// From so many days on, hours do not matter.
+const LONG_DAYS: u64 = 10;
 
 /// `340 days, 1996-09-23 to 1997-08-29`, or only how long where there are no dates.
 pub(super) fn span(span: &TraceSpan) -> String {
     let length = span.last_submit_ms.saturating_sub(span.first_submit_ms);
-    let days = match length {
-        DAY_MS.. => count(length / DAY_MS, "day"),
+    let days = match length / DAY_MS {
+        days @ LONG_DAYS.. => count(days, "day"),
         _ => Span(length).to_string(),
     };
     let date = |ms: u64| {
@@ -85,9 +87,9 @@ mod tests {
     #[test]
     fn a_span_has_dates_where_they_are_known() {
         let of = |zero_ms| span(&TraceSpan { first_submit_ms: 0, last_submit_ms: 2 * DAY_MS + 1, zero_ms });
-        assert_eq!(of(Some(843_480_031_000)), "2 days, 1996-09-23 to 1996-09-25");
-        assert_eq!(of(None), "2 days; the trace has no dates");
-        assert_eq!(of(Some(u64::MAX)), "2 days; the trace has no dates");
+        assert_eq!(of(Some(843_480_031_000)), "2d, 1996-09-23 to 1996-09-25");
+        assert_eq!(of(None), "2d; the trace has no dates");
+        assert_eq!(of(Some(u64::MAX)), "2d; the trace has no dates");
         assert_eq!(
             span(&TraceSpan { last_submit_ms: 90_000, ..TraceSpan::default() }),
             "1m30s; the trace has no dates"

@@ -11,6 +11,7 @@ mod mistakes;
 mod partitions;
 mod properties;
 mod quantities;
+mod recipes;
 mod schemas;
 mod sites;
 mod support;

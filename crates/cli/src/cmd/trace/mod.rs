@@ -1,5 +1,6 @@
 //! `muster trace`: what is done with traces themselves. One file per command.
 
+mod generate;
 mod summary;
 
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use muster_spec::TraceFormat;
 
 use crate::app::App;
 
-/// Look into a trace: what jobs were submitted somewhere, when, and how long they ran
+/// Look into traces, and make some: what jobs were submitted somewhere, when, and how long they ran
 ///
 /// Traces are read as public archives publish them and as other tools export them, plain or packed with gzip. No daemon is
 /// needed. docs/traces.md has the formats.
@@ -24,6 +25,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Summary(summary::Args),
+    Generate(generate::Args),
 }
 
 /// Which trace, and how it is to be read.
@@ -51,5 +53,6 @@ pub fn formats() -> impl TypedValueParser<Value = TraceFormat> {
 pub fn run(app: &App, args: &Args) -> Result<u8> {
     match &args.command {
         Command::Summary(args) => summary::run(app, args),
+        Command::Generate(args) => generate::run(app, args),
     }
 }

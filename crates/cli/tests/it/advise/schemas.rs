@@ -15,9 +15,17 @@ fn published(name: &str) -> Value {
 #[test]
 fn the_program_prints_what_is_published() {
     let home = Home::new();
-    for name in
-        ["facts", "site", "advice", "site-advice", "comparison", "gang-proof", "gang-orders", "gang-sweep"]
-    {
+    for name in [
+        "facts",
+        "site",
+        "advice",
+        "site-advice",
+        "comparison",
+        "gang-proof",
+        "gang-orders",
+        "gang-sweep",
+        "trace-recipe",
+    ] {
         let printed: Value = home.words(&format!("schema {name}")).json();
         assert_eq!(printed, published(&format!("{name}.schema.json")), "{name}: cargo xtask gen");
     }

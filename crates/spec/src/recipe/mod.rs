@@ -1,0 +1,343 @@
+//! Recipes for traces: text in, a checked recipe out. A recipe is ours, or a generator of Kueue's performance tests, which is told
+//! by its `cohorts`. Nothing is drawn here.
+
+mod document;
+
+use std::sync::Arc;
+
+use muster_model::job::{GpuRequest, Resources};
+use muster_model::{Span, Time};
+
+use crate::diagnostic::{Diagnostics, Problem, Problems};
+use crate::field::{Field, Located, Many, ROOT, Whole};
+use crate::quantity::Begin;
+use crate::source::Sources;
+use crate::yaml::{self, Value};
+pub(crate) use document::MixDocument;
+use document::{
+    ClassDocument, KueueDocument, QueuesSetDocument, Runtime, RuntimeDocument, WorkloadsSetDocument,
+};
+
+const HOURS: usize = 24;
+/// Four days after the epoch, a Thursday, was a Monday: weekends fall where they do in a week that starts with one.
+const MONDAY: Time = Time(4 * 86_400_000);
+
+/// How a trace is made.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recipe {
+    /// Jobs that are drawn.
+    Mix(Mix),
+    /// Workloads that are created at fixed times, per queue.
+    Kueue(Vec<KueueQueue>),
+}
+
+/// A mix of classes that arrive at random.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mix {
+    /// At most so many.
+    pub jobs: Option<u64>,
+    /// Submitted for so long.
+    pub length: Option<Span>,
+    /// Where the time of the trace starts.
+    pub start: Time,
+    /// Subtracted from submit times: where there are no dates, a trace starts at 0.
+    pub zero: Time,
+    /// Mean time between submits.
+    pub every: Span,
+    /// Whether submits keep that time exactly.
+    pub regular: bool,
+    /// Weight of each hour of the day.
+    pub hours: Vec<u64>,
+    /// Weight of weekends in percent.
+    pub weekend_percent: u64,
+    /// Users.
+    pub users: u32,
+    /// Exponent of their inequality, in hundredths.
+    pub skew_percent: u32,
+    /// Kinds of jobs.
+    pub classes: Vec<Class>,
+}
+
+/// Jobs of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// Beginning of their ids.
+    pub name: String,
+    /// Share among classes.
+    pub weight: u64,
+    /// Numbers of tasks, each as likely.
+    pub tasks: Vec<u32>,
+    /// What each task holds.
+    pub task: Resources,
+    /// How long they run.
+    pub runtime: Lengths,
+    /// What they ask for.
+    pub requested: Asked,
+    /// Where they are submitted.
+    pub queue: Option<Arc<str>>,
+    /// How many fail.
+    pub failed_percent: u64,
+}
+
+/// Lengths of time that are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Lengths {
+    /// Always the same.
+    Fixed(Span),
+    /// Between two, uniform in the logarithm.
+    LogUniform(Span, Span),
+    /// Log-normal, by median and 95th percentile, cut at the longest.
+    LogNormal(Span, Span, Option<Span>),
+}
+
+/// Time limits that are asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Asked {
+    /// None.
+    Nothing,
+    /// Always the same.
+    Fixed(Span),
+    /// Up to so many times the runtime.
+    Times(u32),
+}
+
+/// A queue of Kueue and what is created in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KueueQueue {
+    /// As Kueue's generator names it.
+    pub name: Arc<str>,
+    /// Sets that are created beside each other.
+    pub sets: Vec<KueueSet>,
+}
+
+/// Workloads that are created one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KueueSet {
+    /// How often all of them are.
+    pub count: u64,
+    /// Time before each.
+    pub interval: Span,
+    /// Class, pods, what each pod holds, how long they run.
+    pub workloads: Vec<(Arc<str>, u32, Resources, Span)>,
+}
+
+/// Reads a recipe.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn parse_recipe(source: &str, file: Option<&str>) -> Result<Recipe, Diagnostics> {
+    let sources = Arc::new(Sources::new(source, file));
+    let mut problems = Problems::default();
+    let smallest = "{jobs: 10, every: 1m, classes: [{name: a, gpus: 1, runtime: 10m}]}";
+    let recipe = yaml::read_one(&sources, "recipes", smallest, &mut problems).and_then(|node| {
+        let is_kueue =
+            matches!(&node.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == "cohorts"));
+        match is_kueue {
+            true => KueueDocument::read(&node, ROOT, &mut problems)
+                .map(|document| Recipe::Kueue(kueue(&document))),
+            false => MixDocument::read(&node, ROOT, &mut problems)
+                .and_then(|document| mix(&document, &mut problems))
+                .map(Recipe::Mix),
+        }
+    });
+    match recipe {
+        Some(recipe) => problems.finish(recipe, &sources),
+        None => Err(problems.into_diagnostics(&sources)),
+    }
+}
+
+/// A whole number as written, or what it is without being written.
+fn whole<const MIN: i64, const MAX: i64>(written: &Option<Located<Whole<MIN, MAX>>>, default: u64) -> u64 {
+    written.as_ref().and_then(|written| u64::try_from(written.value.0).ok()).unwrap_or(default)
+}
+
+fn mix(document: &MixDocument, problems: &mut Problems) -> Option<Mix> {
+    let before = problems.len();
+    let every = document.every.as_ref()?;
+    if document.jobs.is_none() && document.length.is_none() {
+        problems.add(
+            Problem::new("nothing says where the trace ends")
+                .at(every.key, "jobs arrive every so often, for ever")
+                .hint("add `jobs: 1000`, or `length: 7d`".to_owned()),
+        );
+    }
+    if every.value.0 == Span(0) {
+        problems
+            .add(Problem::new("`every` is nothing").at(every.place, "expected a length of time above zero"));
+    }
+    let regular = regular(document, problems);
+    let (start, zero) = match document.start.as_ref().map(|start| start.value.0) {
+        Some(Begin::At(time)) => (time, Time(0)),
+        Some(Begin::After(span)) => (MONDAY + span, MONDAY),
+        None => (MONDAY, MONDAY),
+    };
+    let classes = document.classes.iter().flat_map(|classes| &classes.value.0);
+    let classes = classes.filter_map(|item| class(&item.value, problems)).collect();
+    let mix = Mix {
+        jobs: document.jobs.as_ref().and_then(|jobs| u64::try_from(jobs.value.0).ok()),
+        length: document.length.as_ref().map(|length| length.value.0),
+        start,
+        zero,
+        every: every.value.0,
+        regular,
+        hours: hours(document.hours.as_ref(), problems),
+        weekend_percent: whole(&document.weekend, 100),
+        users: u32::try_from(whole(&document.users, 1)).unwrap_or(1),
+        skew_percent: u32::try_from(whole(&document.skew, 100)).unwrap_or(100),
+        classes,
+    };
+    (problems.len() == before).then_some(mix)
+}
+
+fn regular(document: &MixDocument, problems: &mut Problems) -> bool {
+    let Some(written) = &document.arrivals else { return false };
+    match (written.value.0.as_str(), document.hours.as_ref().map(|hours| hours.key)) {
+        ("poisson", _) => false,
+        ("regular", None) if document.weekend.is_none() => true,
+        ("regular", hours) => {
+            let busy =
+                hours.or(document.weekend.as_ref().map(|weekend| weekend.key)).unwrap_or(written.place);
+            problems.add(
+                Problem::new("arrivals that are regular have no busy hours")
+                    .at(written.place, "the same time between all submits")
+                    .also(busy, "busier at some times than at others"),
+            );
+            true
+        }
+        (_, _) => {
+            problems.add(
+                Problem::new("`arrivals` is not a way to arrive")
+                    .at(written.place, "expected `poisson` or `regular`"),
+            );
+            false
+        }
+    }
+}
+
+fn hours(written: Option<&Located<Many<Whole<0, 1_000_000>>>>, problems: &mut Problems) -> Vec<u64> {
+    let Some(written) = written else { return vec![1; HOURS] };
+    let hours: Vec<u64> = written.value.0.iter().map(|hour| hour.value.0.unsigned_abs()).collect();
+    if hours.len() != HOURS || hours.iter().sum::<u64>() == 0 {
+        let message = match hours.len() {
+            HOURS => "every hour is 0: nothing would arrive".to_owned(),
+            count => format!("{count} numbers; a day has {HOURS} hours"),
+        };
+        problems.add(Problem::new("`hours` is not a day").at(written.place, message));
+    }
+    hours
+}
+
+fn class(document: &ClassDocument, problems: &mut Problems) -> Option<Class> {
+    let gpus = document.gpus.as_ref().map(|gpus| &gpus.value.0);
+    let mut gpu = GpuRequest::default();
+    if let Some(amount) = gpus {
+        (gpu.devices, gpu.share) = (amount.devices, amount.share);
+    }
+    gpu.models
+        .extend(document.gpu.iter().flat_map(|models| &models.value.0).map(|model| model.value.0.clone()));
+    let requested = match (&document.requested, &document.overestimate) {
+        (Some(fixed), Some(times)) => {
+            problems.add(
+                Problem::new("both `requested` and `overestimate`")
+                    .at(times.key, "asks for a multiple of the runtime")
+                    .also(fixed.key, "asks for always the same"),
+            );
+            return None;
+        }
+        (Some(fixed), None) => Asked::Fixed(fixed.value.0),
+        (None, Some(times)) => Asked::Times(u32::try_from(times.value.0).unwrap_or(1)),
+        (None, None) => Asked::Nothing,
+    };
+    let tasks: Vec<u32> = document
+        .tasks
+        .iter()
+        .flat_map(|tasks| &tasks.value.0)
+        .filter_map(|tasks| u32::try_from(tasks.value.0).ok())
+        .collect();
+    Some(Class {
+        name: document.name.as_ref()?.value.0.clone(),
+        weight: whole(&document.weight, 1),
+        tasks: if tasks.is_empty() { vec![1] } else { tasks },
+        task: Resources {
+            gpu,
+            cpus: document.cpus.as_ref().map(|cpus| cpus.value.0).unwrap_or_default(),
+            memory: document.memory.as_ref().map(|memory| memory.value.0).unwrap_or_default(),
+            ..Resources::default()
+        },
+        runtime: lengths(document.runtime.as_ref()?, problems)?,
+        requested,
+        queue: document.queue.as_ref().map(|queue| queue.value.0.as_str().into()),
+        failed_percent: whole(&document.failed, 0),
+    })
+}
+
+/// Exactly one of the ways to say how long.
+fn lengths(written: &Located<Runtime>, problems: &mut Problems) -> Option<Lengths> {
+    let drawn = match &written.value {
+        Runtime::Fixed(length) => return Some(Lengths::Fixed(length.0)),
+        Runtime::Drawn(drawn) => drawn,
+    };
+    let RuntimeDocument { from, to, median, p95, max } = drawn.as_ref();
+    let [from, to, median, p95, max] =
+        [from, to, median, p95, max].map(|span| span.as_ref().map(|span| span.value.0));
+    let in_order = |low: Span, high: Span| Span(0) < low && low <= high;
+    let lengths = match (from, to, median, p95, max) {
+        (Some(from), Some(to), None, None, None) if in_order(from, to) => Lengths::LogUniform(from, to),
+        (None, None, Some(median), Some(p95), max) if in_order(median, p95) => {
+            Lengths::LogNormal(median, p95, max)
+        }
+        _ => {
+            let label = "expected a shorter `from` and a longer `to`, or a `median` and a longer `p95`, with a `max` or without";
+            problems.add(Problem::new("`runtime` is not a range of lengths").at(written.place, label));
+            return None;
+        }
+    };
+    Some(lengths)
+}
+
+fn kueue(document: &KueueDocument) -> Vec<KueueQueue> {
+    let mut queues = Vec::new();
+    for cohorts in document.cohorts.iter().flat_map(|cohorts| &cohorts.value.0) {
+        let class = cohorts.value.class.as_ref().map_or("", |class| class.value.0.as_str());
+        for cohort in 0..whole(&cohorts.value.count, 0) {
+            let sets = cohorts.value.queues.iter().flat_map(|sets| &sets.value.0);
+            for (set, item) in sets.enumerate() {
+                queues.extend(kueue_queues(&item.value, set, &format!("{class}-{cohort}")));
+            }
+        }
+    }
+    queues
+}
+
+/// Named as Kueue's generator does (test/performance/scheduler/runner/generator, generateQueue).
+fn kueue_queues(document: &QueuesSetDocument, set: usize, cohort: &str) -> Vec<KueueQueue> {
+    let class = document.class.as_ref().map_or("", |class| class.value.0.as_str());
+    let sets: Vec<KueueSet> =
+        document.sets.iter().flat_map(|sets| &sets.value.0).map(|item| kueue_set(&item.value)).collect();
+    let queue = |number: u64| KueueQueue {
+        name: format!("{class}-{set}-{number}-{cohort}").into(),
+        sets: sets.clone(),
+    };
+    (0..whole(&document.count, 0)).map(queue).collect()
+}
+
+/// Without a level of the topology, Kueue's generator makes one pod whatever the count says.
+fn kueue_set(document: &WorkloadsSetDocument) -> KueueSet {
+    let workloads = document.workloads.iter().flat_map(|workloads| &workloads.value.0).map(|item| {
+        let workload = &item.value;
+        let pods = if workload.level.is_some() { whole(&workload.pods, 1).max(1) } else { 1 };
+        let task = Resources {
+            gpu: GpuRequest::whole(u32::try_from(whole(&workload.devices, 0)).unwrap_or(0)),
+            cpus: workload.request.as_ref().map(|request| request.value.0).unwrap_or_default(),
+            ..Resources::default()
+        };
+        let class = workload.class.as_ref().map_or("", |class| class.value.0.as_str());
+        let runtime = Span(whole(&workload.runtime_ms, 0));
+        (class.into(), u32::try_from(pods).unwrap_or(u32::MAX), task, runtime)
+    });
+    KueueSet {
+        count: whole(&document.count, 0),
+        interval: Span(whole(&document.interval_ms, 0)),
+        workloads: workloads.collect(),
+    }
+}
