@@ -246,8 +246,8 @@ mod tests {
         check(fields, &files("`gpus`, `groups`"), &["docs/jobs.md: does not describe `tasks`"]);
         check(
             fields,
-            &files("`gpus`, `groups`, `tasks`")[..4],
-            &["docs/schema/site.schema.json: is not there"],
+            &files("`gpus`, `groups`, `tasks`")[..DESCRIBED.len()],
+            &["docs/schema/trace-recipe.schema.json: is not there"],
         );
     }
 
