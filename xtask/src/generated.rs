@@ -30,6 +30,7 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ("docs/schema/gang-sweep.schema.json", MUSTER, "schema gang-sweep"),
     ("docs/schema/trace-recipe.schema.json", MUSTER, "schema trace-recipe"),
     ("docs/schema/trace-summary.schema.json", MUSTER, "schema trace-summary"),
+    ("docs/schema/flat-comparison.schema.json", MUSTER, "schema flat-comparison"),
     ("docs/cli.md", MUSTER, "__docs"),
     ("docs/advise.md", MUSTER, "__docs advise"),
 ];

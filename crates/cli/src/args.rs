@@ -103,6 +103,7 @@ pub enum Command {
     Init(cmd::init::Args),
     Serve(cmd::serve::Args),
     StopDaemon(cmd::stop_daemon::Args),
+    Simulate(Box<cmd::simulate::Args>),
     Prove(cmd::prove::Args),
     Trace(cmd::trace::Args),
     Schema(cmd::schema::Args),

@@ -21,6 +21,7 @@ pub mod queues;
 pub mod reason;
 mod room;
 pub mod show;
+pub mod simulate;
 pub mod style;
 pub mod table;
 pub mod timeline;

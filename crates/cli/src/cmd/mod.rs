@@ -26,6 +26,7 @@ pub mod scale;
 pub mod schema;
 pub mod serve;
 pub mod show;
+pub mod simulate;
 pub mod stop_daemon;
 pub mod trace;
 pub mod usage;

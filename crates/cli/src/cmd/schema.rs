@@ -3,6 +3,7 @@
 use anyhow::Result;
 use muster_model::advice::{Advice, Comparison, SiteAdvice, answer_schema};
 use muster_model::proof::{GangOrders, GangProof, GangSweep};
+use muster_model::simulation::FlatComparison;
 use muster_model::trace::TraceSummary;
 
 use crate::app::App;
@@ -36,6 +37,8 @@ enum Kind {
     SiteAdvice,
     /// The answer of `muster compare --json`
     Comparison,
+    /// The answer of `muster simulate --json`
+    FlatComparison,
     /// The answer of `muster prove gang --json`
     GangProof,
     /// The same, with --all-orders
@@ -59,6 +62,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         Kind::Advice => answer_schema::<Advice>(),
         Kind::SiteAdvice => answer_schema::<SiteAdvice>(),
         Kind::Comparison => answer_schema::<Comparison>(),
+        Kind::FlatComparison => answer_schema::<FlatComparison>(),
         Kind::GangProof => answer_schema::<GangProof>(),
         Kind::GangOrders => answer_schema::<GangOrders>(),
         Kind::GangSweep => answer_schema::<GangSweep>(),

@@ -26,6 +26,7 @@ mod prove;
 mod pty;
 mod reserve;
 mod services;
+mod simulate;
 mod slices;
 mod terminal;
 mod trace;

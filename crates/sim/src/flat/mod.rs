@@ -80,6 +80,17 @@ impl FlatLoad {
         load.jobs.sort_by_key(|job| job.submit);
         load
     }
+
+    /// The same with arrivals `factor` times as fast.
+    #[must_use]
+    pub fn at(mut self, factor: f64) -> Self {
+        let first = self.jobs.first().map_or(Time(0), |job| job.submit);
+        for job in &mut self.jobs {
+            let after = job.submit.since(first).0 as f64 / factor;
+            job.submit = first + Span(after.round() as u64);
+        }
+        self
+    }
 }
 
 /// How many processors a job takes: its GPUs where it has any, in whole ones, else the CPUs of its tasks.

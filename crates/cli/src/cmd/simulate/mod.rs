@@ -1,0 +1,147 @@
+//! `muster simulate`: a trace replayed on a machine that exists only for the question, under one scheduler or several. Decided
+//! in `muster-sim`, written in `muster-report`; here are files, threads and the terminal.
+
+mod play;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use muster_model::simulation::FlatComparison;
+use muster_report::amount::count;
+use muster_report::simulate;
+use muster_sim::flat::{Estimates, FlatLoad, FlatScheduler, rows};
+
+use crate::app::App;
+use crate::args::{Output, whole};
+use crate::exit::{Failure, INTERRUPTED};
+use crate::trace_file;
+use play::Played;
+
+const EXAMPLES: &str = "\
+Examples:
+  muster simulate --trace KTH-SP2.swf.gz --procs 100 --scheduler fcfs,easy,easy-sjf
+  muster simulate --trace KTH-SP2.swf.gz --procs 100 --scheduler easy --estimates actual --schedule-out waits.csv --json
+  muster simulate --trace philly.csv.gz --procs 640 --load 1.3";
+
+/// Replay a trace under one scheduler or several, and show the difference
+///
+/// Jobs arrive when they did and run as long as they did; who starts when is decided anew. No daemon is needed and nothing is
+/// run. The machine has so many processors, all alike and in one place; of a trace with GPUs, these are counted.
+///
+/// fcfs, easy, conservative and sjf are the engine that schedules jobs, under that policy; easy-sjf and srtf are models.
+/// docs/simulate.md has the rules of each, and how they compare with published schedules.
+///
+/// JSON: a `FlatComparison`. Ctrl-C ends the runs and shows what had begun by then.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// The trace, plain or packed with gzip; `-` is stdin
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+    /// Refuse a trace with a row that cannot be read, in place of counting it and leaving it out
+    #[arg(long)]
+    strict: bool,
+    /// Processors, or GPUs, of the machine; without it, as many as the trace says
+    #[arg(long, value_name = "N", value_parser = whole(1, MOST_PROCS))]
+    procs: Option<u32>,
+    /// Who decides, one or several with commas between them
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "fcfs,easy", value_parser = schedulers())]
+    scheduler: Vec<FlatScheduler>,
+    /// How long jobs are believed to run: as their users asked, or as they really did
+    #[arg(long, value_name = "WHOSE", value_enum, default_value_t = EstimatesArg::Requested)]
+    estimates: EstimatesArg,
+    /// Let jobs arrive so many times as fast: 1.3 is 30 % more load
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor)]
+    load: f64,
+    /// Write the schedule as CSV: job_id,submit,wait,start,runtime,procs, in seconds. Takes one scheduler
+    #[arg(long, value_name = "FILE")]
+    schedule_out: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Thousandths of CPUs are counted in 32 bits.
+const MOST_PROCS: u32 = 4_000_000;
+
+/// Whose word is taken for how long a job will run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum EstimatesArg {
+    /// The user's; where there is none, the true runtime
+    Requested,
+    /// Nobody's: it is known
+    Actual,
+}
+
+fn schedulers() -> impl TypedValueParser<Value = FlatScheduler> {
+    let by_name = |name: String| FlatScheduler::ALL.into_iter().find(|(known, _)| *known == name);
+    PossibleValuesParser::new(FlatScheduler::ALL.map(|(name, _)| name))
+        .try_map(move |name| by_name(name).map(|(_, scheduler)| scheduler).ok_or("no such scheduler"))
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if (0.01..=100.0).contains(&factor) => Ok(factor),
+        _ => Err("a factor is a number from 0.01 to 100, such as 1.3".to_owned()),
+    }
+}
+
+/// Runs the verb.
+pub async fn run(app: &App, args: &Args) -> Result<u8> {
+    if args.schedule_out.is_some() && args.scheduler.len() > 1 {
+        return Err(Failure::usage("`--schedule-out` takes one scheduler")
+            .hint("run it once per scheduler")
+            .into());
+    }
+    // 1. The load.
+    let read = trace_file::read(&args.trace, None, args.strict)?;
+    let procs = args.procs.or(read.procs).ok_or_else(|| {
+        Failure::usage("how large the machine is does not stand in the trace").hint("add `--procs N`")
+    })?;
+    let estimates = match args.estimates {
+        EstimatesArg::Requested => Estimates::Requested,
+        EstimatesArg::Actual => Estimates::Actual,
+    };
+    let load = FlatLoad::of(&read.jobs, procs, estimates).at(args.load);
+    if load.jobs.is_empty() {
+        return Err(nothing(&load, procs).into());
+    }
+
+    // 2. The runs.
+    let played = play::all(app, procs, &load.jobs, &args.scheduler).await?;
+
+    // 3. What they come to.
+    if let Some(path) = &args.schedule_out {
+        write(path, &rows(&load.jobs, &played[0].ran).to_string())?;
+    }
+    let comparison = FlatComparison {
+        trace: args.trace.display().to_string(),
+        procs,
+        jobs: load.jobs.len() as u64,
+        never_ran: load.never_ran,
+        too_wide: load.too_wide,
+        bad_rows: read.bad_count,
+        runs: played.iter().map(|played| played.figures(procs, &load.jobs)).collect(),
+    };
+    if let Some(first) = read.bad.first() {
+        let rows = count(read.bad_count, "row");
+        let are = if read.bad_count == 1 { "is" } else { "are" };
+        app.ui.warning(&format!("{rows} cannot be read and {are} left out; the first is {first}"));
+    }
+    match args.output.json() {
+        true => app.ui.json(&comparison)?,
+        false => app.ui.data(&simulate::comparison(&comparison, &app.ui.style()))?,
+    }
+    Ok(if played.iter().any(Played::is_partial) { INTERRUPTED } else { 0 })
+}
+
+fn nothing(load: &FlatLoad, procs: u32) -> Failure {
+    let FlatLoad { never_ran, too_wide, .. } = load;
+    Failure::usage("no job of the trace can run").hint(format!(
+        "{never_ran} never ran where they come from, {too_wide} are wider than {procs} processors"
+    ))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,86 @@
+//! A trace replayed, as a user asks for it.
+
+use muster_model::simulation::FlatComparison;
+
+use crate::home::Home;
+
+/// 0 holds 6 of 10 until 100; 1 needs all; the others come behind it. 6 never ran, 7 is wider than the machine.
+const TRACE: &str = "; MaxProcs: 10
+0 0 -1 100 6 -1 -1 6 100 -1 1 1 1 1 1 1 -1 -1
+1 1 -1 10 10 -1 -1 10 10 -1 1 2 1 1 1 1 -1 -1
+2 2 -1 90 4 -1 -1 4 98 -1 1 1 1 1 1 1 -1 -1
+3 2 -1 10 4 -1 -1 4 10 -1 1 1 1 1 1 1 -1 -1
+4 4 -1 200 2 -1 -1 2 200 -1 1 1 1 1 1 1 -1 -1
+5 5 -1 5 2 -1 -1 2 5 -1 1 1 1 1 1 1 -1 -1
+6 6 -1 -1 2 -1 -1 2 5 -1 5 1 1 1 1 1 -1 -1
+7 7 -1 5 12 -1 -1 12 5 -1 1 1 1 1 1 1 -1 -1
+";
+
+#[test]
+fn a_trace_is_replayed_and_its_schedule_written() {
+    let home = Home::with_gpus(0);
+    home.write("trace.swf", TRACE);
+    let asked = "simulate --trace trace.swf --scheduler easy --schedule-out out.csv --json";
+    let shown: FlatComparison = home.words(asked).ok().json();
+    assert_eq!((shown.procs, shown.jobs, shown.never_ran, shown.too_wide, shown.bad_rows), (10, 6, 1, 1, 0));
+    let run = &shown.runs[0];
+    assert!(run.is_engine && !run.is_partial && run.begun == 6);
+    assert_eq!((run.scheduler.as_str(), run.makespan_secs), ("easy", 310.0));
+    // 0, 99, 0, 108, 106 and 87 seconds.
+    assert!((run.wait_secs.mean - 400.0 / 6.0).abs() < 1e-9, "{:?}", run.wait_secs);
+    assert_eq!(
+        home.read("out.csv"),
+        "job_id,submit,wait,start,runtime,procs\n0,0,0,0,100,6\n1,1,99,100,10,10\n2,2,0,2,90,4\n\
+         3,2,108,110,10,4\n4,4,106,110,200,2\n5,5,87,92,5,2\n"
+    );
+    // Twice as fast, 5 and 4 come while 2 has not begun.
+    let faster: FlatComparison = home.words("simulate --trace trace.swf --load 2 --json").ok().json();
+    assert_eq!(faster.runs.iter().map(|run| run.scheduler.as_str()).collect::<Vec<_>>(), ["fcfs", "easy"]);
+    assert!(faster.runs[1].wait_secs.mean > run.wait_secs.mean);
+}
+
+#[test]
+fn schedulers_stand_side_by_side() {
+    let home = Home::with_gpus(0);
+    home.write("trace.swf", TRACE);
+    let shown = home
+        .words("simulate --trace trace.swf --scheduler fcfs,easy,easy-sjf,sjf,srtf,conservative")
+        .ok()
+        .stdout;
+    assert!(
+        shown.starts_with("6 jobs on 10 processors\nleft out: 1 that never ran where they come from\n"),
+        "{shown}"
+    );
+    for (scheduler, by) in [("fcfs", "the engine"), ("easy-sjf", "a model"), ("conservative", "the engine")] {
+        let row = shown.lines().filter(|line| line.starts_with(&format!("{scheduler} "))).nth(1).unwrap();
+        assert!(row.ends_with(by), "{row}");
+    }
+    assert!(shown.contains("under srtf jobs wait"), "{shown}");
+}
+
+#[test]
+fn mistakes_are_told_with_what_to_do() {
+    let home = Home::with_gpus(0);
+    home.write("trace.swf", TRACE);
+    home.write("unsized.swf", TRACE.split_once('\n').unwrap().1);
+    home.write("bad.swf", &format!("{TRACE}8 x 1\n"));
+    for (words, said, hint) in [
+        ("--trace nowhere.swf", "nowhere.swf", ""),
+        ("--trace unsized.swf", "how large the machine is", "--procs N"),
+        ("--trace trace.swf --procs 1", "no job of the trace can run", "7 are wider than 1"),
+        ("--trace trace.swf --scheduler eazy", "eazy", "easy"),
+        ("--trace trace.swf --procs 0", "0", ""),
+        ("--trace trace.swf --load nan", "0.01 to 100", ""),
+        ("--trace trace.swf --schedule-out out.csv", "takes one scheduler", "once per scheduler"),
+        ("--trace bad.swf --strict", "1 of 9 rows cannot be read", "--strict"),
+    ] {
+        let told = home.words(&format!("simulate {words}")).code(2).stderr;
+        assert!(told.contains(said) && told.contains(hint), "{words}: {told}");
+    }
+    let warned = home.words("simulate --trace bad.swf --scheduler easy").ok();
+    assert!(
+        warned.stderr.contains("1 row cannot be read and is left out; the first is line 10"),
+        "{}",
+        warned.stderr
+    );
+}
