@@ -48,13 +48,10 @@ pub struct Streamed {
 }
 
 /// A trace in memory.
-#[allow(dead_code, reason = "muster simulate holds whole traces")]
 #[derive(Debug)]
 pub struct ReadTrace {
     /// In the order of the file.
     pub jobs: Vec<TraceJob>,
-    /// How it is written.
-    pub format: TraceFormat,
     /// Processors of the machine, where the trace says so.
     pub procs: Option<u32>,
     /// The first rows that cannot be read.
@@ -64,12 +61,11 @@ pub struct ReadTrace {
 }
 
 /// Reads all jobs of a trace; `-` is stdin. With `strict`, a row that cannot be read is an error.
-#[allow(dead_code, reason = "muster simulate reads whole traces")]
 pub fn read(path: &Path, format: Option<TraceFormat>, strict: bool) -> Result<ReadTrace> {
     let mut jobs = Vec::new();
     let streamed = stream(path, format, strict, &mut |job| jobs.push(job))?;
-    let Streamed { format, procs, bad, bad_count, .. } = streamed;
-    Ok(ReadTrace { jobs, format, procs, bad, bad_count })
+    let Streamed { procs, bad, bad_count, .. } = streamed;
+    Ok(ReadTrace { jobs, procs, bad, bad_count })
 }
 
 /// Hands every job of a trace to `each`, in the order of the file; `-` is stdin.
