@@ -31,6 +31,7 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ("docs/schema/trace-recipe.schema.json", MUSTER, "schema trace-recipe"),
     ("docs/schema/trace-summary.schema.json", MUSTER, "schema trace-summary"),
     ("docs/schema/flat-comparison.schema.json", MUSTER, "schema flat-comparison"),
+    ("docs/schema/packing-comparison.schema.json", MUSTER, "schema packing-comparison"),
     ("docs/cli.md", MUSTER, "__docs"),
     ("docs/advise.md", MUSTER, "__docs advise"),
 ];

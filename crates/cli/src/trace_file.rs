@@ -122,6 +122,15 @@ pub fn stream(
     }
 }
 
+/// Hands every line of another list to `each`, plain or packed with gzip; `-` is stdin.
+pub fn lines(path: &Path, each: &mut dyn FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
+    let mut lines = Lines::open(path)?;
+    while let Some(line) = lines.next()? {
+        each(&line)?;
+    }
+    Ok(())
+}
+
 /// The names of all formats.
 pub fn formats() -> String {
     TraceFormat::ALL.map(|(name, _)| name).join(", ")

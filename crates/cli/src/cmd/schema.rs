@@ -3,7 +3,7 @@
 use anyhow::Result;
 use muster_model::advice::{Advice, Comparison, SiteAdvice, answer_schema};
 use muster_model::proof::{GangOrders, GangProof, GangSweep};
-use muster_model::simulation::FlatComparison;
+use muster_model::simulation::{FlatComparison, PackingComparison};
 use muster_model::trace::TraceSummary;
 
 use crate::app::App;
@@ -39,6 +39,8 @@ enum Kind {
     Comparison,
     /// The answer of `muster simulate --json`
     FlatComparison,
+    /// The same, with --no-departures
+    PackingComparison,
     /// The answer of `muster prove gang --json`
     GangProof,
     /// The same, with --all-orders
@@ -63,6 +65,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         Kind::SiteAdvice => answer_schema::<SiteAdvice>(),
         Kind::Comparison => answer_schema::<Comparison>(),
         Kind::FlatComparison => answer_schema::<FlatComparison>(),
+        Kind::PackingComparison => answer_schema::<PackingComparison>(),
         Kind::GangProof => answer_schema::<GangProof>(),
         Kind::GangOrders => answer_schema::<GangOrders>(),
         Kind::GangSweep => answer_schema::<GangSweep>(),

@@ -21,6 +21,7 @@ mod init_none;
 mod inventory;
 mod jobs;
 mod mistakes;
+mod packing;
 mod preempt;
 mod prove;
 mod pty;

@@ -16,6 +16,7 @@ pub use curve::{Curve, Point};
 
 use muster_model::job::Resources;
 use muster_model::queue::PlacementPolicy;
+use muster_model::simulation::PackingFigures;
 use muster_model::{NodeName, NodeSpec};
 
 use account::Account;
@@ -39,6 +40,12 @@ impl Scheduler {
         let muster = PlacementPolicy::ALL.iter().find(|(known, _)| *known == name);
         let peer = Policy::ALL.iter().find(|(known, _)| *known == name);
         muster.map(|(_, policy)| Self::Muster(*policy)).or(peer.map(|(_, policy)| Self::Peer(*policy)))
+    }
+
+    /// The name that users give.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::names().find(|name| Self::named(name) == Some(self)).unwrap_or_default()
     }
 
     /// All names.
@@ -67,6 +74,25 @@ pub struct Outcome {
     pub placed: u64,
     /// Pods that fitted nowhere.
     pub turned_away: u64,
+}
+
+impl Outcome {
+    /// As it is shown.
+    #[must_use]
+    pub fn figures(&self, scheduler: Scheduler, is_partial: bool) -> PackingFigures {
+        let percent = |of: fn(&Point) -> u32| {
+            self.curve.points().iter().map(|at| f64::from(of(at)) / 10_000.0).collect()
+        };
+        PackingFigures {
+            scheduler: scheduler.name().to_owned(),
+            is_engine: matches!(scheduler, Scheduler::Muster(_)),
+            is_partial,
+            placed: self.placed,
+            turned_away: self.turned_away,
+            gpu_allocation_percent: percent(|at| at.allocated_ppm),
+            fragmentation_ratio: percent(|at| at.fragmented_ppm),
+        }
+    }
 }
 
 /// There is no experiment, or its run cannot go on.

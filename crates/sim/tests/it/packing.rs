@@ -58,6 +58,8 @@ fn what_fits_is_placed_and_what_does_not_is_turned_away_under_every_policy() {
         assert_eq!(outcome.curve.points().len(), 151, "{name}");
         let last = outcome.curve.last().unwrap();
         assert_eq!((last.allocated_ppm, last.fragmented_ppm), (1_000_000, 0), "{name}");
+        let figures = outcome.figures(Scheduler::named(name).unwrap(), false);
+        assert_eq!((figures.gpu_allocation_percent[150], figures.placed), (100.0, 3), "{name}");
         assert_eq!(run("half half pair whole", name, 3), run("half half pair whole", name, 3), "{name}");
     }
 }
@@ -87,4 +89,5 @@ fn what_is_no_experiment_says_why() {
     assert_eq!(error(Experiment::new(vec![node], &[], Vec::new())), "node n has GPUs of several models");
     assert_eq!(Scheduler::named("pack"), Some(Scheduler::Muster(PlacementPolicy::Pack)));
     assert_eq!(Scheduler::named("best"), None);
+    assert!(Scheduler::names().all(|name| Scheduler::named(name).unwrap().name() == name));
 }

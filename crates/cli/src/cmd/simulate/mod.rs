@@ -1,16 +1,18 @@
 //! `muster simulate`: a trace replayed on a machine that exists only for the question, under one scheduler or several. Decided
 //! in `muster-sim`, written in `muster-report`; here are files, threads and the terminal.
 
+mod packing;
 mod play;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::PossibleValuesParser;
 use muster_model::simulation::FlatComparison;
 use muster_report::amount::count;
 use muster_report::simulate;
 use muster_sim::flat::{Estimates, FlatLoad, FlatScheduler, rows};
+use muster_sim::packing::Scheduler;
 
 use crate::app::App;
 use crate::args::{Output, whole};
@@ -22,7 +24,8 @@ const EXAMPLES: &str = "\
 Examples:
   muster simulate --trace KTH-SP2.swf.gz --procs 100 --scheduler fcfs,easy,easy-sjf
   muster simulate --trace KTH-SP2.swf.gz --procs 100 --scheduler easy --estimates actual --schedule-out waits.csv --json
-  muster simulate --trace philly.csv.gz --procs 640 --load 1.3";
+  muster simulate --trace philly.csv.gz --procs 640 --load 1.3
+  muster simulate --cluster nodes.csv --trace pods.csv.gz --no-departures --scheduler random,best-fit,fragmentation";
 
 /// Replay a trace under one scheduler or several, and show the difference
 ///
@@ -32,7 +35,10 @@ Examples:
 /// fcfs, easy, conservative and sjf are the engine that schedules jobs, under that policy; easy-sjf and srtf are models.
 /// docs/simulate.md has the rules of each, and how they compare with published schedules.
 ///
-/// JSON: a `FlatComparison`. Ctrl-C ends the runs and shows what had begun by then.
+/// With --no-departures a cluster is filled pod by pod instead, and placement policies are compared: pack, spread, best-fit
+/// and fragmentation are the engine's, random, dot-product, gpu-packing and gpu-clustering are models.
+///
+/// JSON: a `FlatComparison`, with --no-departures a `PackingComparison`. Ctrl-C ends the runs and shows what had begun by then.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -45,9 +51,9 @@ pub struct Args {
     /// Processors, or GPUs, of the machine; without it, as many as the trace says
     #[arg(long, value_name = "N", value_parser = whole(1, MOST_PROCS))]
     procs: Option<u32>,
-    /// Who decides, one or several with commas between them
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "fcfs,easy", value_parser = schedulers())]
-    scheduler: Vec<FlatScheduler>,
+    /// Who decides, one or several with commas between them; without it fcfs,easy, with --no-departures best-fit,fragmentation
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = schedulers())]
+    scheduler: Vec<String>,
     /// How long jobs are believed to run: as their users asked, or as they really did
     #[arg(long, value_name = "WHOSE", value_enum, default_value_t = EstimatesArg::Requested)]
     estimates: EstimatesArg,
@@ -57,6 +63,8 @@ pub struct Args {
     /// Write the schedule as CSV: job_id,submit,wait,start,runtime,procs, in seconds. Takes one scheduler
     #[arg(long, value_name = "FILE")]
     schedule_out: Option<PathBuf>,
+    #[command(flatten)]
+    packing: packing::Packing,
     #[command(flatten)]
     output: Output,
 }
@@ -73,10 +81,29 @@ enum EstimatesArg {
     Actual,
 }
 
-fn schedulers() -> impl TypedValueParser<Value = FlatScheduler> {
-    let by_name = |name: String| FlatScheduler::ALL.into_iter().find(|(known, _)| *known == name);
-    PossibleValuesParser::new(FlatScheduler::ALL.map(|(name, _)| name))
-        .try_map(move |name| by_name(name).map(|(_, scheduler)| scheduler).ok_or("no such scheduler"))
+/// All that any simulation knows; each says itself which it takes.
+fn schedulers() -> PossibleValuesParser {
+    PossibleValuesParser::new(FlatScheduler::ALL.map(|(name, _)| name).into_iter().chain(Scheduler::names()))
+}
+
+/// Those that were named, or the usual ones, as one kind of simulation knows them.
+fn named<T>(
+    names: &[String],
+    usual: &str,
+    hint: &str,
+    known: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, Failure> {
+    let names: Vec<&str> = if names.is_empty() {
+        usual.split(',').collect()
+    } else {
+        names.iter().map(String::as_str).collect()
+    };
+    let find = |name: &str| {
+        known(name).ok_or_else(|| {
+            Failure::usage(format!("`--scheduler {name}` is for another simulation")).hint(hint)
+        })
+    };
+    names.into_iter().map(find).collect()
 }
 
 fn factor(text: &str) -> Result<f64, String> {
@@ -88,7 +115,17 @@ fn factor(text: &str) -> Result<f64, String> {
 
 /// Runs the verb.
 pub async fn run(app: &App, args: &Args) -> Result<u8> {
-    if args.schedule_out.is_some() && args.scheduler.len() > 1 {
+    if args.packing.no_departures { packing::run(app, args).await } else { replayed(app, args).await }
+}
+
+/// Jobs come and go on a machine that is all alike.
+async fn replayed(app: &App, args: &Args) -> Result<u8> {
+    let by_name = |name: &str| FlatScheduler::ALL.into_iter().find(|(known, _)| *known == name);
+    let takes = FlatScheduler::ALL.map(|(name, _)| name).join(", ");
+    let hint = format!("without `--no-departures` it takes {takes}");
+    let schedulers =
+        named(&args.scheduler, "fcfs,easy", &hint, |name| by_name(name).map(|(_, known)| known))?;
+    if args.schedule_out.is_some() && schedulers.len() > 1 {
         return Err(Failure::usage("`--schedule-out` takes one scheduler")
             .hint("run it once per scheduler")
             .into());
@@ -108,7 +145,7 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
     }
 
     // 2. The runs.
-    let played = play::all(app, procs, &load.jobs, &args.scheduler).await?;
+    let played = play::all(app, procs, &load.jobs, &schedulers).await?;
 
     // 3. What they come to.
     if let Some(path) = &args.schedule_out {

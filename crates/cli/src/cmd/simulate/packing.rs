@@ -1,0 +1,192 @@
+//! `muster simulate --no-departures`: a cluster is filled pod by pod until nothing more fits. Decided in `muster-sim`, written in
+//! `muster-report`; here are files, the thread and the terminal.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use muster_model::NodeSpec;
+use muster_model::simulation::{PackingComparison, PackingFigures};
+use muster_sim::packing::{Experiment, PackingError, Scheduler};
+use muster_spec::{RowError, TraceJob, openb};
+
+use crate::app::App;
+use crate::exit::{Failure, INTERRUPTED};
+use crate::trace_file;
+
+/// Arrivals between two looks at whether to go on.
+const STRIDE: usize = 64;
+/// Time between two lines of progress.
+const TICK: Duration = Duration::from_millis(200);
+
+/// What is asked of a cluster that is filled.
+#[derive(Debug, clap::Args)]
+pub struct Packing {
+    /// The cluster, as a node list of openb: sn,cpu_milli,memory_mib,gpu,model
+    #[arg(long, value_name = "FILE", requires = "no_departures")]
+    cluster: Option<PathBuf>,
+    /// Fill the cluster with the pods of the trace one by one; none leaves, and one that fits nowhere is turned away
+    #[arg(long, requires = "cluster", conflicts_with_all = ["procs", "estimates", "load", "schedule_out"])]
+    pub no_departures: bool,
+    /// Names of pods in the order in which they arrive, one a line, NAME-tuned-N for a copy; without it, as in the trace
+    #[arg(long, value_name = "FILE", requires = "no_departures")]
+    arrival_order: Option<PathBuf>,
+    /// What models draw from where they leave something to chance
+    #[arg(long, value_name = "N", requires = "no_departures", default_value_t = 42)]
+    seed: u64,
+}
+
+/// Runs it.
+pub async fn run(app: &App, args: &super::Args) -> Result<u8> {
+    let hint =
+        format!("with `--no-departures` it takes {}", Scheduler::names().collect::<Vec<_>>().join(", "));
+    let schedulers = super::named(&args.scheduler, "best-fit,fragmentation", &hint, Scheduler::named)?;
+    // 1. Nodes, pods, and their order.
+    let Packing { cluster, arrival_order, seed, .. } = &args.packing;
+    let cluster = cluster.as_deref().unwrap_or(Path::new("-"));
+    let (nodes, bad_nodes) = nodes(cluster, args.strict)?;
+    let read = trace_file::read(&args.trace, None, args.strict)?;
+    let order = match arrival_order {
+        Some(path) => order(path, &read.jobs)?,
+        None => (0..read.jobs.len()).collect(),
+    };
+    for bad in bad_nodes.iter().chain(&read.bad).take(1) {
+        app.ui.warning(&format!("rows that cannot be read are left out; the first is {bad}"));
+    }
+    let comparison = PackingComparison {
+        cluster: cluster.display().to_string(),
+        trace: args.trace.display().to_string(),
+        nodes: nodes.len() as u64,
+        gpus: nodes.iter().map(|node| node.devices.len() as u64).sum(),
+        arrivals: order.len() as u64,
+        bad_rows: bad_nodes.len() as u64 + read.bad_count,
+        seed: *seed,
+        runs: Vec::new(),
+    };
+    let tasks: Vec<_> = read.jobs.into_iter().map(|job| job.task).collect();
+    let experiment = Experiment::new(nodes, &tasks, order).map_err(wrong)?;
+
+    // 2. The runs.
+    let runs = played(app, experiment, schedulers, *seed).await?;
+
+    // 3. What they come to.
+    let is_partial = runs.iter().any(|run| run.is_partial);
+    let comparison = PackingComparison { runs, ..comparison };
+    match args.output.json() {
+        true => app.ui.json(&comparison)?,
+        false => app.ui.data(&muster_report::packing::packing(&comparison, &app.ui.style()))?,
+    }
+    Ok(if is_partial { INTERRUPTED } else { 0 })
+}
+
+/// The nodes of a list, and the rows that are none.
+fn nodes(path: &Path, strict: bool) -> Result<(Vec<NodeSpec>, Vec<RowError>), Failure> {
+    let mut reader = openb::NodeReader::new();
+    let (mut nodes, mut bad) = (Vec::new(), Vec::new());
+    trace_file::lines(path, &mut |line| {
+        match reader.read(line) {
+            Ok(node) => nodes.extend(node),
+            Err(error) if strict => {
+                return Err(Failure::usage(format!("{}: {error}", path.display()))
+                    .hint("without `--strict` such rows are counted, shown and left out"));
+            }
+            Err(error) => bad.push(error),
+        }
+        Ok(())
+    })?;
+    match (nodes.is_empty(), bad.first()) {
+        (true, first) => {
+            let first = first.map_or_else(String::new, |error| format!("; {error}"));
+            Err(Failure::usage(format!("{} has no node in it{first}", path.display()))
+                .hint("a node list has the columns sn,cpu_milli,memory_mib,gpu,model"))
+        }
+        (false, _) => Ok((nodes, bad)),
+    }
+}
+
+/// Arrivals as indices of pods.
+fn order(path: &Path, pods: &[TraceJob]) -> Result<Vec<usize>, Failure> {
+    let index: BTreeMap<&str, usize> = (0..).zip(pods).map(|(at, pod)| (&*pod.id, at)).collect();
+    let mut order = Vec::new();
+    trace_file::lines(path, &mut |line| {
+        let Some(name) = openb::arriving_pod(line) else { return Ok(()) };
+        let known = index.get(name).ok_or_else(|| {
+            Failure::usage(format!("{}: `{}` is no pod of the trace", path.display(), name.escape_debug()))
+                .hint("each line is the name of a pod, or that of a pod, -tuned- and a number for a copy")
+        })?;
+        order.push(*known);
+        Ok(())
+    })?;
+    Ok(order)
+}
+
+fn wrong(error: PackingError) -> Failure {
+    Failure::usage(error.to_string()).hint("nodes are called differently, and have GPUs of one model")
+}
+
+/// What runs and who watches share.
+#[derive(Debug, Default)]
+struct Watch {
+    stop: AtomicBool,
+    /// Pods that have arrived, in all runs together.
+    arrived: AtomicU64,
+}
+
+/// One run after the other, until Ctrl-C.
+async fn played(
+    app: &App,
+    experiment: Experiment,
+    schedulers: Vec<Scheduler>,
+    seed: u64,
+) -> Result<Vec<PackingFigures>> {
+    let total = (experiment.arrivals() * schedulers.len()) as u64;
+    let watch = Arc::new(Watch::default());
+    let runs = {
+        let watch = Arc::clone(&watch);
+        tokio::task::spawn_blocking(move || {
+            schedulers.into_iter().map(|scheduler| one(&watch, &experiment, scheduler, seed)).collect()
+        })
+    };
+    let mut tick = tokio::time::interval(TICK);
+    let (mut runs, mut interrupted) = (std::pin::pin!(runs), std::pin::pin!(tokio::signal::ctrl_c()));
+    let shows = app.ui.status_is_terminal();
+    loop {
+        tokio::select! {
+            ended = &mut runs => {
+                if shows {
+                    app.ui.prompt("\r\x1b[K");
+                }
+                let ended: Result<Vec<_>, PackingError> = ended?;
+                return Ok(ended?);
+            }
+            _ = &mut interrupted, if !watch.stop.load(Ordering::Relaxed) => watch.stop.store(true, Ordering::Relaxed),
+            _ = tick.tick(), if shows => {
+                let percent = watch.arrived.load(Ordering::Relaxed) * 100 / total.max(1);
+                app.ui.prompt(&format!("\r\x1b[K{percent} % of the arrivals"));
+            }
+        }
+    }
+}
+
+fn one(
+    watch: &Watch,
+    experiment: &Experiment,
+    scheduler: Scheduler,
+    seed: u64,
+) -> Result<PackingFigures, PackingError> {
+    let mut run = experiment.begin(scheduler, seed)?;
+    let mut goes_on = true;
+    while goes_on && !watch.stop.load(Ordering::Relaxed) {
+        for _ in 0..STRIDE {
+            goes_on = run.step()?;
+            if !goes_on {
+                break;
+            }
+            watch.arrived.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    Ok(run.finish().figures(scheduler, goes_on))
+}
