@@ -69,6 +69,7 @@ fn mistakes_are_told_with_what_to_do() {
         ("--trace unsized.swf", "how large the machine is", "--procs N"),
         ("--trace trace.swf --procs 1", "no job of the trace can run", "7 are wider than 1"),
         ("--trace trace.swf --scheduler eazy", "eazy", "easy"),
+        ("--trace trace.swf --format philly", "philly", ""),
         ("--trace trace.swf --procs 0", "0", ""),
         ("--trace trace.swf --load nan", "0.01 to 100", ""),
         ("--trace trace.swf --schedule-out out.csv", "takes one scheduler", "once per scheduler"),

@@ -13,6 +13,7 @@ use muster_report::amount::count;
 use muster_report::simulate;
 use muster_sim::flat::{Estimates, FlatLoad, FlatScheduler, rows};
 use muster_sim::packing::Scheduler;
+use muster_spec::TraceFormat;
 
 use crate::app::App;
 use crate::args::{Output, whole};
@@ -45,6 +46,9 @@ pub struct Args {
     /// The trace, plain or packed with gzip; `-` is stdin
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
+    /// How it is written, where the first lines do not tell
+    #[arg(long, value_name = "FORMAT", value_parser = super::trace::formats())]
+    format: Option<TraceFormat>,
     /// Refuse a trace with a row that cannot be read, in place of counting it and leaving it out
     #[arg(long)]
     strict: bool,
@@ -131,7 +135,7 @@ async fn replayed(app: &App, args: &Args) -> Result<u8> {
             .into());
     }
     // 1. The load.
-    let read = trace_file::read(&args.trace, None, args.strict)?;
+    let read = trace_file::read(&args.trace, args.format, args.strict)?;
     let procs = args.procs.or(read.procs).ok_or_else(|| {
         Failure::usage("how large the machine is does not stand in the trace").hint("add `--procs N`")
     })?;

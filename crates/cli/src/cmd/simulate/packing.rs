@@ -48,7 +48,7 @@ pub async fn run(app: &App, args: &super::Args) -> Result<u8> {
     let Packing { cluster, arrival_order, seed, .. } = &args.packing;
     let cluster = cluster.as_deref().unwrap_or(Path::new("-"));
     let (nodes, bad_nodes) = nodes(cluster, args.strict)?;
-    let read = trace_file::read(&args.trace, None, args.strict)?;
+    let read = trace_file::read(&args.trace, args.format, args.strict)?;
     let order = match arrival_order {
         Some(path) => order(path, &read.jobs)?,
         None => (0..read.jobs.len()).collect(),
