@@ -2,38 +2,14 @@
 
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::Device;
-use muster_model::{
-    Bytes, CpuMilli, GpuModel, JobSpec, Kind, NodeConstraint, NodeSpec, PayloadId, Restart, Span, TaskGroup,
-    Tier,
-};
+use muster_model::{Bytes, CpuMilli, GpuModel, JobSpec, NodeSpec, Span, TaskGroup};
 
 /// A gang of so many tasks with a GPU, a CPU and ten bytes each, for ten seconds.
 pub(crate) fn spec(tasks: u32) -> JobSpec {
     let gpu = GpuRequest::whole(1);
     let task = Resources { gpu, cpus: CpuMilli(1000), memory: Bytes(10), ..Resources::default() };
-    let group =
-        TaskGroup { name: "worker".into(), min_tasks: tasks, max_tasks: tasks, tasks_per_node: None, task };
-    JobSpec {
-        name: "job".into(),
-        user: "ann".into(),
-        queue: "default".into(),
-        priority: 0,
-        groups: vec![group],
-        time_limit: Some(Span::from_secs(10)),
-        grace: Span(0),
-        constraint: NodeConstraint::default(),
-        array: None,
-        after: Vec::new(),
-        restart: Restart::NEVER,
-        checkpoint: None,
-        held: false,
-        begin: None,
-        protect: muster_model::Protection::None,
-        payload: PayloadId(0),
-        kind: Kind::Task,
-        tier: Tier::Usual,
-        grow_after: Some(JobSpec::GROW_AFTER),
-    }
+    let group = TaskGroup::of("worker", tasks, task);
+    JobSpec { time_limit: Some(Span::from_secs(10)), ..JobSpec::plain("job", "ann", vec![group]) }
 }
 
 /// A node with so many devices of a model, 64 CPUs and 1,000 bytes.

@@ -74,6 +74,32 @@ pub struct Elastic {
 }
 
 impl JobSpec {
+    /// A job of these groups in the queue `default` that asks for nothing else: no limit, no grace, no restart.
+    #[must_use]
+    pub fn plain(name: impl Into<Arc<str>>, user: impl Into<UserName>, groups: Vec<TaskGroup>) -> Self {
+        Self {
+            name: name.into(),
+            user: user.into(),
+            queue: "default".into(),
+            priority: 0,
+            groups,
+            time_limit: None,
+            grace: Span(0),
+            constraint: NodeConstraint::default(),
+            array: None,
+            after: Vec::new(),
+            restart: Restart::NEVER,
+            checkpoint: None,
+            held: false,
+            begin: None,
+            protect: Protection::None,
+            payload: PayloadId(0),
+            kind: Kind::Task,
+            tier: Tier::Usual,
+            grow_after: Self::usual_growth(),
+        }
+    }
+
     /// Tasks at the gang's minimum, over all groups.
     #[must_use]
     pub fn min_tasks(&self) -> u32 {
@@ -255,6 +281,14 @@ pub struct TaskGroup {
     pub tasks_per_node: Option<u32>,
     /// What each task holds.
     pub task: Resources,
+}
+
+impl TaskGroup {
+    /// So many tasks, no more and no fewer, that go wherever they fit.
+    #[must_use]
+    pub fn of(name: impl Into<Arc<str>>, tasks: u32, task: Resources) -> Self {
+        Self { name: name.into(), min_tasks: tasks, max_tasks: tasks, tasks_per_node: None, task }
+    }
 }
 
 /// What one task holds on its node.

@@ -80,33 +80,13 @@ fn set_aside<T: Default + PartialEq + Display>(
 
 #[cfg(test)]
 mod tests {
+    use muster_model::TaskGroup;
     use muster_model::unit::{Bytes, CpuMilli};
-    use muster_model::{Kind, NodeConstraint, Restart, Span, TaskGroup, Tier};
 
     use super::*;
 
     fn job(groups: Vec<TaskGroup>) -> JobSpec {
-        JobSpec {
-            name: "x".into(),
-            user: "alice".into(),
-            queue: "default".into(),
-            priority: 0,
-            groups,
-            time_limit: None,
-            grace: Span(0),
-            constraint: NodeConstraint::default(),
-            array: None,
-            after: Vec::new(),
-            restart: Restart::NEVER,
-            checkpoint: None,
-            held: false,
-            begin: None,
-            protect: muster_model::Protection::None,
-            payload: muster_model::PayloadId(1),
-            kind: Kind::Task,
-            tier: Tier::Usual,
-            grow_after: Some(JobSpec::GROW_AFTER),
-        }
+        JobSpec::plain("x", "alice", groups)
     }
 
     fn group(name: &str, memory: u64, cpus: u32) -> TaskGroup {

@@ -5,10 +5,7 @@ use std::sync::Arc;
 
 use muster_model::job::Resources;
 use muster_model::queue::{Backfill, Preemption};
-use muster_model::{
-    Bytes, CpuMilli, JobSpec, Kind, NodeConstraint, NodeSpec, PayloadId, Protection, QueueTree, Restart,
-    Span, TaskGroup, Tier,
-};
+use muster_model::{Bytes, CpuMilli, JobSpec, NodeSpec, QueueTree, TaskGroup};
 
 use super::FlatJob;
 use crate::peers::textbook;
@@ -131,32 +128,11 @@ fn shortest_first(job: &FlatJob) -> Arrival {
 /// in these policies.
 fn arrival(job: &FlatJob, priority: i32) -> Arrival {
     let task = Resources { cpus: milli(job.width), ..Resources::default() };
+    let group = TaskGroup::of("main", 1, task);
     let spec = JobSpec {
-        name: Arc::clone(&job.id),
-        user: "all".into(),
-        queue: "default".into(),
         priority,
-        groups: vec![TaskGroup {
-            name: "main".into(),
-            min_tasks: 1,
-            max_tasks: 1,
-            tasks_per_node: None,
-            task,
-        }],
         time_limit: Some(job.estimate),
-        grace: Span(0),
-        constraint: NodeConstraint::default(),
-        array: None,
-        after: Vec::new(),
-        restart: Restart::NEVER,
-        checkpoint: None,
-        held: false,
-        begin: None,
-        protect: Protection::None,
-        payload: PayloadId(0),
-        kind: Kind::Task,
-        tier: Tier::Usual,
-        grow_after: None,
+        ..JobSpec::plain(Arc::clone(&job.id), "all", vec![group])
     };
     Arrival { submit: job.submit, runtime: job.runtime, spec: Arc::new(spec) }
 }

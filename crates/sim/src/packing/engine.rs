@@ -1,15 +1,10 @@
 //! The production engine as the one that places pods: each is a job of one task, submitted when it arrives. One that does
 //! not start at once is taken back, as in the experiment. It decides nothing.
 
-use std::sync::Arc;
-
 use muster_engine::Refusal;
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::queue::{PlacementPolicy, Preemption};
-use muster_model::{
-    Bytes, CpuMilli, Decision, DeviceSet, GpuMilli, JobSpec, Kind, NodeConstraint, NodeSpec, PayloadId,
-    QueueTree, Restart, Span, TaskGroup, Tier,
-};
+use muster_model::{Bytes, CpuMilli, Decision, DeviceSet, GpuMilli, JobSpec, NodeSpec, QueueTree, TaskGroup};
 
 use crate::peers::packing::Pod;
 use crate::world::{World, WorldError};
@@ -76,31 +71,5 @@ fn job(pod: &Pod) -> JobSpec {
         memory: Bytes(pod.memory_bytes),
         ..Resources::default()
     };
-    JobSpec {
-        name: Arc::from("pod"),
-        user: "anyone".into(),
-        queue: "default".into(),
-        priority: 0,
-        groups: vec![TaskGroup {
-            name: "main".into(),
-            min_tasks: 1,
-            max_tasks: 1,
-            tasks_per_node: None,
-            task,
-        }],
-        time_limit: None,
-        grace: Span(0),
-        constraint: NodeConstraint::default(),
-        array: None,
-        after: Vec::new(),
-        restart: Restart::NEVER,
-        checkpoint: None,
-        held: false,
-        begin: None,
-        protect: muster_model::Protection::None,
-        payload: PayloadId(0),
-        kind: Kind::Task,
-        tier: Tier::Usual,
-        grow_after: None,
-    }
+    JobSpec::plain("pod", "anyone", vec![TaskGroup::of("main", 1, task)])
 }

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::Device;
 use muster_model::proof::GangNeed;
-use muster_model::{
-    Bytes, CpuMilli, DeviceSet, GpuModel, JobSpec, Kind, NodeConstraint, NodeSpec, PayloadId, Restart, Span,
-    TaskGroup, Tier,
-};
+use muster_model::{Bytes, CpuMilli, DeviceSet, GpuModel, JobSpec, NodeSpec, TaskGroup};
 
 /// Gangs are named by one letter.
 pub const MAX_GANGS: usize = 26;
@@ -232,33 +229,7 @@ impl Scenario {
     /// A job of so many pods of a gang, that must start together. All are one user's, so that age alone orders them.
     pub(super) fn job(&self, gang: usize, pods: u32) -> JobSpec {
         let task = Resources { gpu: GpuRequest::whole(self.gpus_per_pod), ..Resources::default() };
-        JobSpec {
-            name: letter(gang).to_string().into(),
-            user: "anyone".into(),
-            queue: "default".into(),
-            priority: 0,
-            groups: vec![TaskGroup {
-                name: "main".into(),
-                min_tasks: pods,
-                max_tasks: pods,
-                tasks_per_node: None,
-                task,
-            }],
-            time_limit: None,
-            grace: Span(0),
-            constraint: NodeConstraint::default(),
-            array: None,
-            after: Vec::new(),
-            restart: Restart::NEVER,
-            checkpoint: None,
-            held: false,
-            begin: None,
-            protect: muster_model::Protection::None,
-            payload: PayloadId(0),
-            kind: Kind::Task,
-            tier: Tier::Usual,
-            grow_after: Some(JobSpec::GROW_AFTER),
-        }
+        JobSpec::plain(letter(gang).to_string(), "anyone", vec![TaskGroup::of("main", pods, task)])
     }
 }
 
