@@ -1,8 +1,9 @@
 //! `muster simulate`: a trace replayed on a machine that exists only for the question, under one scheduler or several. Decided
-//! in `muster-sim`, written in `muster-report`; here are files, threads and the terminal.
+//! in `muster-sim`, written in `muster-report`; here are files and threads.
 
 mod packing;
 mod play;
+mod watch;
 
 use std::path::{Path, PathBuf};
 

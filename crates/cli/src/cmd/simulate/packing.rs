@@ -1,11 +1,10 @@
 //! `muster simulate --no-departures`: a cluster is filled pod by pod until nothing more fits. Decided in `muster-sim`, written in
-//! `muster-report`; here are files, the thread and the terminal.
+//! `muster-report`; here are files and the thread.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use anyhow::Result;
 use muster_model::NodeSpec;
@@ -13,14 +12,13 @@ use muster_model::simulation::{PackingComparison, PackingFigures};
 use muster_sim::packing::{Experiment, PackingError, Scheduler};
 use muster_spec::{RowError, TraceJob, openb};
 
+use super::watch;
 use crate::app::App;
 use crate::exit::{Failure, INTERRUPTED};
 use crate::trace_file;
 
 /// Arrivals between two looks at whether to go on.
 const STRIDE: usize = 64;
-/// Time between two lines of progress.
-const TICK: Duration = Duration::from_millis(200);
 
 /// What is asked of a cluster that is filled.
 #[derive(Debug, clap::Args)]
@@ -150,25 +148,9 @@ async fn played(
             schedulers.into_iter().map(|scheduler| one(&watch, &experiment, scheduler, seed)).collect()
         })
     };
-    let mut tick = tokio::time::interval(TICK);
-    let (mut runs, mut interrupted) = (std::pin::pin!(runs), std::pin::pin!(tokio::signal::ctrl_c()));
-    let shows = app.ui.status_is_terminal();
-    loop {
-        tokio::select! {
-            ended = &mut runs => {
-                if shows {
-                    app.ui.prompt("\r\x1b[K");
-                }
-                let ended: Result<Vec<_>, PackingError> = ended?;
-                return Ok(ended?);
-            }
-            _ = &mut interrupted, if !watch.stop.load(Ordering::Relaxed) => watch.stop.store(true, Ordering::Relaxed),
-            _ = tick.tick(), if shows => {
-                let percent = watch.arrived.load(Ordering::Relaxed) * 100 / total.max(1);
-                app.ui.prompt(&format!("\r\x1b[K{percent} % of the arrivals"));
-            }
-        }
-    }
+    let line = || format!("{} % of the arrivals", watch.arrived.load(Ordering::Relaxed) * 100 / total.max(1));
+    let ended: Result<_, PackingError> = watch::until_ended(app, &watch.stop, line, runs).await?;
+    Ok(ended?)
 }
 
 fn one(

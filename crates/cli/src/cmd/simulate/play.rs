@@ -1,5 +1,4 @@
-//! Runs of one load under several schedulers at once, each in a thread of its own, with their progress on the terminal. Ctrl-C
-//! ends them where they are.
+//! Runs of one load under several schedulers at once, each in a thread of its own. Ctrl-C ends them where they are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,12 +10,11 @@ use muster_model::simulation::ScheduleFigures;
 use muster_sim::flat::{FlatJob, FlatScheduler, Run, figures};
 use muster_sim::replay::{Ran, ReplayError};
 
+use super::watch;
 use crate::app::App;
 
 /// Instants between two looks at whether to go on.
 const STRIDE: usize = 256;
-/// Time between two lines of progress.
-const TICK: Duration = Duration::from_millis(200);
 
 /// A run that has ended.
 #[derive(Debug)]
@@ -69,25 +67,10 @@ pub async fn all(
         tokio::task::spawn_blocking(move || side_by_side(&watch, procs, &jobs, &schedulers))
     };
     let began = Instant::now();
-    let mut tick = tokio::time::interval(TICK);
-    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
-    let mut runs = std::pin::pin!(runs);
-    let shows = app.ui.status_is_terminal();
-    loop {
-        tokio::select! {
-            ended = &mut runs => {
-                if shows {
-                    app.ui.prompt("\r\x1b[K");
-                }
-                return ended?;
-            }
-            _ = &mut interrupted, if !watch.stop.load(Ordering::Relaxed) => watch.stop.store(true, Ordering::Relaxed),
-            _ = tick.tick(), if shows => app.ui.prompt(&progress(&watch, total, began.elapsed())),
-        }
-    }
+    watch::until_ended(app, &watch.stop, || progress(&watch, total, began.elapsed()), runs).await?
 }
 
-/// One line that replaces itself: how far, simulated time, speed, and what is left.
+/// How far, simulated time, speed, and what is left.
 fn progress(watch: &Watch, total: u64, spent: Duration) -> String {
     let arrived = watch.arrived.load(Ordering::Relaxed);
     let day = Span(watch.now_ms.load(Ordering::Relaxed));
@@ -97,7 +80,7 @@ fn progress(watch: &Watch, total: u64, spent: Duration) -> String {
         _ => Span::from_secs((total.saturating_sub(arrived) as f64 / per_sec) as u64).to_string(),
     };
     let percent = arrived * 100 / total.max(1);
-    format!("\r\x1b[K{percent} % of the jobs, at {day} of the trace, {per_sec:.0} jobs/s, {left} left")
+    format!("{percent} % of the jobs, at {day} of the trace, {per_sec:.0} jobs/s, {left} left")
 }
 
 fn side_by_side(
