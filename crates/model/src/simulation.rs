@@ -3,8 +3,14 @@
 //!
 //! Values only. They are made in `sim`, and become text in `report`.
 
+mod fleet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use fleet::{
+    Curve, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, OwnerFigures, SizeFigures,
+};
 
 /// Schedulers compared on one load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -5,6 +5,8 @@
 //! * `storm/`: whole stories under faults, each from one number
 //! * `replay.rs`: a trace driven through the engine
 //! * `flat/`: schedulers on processors that are all alike, as the literature compares them
+//! * `fleet/`: nodes with GPUs, jobs of a trace, and whoever decides between them: the engine, or a model of another
+//! * `measure.rs`: what simulations measure alike
 //! * `packing/`: how much of a cluster each placement policy fills, pod by pod, and what of the rest is of no use
 //! * `peers/`: models of how others schedule
 //! * `dice.rs`: choices from one number
@@ -18,6 +20,8 @@
 
 mod dice;
 pub mod flat;
+pub mod fleet;
+mod measure;
 pub mod packing;
 pub mod peers;
 pub mod prove;

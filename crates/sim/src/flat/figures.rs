@@ -2,15 +2,12 @@
 
 use std::fmt::Write;
 
-use muster_model::simulation::{ScheduleFigures, Spread};
+use muster_model::simulation::ScheduleFigures;
 use muster_model::{Span, Time};
 
 use super::{FlatJob, FlatScheduler};
+use crate::measure::{bounded_slowdown, secs, spread};
 use crate::replay::Ran;
-
-/// Runtimes below this count as this in the slowdown, so that a job of a second does not outweigh all others (Feitelson and
-/// Rudolph 1998).
-const SLOWDOWN_FLOOR: Span = Span::from_secs(10);
 
 /// The figures of a run. Jobs that have not begun are left out of all of them.
 #[must_use]
@@ -35,10 +32,9 @@ pub fn figures(
         begun: begun.len() as u64,
         wait_secs: spread(begun.iter().map(|(job, ran)| secs(wait(job, *ran)))),
         turnaround_secs: spread(begun.iter().map(|(job, ran)| secs(ran.end.since(job.submit)))),
-        bounded_slowdown: spread(begun.iter().map(|(job, ran)| {
-            let turnaround = ran.end.since(job.submit);
-            (secs(turnaround) / secs(job.runtime.max(SLOWDOWN_FLOOR))).max(1.0)
-        })),
+        bounded_slowdown: spread(
+            begun.iter().map(|(job, ran)| bounded_slowdown(ran.end.since(job.submit), job.runtime)),
+        ),
         utilisation: if there == 0 { 0.0 } else { used as f64 / there as f64 },
         makespan_secs: secs(makespan),
     }
@@ -47,22 +43,6 @@ pub fn figures(
 /// How long it was there and did not run.
 fn wait(job: &FlatJob, ran: Ran) -> Span {
     Span(ran.end.since(job.submit).0.saturating_sub(job.runtime.0))
-}
-
-fn secs(span: Span) -> f64 {
-    span.0 as f64 / 1000.0
-}
-
-fn spread(values: impl Iterator<Item = f64>) -> Spread {
-    let mut values: Vec<f64> = values.collect();
-    if values.is_empty() {
-        return Spread::default();
-    }
-    // Summed in order of arrival, so that the same schedule has the same mean to the last digit.
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    values.sort_by(f64::total_cmp);
-    let rank = |percent: usize| values[(values.len() * percent).div_ceil(100).max(1) - 1];
-    Spread { mean, p50: rank(50), p95: rank(95), p99: rank(99), max: rank(100) }
 }
 
 /// A schedule as CSV: `job_id,submit,wait,start,runtime,procs`, in seconds, in order of arrival.
@@ -112,14 +92,6 @@ fn write_secs(f: &mut impl Write, span: Span) -> std::fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantiles_are_by_nearest_rank() {
-        let of = |count: u32| spread((1..=count).rev().map(f64::from));
-        assert_eq!(of(0), Spread::default());
-        assert_eq!(of(1), Spread { mean: 1.0, p50: 1.0, p95: 1.0, p99: 1.0, max: 1.0 });
-        assert_eq!(of(200), Spread { mean: 100.5, p50: 100.0, p95: 190.0, p99: 198.0, max: 200.0 });
-    }
 
     #[test]
     fn rows_are_csv_in_seconds() {

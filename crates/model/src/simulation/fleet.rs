@@ -1,0 +1,172 @@
+//! What control planes made of one trace on one fleet.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Spread;
+
+/// Control planes compared on one fleet and one load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetComparison {
+    /// The trace, as it was named.
+    pub trace: String,
+    /// The cluster, as it was named.
+    pub cluster: String,
+    /// The queues, as they were named; `None` is one queue without limits.
+    pub queues: Option<String>,
+    /// What was asked, as a command that asks it again.
+    pub command: String,
+    /// Nodes.
+    pub nodes: u64,
+    /// GPUs, or CPUs where no node has a GPU.
+    pub size: f64,
+    /// What sizes and hours are in.
+    pub unit: FleetUnit,
+    /// Jobs that arrive.
+    pub jobs: u64,
+    /// Jobs of the trace that are left out, since they never ran where they come from.
+    pub never_ran: u64,
+    /// Jobs of the trace that are left out, since not even the idle cluster could host them.
+    pub too_large: u64,
+    /// Jobs whose queue the site does not have; they wait in its default queue.
+    pub strangers: u64,
+    /// Rows that could not be read.
+    pub bad_rows: u64,
+    /// What chance came from, one run of each control plane for each.
+    pub seeds: Vec<u64>,
+    /// One per control plane, in the order in which they were asked for.
+    pub runs: Vec<FleetFigures>,
+}
+
+/// What a fleet is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FleetUnit {
+    /// GPUs.
+    Gpu,
+    /// CPUs, where no node has a GPU.
+    Cpu,
+}
+
+/// What one control plane made of it. With several seeds these are the figures of the first one; `intervals` has the means of all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetFigures {
+    /// Its name.
+    pub scheduler: String,
+    /// The production engine decided; else a model.
+    pub is_engine: bool,
+    /// It was interrupted: what follows is about what had happened by then.
+    pub is_partial: bool,
+    /// Jobs that arrived.
+    pub arrived: u64,
+    /// Jobs that ended.
+    pub ended: u64,
+    /// Jobs that never began, or were stopped and never went on, when nothing more happened.
+    pub left: u64,
+    /// Of those, jobs that held something when nothing more happened.
+    pub left_holding: u64,
+    /// GPUs, or CPUs, that these held.
+    pub left_held: f64,
+    /// Seconds from submission to the first start, of jobs that began.
+    pub wait_secs: Spread,
+    /// Seconds from submission to end, of jobs that ended.
+    pub turnaround_secs: Spread,
+    /// Turnaround ÷ runtime, at least 1, runtimes below 10 seconds taken for 10 (Feitelson and Rudolph 1998).
+    pub bounded_slowdown: Spread,
+    /// Seconds from the first submission to the last end.
+    pub makespan_secs: f64,
+    /// Where the time of the GPUs, or CPUs, went.
+    pub hours: Hours,
+    /// How often a job that ran was made to go for another.
+    pub evictions: u64,
+    /// How often a job that ran lost a node or a GPU.
+    pub breakdowns: u64,
+    /// Nodes that jobs of several tasks ran on ÷ the fewest that could have hosted them; mean over these jobs, at least 1.
+    pub node_spread: f64,
+    /// Jain's index over users: 1 when the time that work took in the system ÷ the time that it ran is the same for all of
+    /// them (Jain, Chiu and Hawe 1984).
+    pub user_fairness: f64,
+    /// The same over queues.
+    pub queue_fairness: f64,
+    /// By size of job, from small to large; sizes of which there is none are left out.
+    pub sizes: Vec<SizeFigures>,
+    /// By user, who used most first; at most fifty.
+    pub users: Vec<OwnerFigures>,
+    /// By queue, in the order of their names.
+    pub queues: Vec<OwnerFigures>,
+    /// How it went over time.
+    pub curve: Curve,
+    /// Means over several seeds; empty with one.
+    pub intervals: Vec<Interval>,
+}
+
+/// Hours of GPUs, or CPUs, from the first submission to the last end. What is neither of these was idle, and nobody wanted it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Hours {
+    /// There.
+    pub all: f64,
+    /// Held by jobs that ran, as much as they asked for.
+    pub ran: f64,
+    /// Of what ran: work that was lost when jobs were stopped, and time that they took to run again.
+    pub lost: f64,
+    /// Held and not used: by gangs that were not whole, or more than was asked for.
+    pub held_idle: f64,
+    /// Idle, while a job waited that asked for no more than was idle in all.
+    pub stranded: f64,
+    /// Out of order.
+    pub down: f64,
+}
+
+/// Jobs of one size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SizeFigures {
+    /// Such as `2 to 8`.
+    pub size: String,
+    /// How many began.
+    pub jobs: u64,
+    /// How long they waited.
+    pub wait_secs: Spread,
+    /// So many percent of them waited at most so many seconds, by percent from 0 to 100.
+    pub wait_quantiles: Vec<f64>,
+}
+
+/// Jobs of one user or queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OwnerFigures {
+    /// Whose.
+    pub name: String,
+    /// How many arrived.
+    pub jobs: u64,
+    /// Hours of GPUs, or CPUs, that those which ended ran.
+    pub hours: f64,
+    /// Mean wait of those that began.
+    pub wait_secs: f64,
+    /// Time that the work of those which ended took in the system ÷ the time that it ran; 1 is as if nobody else were there.
+    pub stretch: f64,
+}
+
+/// How it went, by stretches of equal length.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Curve {
+    /// When it begins, in seconds of the trace.
+    pub start_secs: f64,
+    /// How long each is.
+    pub width_secs: f64,
+    /// Share of the cluster that ran, from 0 to 1.
+    pub running: Vec<f64>,
+    /// Share of the cluster that was held.
+    pub held: Vec<f64>,
+    /// Jobs that waited.
+    pub waiting: Vec<f64>,
+}
+
+/// A figure over several seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// Which figure, as it is called in `FleetFigures`.
+    pub figure: String,
+    /// Its mean.
+    pub mean: f64,
+    /// The mean lies so near to the true one with 95 % confidence (Student's t).
+    pub margin: f64,
+}

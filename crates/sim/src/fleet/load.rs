@@ -1,0 +1,251 @@
+//! What arrives: the jobs of a trace, as they can run on a site. What cannot is counted and left out, the same for whoever
+//! decides.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::job::{GpuRequest, Resources};
+use muster_model::{CpuMilli, QueueName, Span, Time, UserName};
+use muster_spec::TraceJob;
+
+use super::pool::Pool;
+use super::site::Site;
+use crate::flat::Estimates;
+
+/// Number of a job, from 0 in order of arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobNo(pub u32);
+
+impl JobNo {
+    /// As an index.
+    #[must_use]
+    pub fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A job of a fleet: so many tasks, all alike, that work together or not at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetJob {
+    /// As the trace calls it.
+    pub id: Arc<str>,
+    /// When it arrives.
+    pub submit: Time,
+    /// How long it works. Never longer than it is believed to: who promised less is ended at the limit.
+    pub runtime: Span,
+    /// How long it is believed to run; `None` when nobody says.
+    pub estimate: Option<Span>,
+    /// Tasks.
+    pub tasks: u32,
+    /// What each holds.
+    pub task: Arc<Resources>,
+    /// GPUs that each asked for: less than it holds where only whole ones are given.
+    pub asked_milli: u32,
+    /// Whose it is.
+    pub user: UserName,
+    /// Where it waits.
+    pub queue: QueueName,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Fewest nodes that could host it, were all idle.
+    pub fewest_nodes: u32,
+}
+
+impl FleetJob {
+    /// Its size in thousandths of GPUs as it asked for them, or of CPUs where the cluster has no GPU.
+    #[must_use]
+    pub fn width_milli(&self, has_gpus: bool) -> u64 {
+        u64::from(self.tasks) * u64::from(if has_gpus { self.asked_milli } else { self.task.cpus.0 })
+    }
+}
+
+/// Jobs in order of arrival, and what was left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetLoad {
+    /// Jobs that can run.
+    pub jobs: Vec<FleetJob>,
+    /// Jobs that never ran where they come from.
+    pub never_ran: u64,
+    /// Jobs that not even the idle cluster could host.
+    pub too_large: u64,
+    /// Jobs of queues that the site does not have: they wait in its default queue.
+    pub strangers: u64,
+}
+
+impl FleetLoad {
+    /// The load that a trace is on a site. Where the trace says how many GPUs or processors a job had, and not how they lay
+    /// (`as_tasks` is false), a job gets as few nodes as can host it, with equally many on each.
+    #[must_use]
+    pub fn of(trace: &[TraceJob], site: &Site, estimates: Estimates, as_tasks: bool) -> Self {
+        let mut load = Self::default();
+        let largest = largest(site);
+        let leaves = leaves(site);
+        let mut shapes = Shapes { pool: Pool::new(&site.nodes), known: BTreeMap::new() };
+        for job in trace {
+            // 1. What it is.
+            let Some(runtime) = job.runtime else {
+                load.never_ran += 1;
+                continue;
+            };
+            let (tasks, task) = if as_tasks {
+                (job.tasks, job.task.clone())
+            } else {
+                gathered(job.tasks, &job.task, largest)
+            };
+            // 2. Whether it fits.
+            let Some((task, fewest_nodes)) = shapes.fitting(tasks, task) else {
+                load.too_large += 1;
+                continue;
+            };
+            // 3. Whose it is and where it waits.
+            let queue = job.queue.as_deref().and_then(|queue| leaves.get(queue));
+            load.strangers += u64::from(job.queue.is_some() && queue.is_none());
+            let estimate = match estimates {
+                Estimates::Requested => job.requested,
+                Estimates::Actual => Some(runtime),
+            };
+            load.jobs.push(FleetJob {
+                id: Arc::clone(&job.id),
+                submit: job.submit,
+                runtime: estimate.map_or(runtime, |estimate| runtime.min(estimate)),
+                estimate,
+                tasks,
+                asked_milli: task.gpu.milli().0,
+                task,
+                user: job.user.as_deref().or(job.queue.as_deref()).unwrap_or("all").into(),
+                queue: queue.unwrap_or(&site.tree.default_queue).clone(),
+                priority: 0,
+                fewest_nodes,
+            });
+        }
+        load.jobs.sort_by_key(|job| job.submit);
+        load
+    }
+
+    /// The same with arrivals `factor` times as fast.
+    #[must_use]
+    pub fn at(mut self, factor: f64) -> Self {
+        let first = self.jobs.first().map_or(Time(0), |job| job.submit);
+        for job in &mut self.jobs {
+            let after = job.submit.since(first).0 as f64 / factor;
+            job.submit = first + Span(after.round() as u64);
+        }
+        self
+    }
+
+    /// The jobs as they are where only whole GPUs are given: who asks for a share holds a whole one.
+    #[must_use]
+    pub fn in_whole_gpus(&self) -> Vec<FleetJob> {
+        let mut jobs = self.jobs.clone();
+        let mut rounded: BTreeMap<Resources, Arc<Resources>> = BTreeMap::new();
+        for job in jobs.iter_mut().filter(|job| job.task.gpu.devices == 0 && job.task.gpu.share.0 > 0) {
+            let task = rounded.entry((*job.task).clone()).or_insert_with_key(|task| {
+                let gpu = GpuRequest { models: task.gpu.models.clone(), ..GpuRequest::whole(1) };
+                Arc::new(Resources { gpu, ..task.clone() })
+            });
+            job.task = Arc::clone(task);
+        }
+        jobs
+    }
+}
+
+/// What fits: what each task holds, to be shared, and the fewest nodes.
+type Fitting = (Arc<Resources>, u32);
+
+/// What jobs ask for, each looked at once.
+struct Shapes {
+    /// All idle.
+    pool: Pool,
+    /// By tasks and what each holds; `None` for what never fits.
+    known: BTreeMap<(u32, Resources), Option<Fitting>>,
+}
+
+impl Shapes {
+    fn fitting(&mut self, tasks: u32, task: Resources) -> Option<Fitting> {
+        let pool = &self.pool;
+        let shape = self.known.entry((tasks, task)).or_insert_with_key(|(tasks, task)| {
+            pool.has_room(task, *tasks).then(|| (Arc::new(task.clone()), fewest(pool, task, *tasks)))
+        });
+        shape.clone()
+    }
+}
+
+/// GPUs, or CPUs in thousandths where there are none, of the largest node.
+fn largest(site: &Site) -> u32 {
+    match site.has_gpus() {
+        true => site.nodes.iter().map(|node| node.devices.len() as u32).max().unwrap_or(1),
+        false => site.nodes.iter().map(|node| node.cpus.0).max().unwrap_or(1000),
+    }
+}
+
+/// One-GPU (or one-processor) tasks, gathered on as few nodes as can host them, equally many on each. What cannot be divided so
+/// stays as it is.
+fn gathered(tasks: u32, task: &Resources, largest: u32) -> (u32, Resources) {
+    let unit = if task.gpu.is_none() { task.cpus.0 } else { task.gpu.devices };
+    if tasks < 2 || unit == 0 || (!task.gpu.is_none() && unit != 1) {
+        return (tasks, task.clone());
+    }
+    let per_node = (largest / unit).max(1);
+    let nodes =
+        (tasks.div_ceil(per_node)..=tasks).find(|nodes| tasks.is_multiple_of(*nodes)).unwrap_or(tasks);
+    let each = tasks / nodes;
+    let mut gpu = task.gpu.clone();
+    gpu.devices *= each;
+    let cpus = CpuMilli(task.cpus.0.saturating_mul(each));
+    let memory = muster_model::Bytes(task.memory.0.saturating_mul(u64::from(each)));
+    (nodes, Resources { gpu, cpus, memory, extras: task.extras.clone() })
+}
+
+/// Fewest nodes that could host it, were all idle: those with most room first.
+fn fewest(pool: &Pool, task: &Resources, tasks: u32) -> u32 {
+    let mut rooms: Vec<u32> = pool.nodes().map(|(_, node)| node.room(task, tasks)).collect();
+    rooms.sort_unstable_by(|one, other| other.cmp(one));
+    let (mut left, mut nodes) = (tasks, 0);
+    for room in rooms {
+        if left == 0 {
+            break;
+        }
+        (left, nodes) = (left.saturating_sub(room), nodes + 1);
+    }
+    nodes
+}
+
+/// Leaf queues by their path, and by their own name where it is the only one.
+fn leaves(site: &Site) -> BTreeMap<String, QueueName> {
+    let mut paths = Vec::new();
+    walk(&site.tree.queues, "", &mut paths);
+    let mut leaves = BTreeMap::new();
+    for (path, name) in &paths {
+        if paths.iter().filter(|(_, other)| other == name).count() == 1 {
+            leaves.insert(name.clone(), QueueName::from(path.as_str()));
+        }
+    }
+    leaves.extend(paths.iter().map(|(path, _)| (path.clone(), QueueName::from(path.as_str()))));
+    leaves
+}
+
+fn walk(queues: &[muster_model::QueueSpec], above: &str, paths: &mut Vec<(String, String)>) {
+    for queue in queues {
+        let path = if above.is_empty() { queue.name.to_string() } else { format!("{above}/{}", queue.name) };
+        match queue.queues.is_empty() {
+            true => paths.push((path, queue.name.to_string())),
+            false => walk(&queue.queues, &path, paths),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_total_becomes_equal_parts_of_as_few_nodes_as_can_be() {
+        let gpu = Resources { gpu: GpuRequest::whole(1), ..Resources::default() };
+        for (tasks, nodes, each) in
+            [(1, 1, 1), (8, 1, 8), (16, 2, 8), (12, 2, 6), (9, 3, 3), (11, 11, 1), (128, 16, 8)]
+        {
+            let (found, task) = gathered(tasks, &gpu, 8);
+            assert_eq!((found, task.gpu.devices), (nodes, each), "{tasks}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! A fleet: nodes with GPUs, jobs that come from a trace, and a control plane that decides between them. The world is the same
+//! for all control planes: it keeps the clock, holds what is given, lets a job run once all of its tasks hold what they need,
+//! breaks nodes, and counts. Whoever decides sees the same desk and gives the same few orders, the production engine like a
+//! model of another.
+//!
+//! * `site.rs`: what there is; `load.rs`: what arrives
+//! * `pool.rs`: what is free; `desk.rs`: orders and what follows from them at once
+//! * `run.rs`: time passes
+//! * `failures.rs`: what breaks, and when
+//! * `record.rs`: what is counted while it runs; `figures.rs`: what that comes to
+//! * `engine.rs`: the production engine as one of those who decide
+//! * `plane.rs`: what whoever decides is told and asked; all of them by name
+//!
+//! At one instant what ends does so first, then nodes go and come, then jobs arrive, then whoever decides does. No scheduling
+//! logic stands here.
+
+mod desk;
+mod engine;
+mod failures;
+mod figures;
+mod load;
+mod plane;
+mod pool;
+mod record;
+mod run;
+mod site;
+
+pub use desk::{Desk, Fate, Terms};
+pub use engine::EnginePlane;
+pub use failures::Failures;
+pub use figures::figures;
+pub use load::{FleetJob, FleetLoad, JobNo};
+pub use plane::{Plane, PlaneError, Scheduler};
+pub use pool::{Pool, PoolNode};
+pub use record::{Bar, Happening, Record};
+pub use run::Fleet;
+pub use site::Site;

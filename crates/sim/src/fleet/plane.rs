@@ -1,0 +1,123 @@
+//! What whoever decides is told and asked, and who there is to decide.
+
+use muster_engine::{Refusal, Violation};
+use muster_model::{NodeId, Time};
+
+use super::desk::Desk;
+use super::engine::EnginePlane;
+use super::load::JobNo;
+use super::site::Site;
+use crate::peers;
+
+/// A control plane: the production engine, or a model of another. It is told what happens in the order in which it does, and
+/// asked to decide once at the end of each instant.
+pub trait Plane: std::fmt::Debug + Send {
+    /// A new instant begins.
+    fn turn(&mut self, _now: Time) {}
+
+    /// A job has arrived.
+    ///
+    /// # Errors
+    /// It is not taken.
+    fn arrived(&mut self, desk: &Desk, job: JobNo) -> Result<(), PlaneError>;
+
+    /// A job's work is done; what it held is free.
+    fn ended(&mut self, desk: &Desk, job: JobNo);
+
+    /// A node, or one device of it, broke, and with it went these tasks.
+    fn lost(&mut self, desk: &Desk, node: NodeId, device: Option<usize>, tasks: &[(JobNo, u32)]);
+
+    /// It is there again.
+    fn mended(&mut self, desk: &Desk, node: NodeId, device: Option<usize>);
+
+    /// When it wants to be asked even if nothing happens.
+    fn next_wake(&mut self, now: Time) -> Option<Time>;
+
+    /// Orders.
+    ///
+    /// # Errors
+    /// A defect of whoever decides.
+    fn decide(&mut self, desk: &mut Desk) -> Result<(), PlaneError>;
+
+    /// Why a job waits, in the words of whoever decides.
+    fn why(&mut self, desk: &Desk, job: JobNo) -> String;
+}
+
+/// Why a run ended early.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaneError {
+    /// The engine does not accept what the run begins with, or what arrived.
+    #[error("{what}: {refusal}")]
+    Refused {
+        /// What that is.
+        what: String,
+        /// Why not.
+        refusal: Refusal,
+    },
+    /// The engine's own judge does not accept the engine's plan: a defect of the engine.
+    #[error("the engine made a plan that its judge refuses: {0:?}")]
+    BadPlan(Vec<Violation>),
+    /// A task was given what is not free: a defect of whoever decided.
+    #[error("task {rank} of job {job} was given what is not free on node {node}")]
+    NotFree {
+        /// Whose.
+        job: String,
+        /// Which.
+        rank: u32,
+        /// Where.
+        node: String,
+    },
+    /// A task was placed that is placed, or is no more: a defect of whoever decided.
+    #[error("task {rank} of job {job} was placed twice")]
+    PlacedTwice {
+        /// Whose.
+        job: String,
+        /// Which.
+        rank: u32,
+    },
+}
+
+/// Who decides over a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduler {
+    /// The production engine.
+    Muster,
+    /// Pod by pod, as Kubernetes does by itself.
+    KubeDefault,
+}
+
+impl Scheduler {
+    /// Every one, by the name that users give.
+    pub const ALL: [(&'static str, Scheduler); 2] =
+        [("muster", Scheduler::Muster), ("kube-default", Scheduler::KubeDefault)];
+
+    /// The one with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, scheduler)| *scheduler)
+    }
+
+    /// The name that users give.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let own = Self::ALL.iter().find(|(_, scheduler)| *scheduler == self);
+        own.map_or("", |(name, _)| name)
+    }
+
+    /// It gives shares of a GPU; else who asks for a share gets a whole one.
+    #[must_use]
+    pub fn gives_shares(self) -> bool {
+        matches!(self, Scheduler::Muster)
+    }
+
+    /// Whoever it is, before anything has arrived. What it leaves to chance comes from the seed.
+    ///
+    /// # Errors
+    /// The engine does not accept the site.
+    pub fn begin(self, site: &Site, seed: u64) -> Result<Box<dyn Plane>, PlaneError> {
+        Ok(match self {
+            Scheduler::Muster => Box::new(EnginePlane::new(site)?),
+            Scheduler::KubeDefault => Box::new(peers::kube::KubeDefault::new(site, seed)),
+        })
+    }
+}

@@ -1,0 +1,216 @@
+//! What is free on each node, and what a task may take of it. Nothing is ever held twice: who takes what is not free has a
+//! defect, and is told so.
+
+use muster_model::job::Resources;
+use muster_model::{DeviceSet, GpuMilli, NodeId, NodeSpec};
+
+/// Nodes, by their numbers.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    nodes: Vec<PoolNode>,
+}
+
+/// A node and what is free of it.
+#[derive(Clone, Debug)]
+pub struct PoolNode {
+    /// As it is when nothing runs on it.
+    pub spec: NodeSpec,
+    /// It is there.
+    pub is_up: bool,
+    /// Devices of which nobody holds anything, broken ones not among them.
+    pub whole: DeviceSet,
+    /// Devices that are out of order.
+    pub broken: DeviceSet,
+    /// Thousandths free, by device; what is broken keeps its number.
+    pub free: Vec<u16>,
+    /// Thousandths of CPUs.
+    pub cpus: u32,
+    /// Memory.
+    pub memory_bytes: u64,
+    /// Tasks that hold something.
+    pub tasks: u32,
+}
+
+/// Thousandths of a device.
+const WHOLE: u16 = 1000;
+
+impl PoolNode {
+    fn new(spec: NodeSpec) -> Self {
+        let count = spec.devices.len();
+        Self {
+            is_up: true,
+            whole: DeviceSet::first(count),
+            broken: DeviceSet::EMPTY,
+            free: vec![WHOLE; count],
+            cpus: spec.cpus.0,
+            memory_bytes: spec.memory.0,
+            tasks: 0,
+            spec,
+        }
+    }
+
+    /// Devices that a task may take, the usual way: the lowest whole ones of one model, or for a share the device with the
+    /// least room that is enough. `None` when it does not fit.
+    #[must_use]
+    pub fn choose(&self, task: &Resources) -> Option<DeviceSet> {
+        if !self.is_up || self.cpus < task.cpus.0 || self.memory_bytes < task.memory.0 {
+            return None;
+        }
+        let gpu = &task.gpu;
+        if gpu.is_none() {
+            return Some(DeviceSet::EMPTY);
+        }
+        if gpu.devices == 0 {
+            let share = gpu.share.0 as u16;
+            let fits =
+                |at: &usize| self.free[*at] >= share && !self.broken.contains(*at) && self.accepts(task, *at);
+            return (0..self.free.len()).filter(fits).min_by_key(|at| self.free[*at]).map(DeviceSet::one);
+        }
+        if gpu.models.is_empty() && self.is_of_one_model() {
+            return (self.whole.len() >= gpu.devices).then(|| self.whole.lowest(gpu.devices));
+        }
+        self.spec.devices.iter().enumerate().find_map(|(first, device)| {
+            let is_first = !self.spec.devices[..first].iter().any(|other| other.model == device.model);
+            let wanted = gpu.models.is_empty() || gpu.models.contains(&device.model);
+            let of_model = || self.whole.iter().filter(|at| self.spec.devices[*at].model == device.model);
+            let set: DeviceSet = (is_first && wanted).then(of_model)?.collect();
+            (set.len() >= gpu.devices).then(|| set.lowest(gpu.devices))
+        })
+    }
+
+    /// How many such tasks fit, at most `most`.
+    #[must_use]
+    pub fn room(&self, task: &Resources, most: u32) -> u32 {
+        let mut node = self.clone();
+        (0..most).take_while(|_| node.choose(task).is_some_and(|devices| node.take(task, devices))).count()
+            as u32
+    }
+
+    fn accepts(&self, task: &Resources, device: usize) -> bool {
+        let models = &task.gpu.models;
+        models.is_empty() || models.contains(&self.spec.devices[device].model)
+    }
+
+    fn is_of_one_model(&self) -> bool {
+        self.spec.devices.windows(2).all(|two| two[0].model == two[1].model)
+    }
+
+    /// Takes it; false, and nothing changed, where it is not free.
+    fn take(&mut self, task: &Resources, devices: DeviceSet) -> bool {
+        let share = held_per_device(task);
+        let is_free = self.is_up
+            && self.cpus >= task.cpus.0
+            && self.memory_bytes >= task.memory.0
+            && devices.iter().all(|at| at < self.free.len() && self.free[at] >= share)
+            && devices.and(self.broken).is_empty()
+            && devices.len() * u32::from(share) == task.gpu.milli().0;
+        if is_free {
+            self.cpus -= task.cpus.0;
+            self.memory_bytes -= task.memory.0;
+            self.tasks += 1;
+            for at in devices.iter() {
+                self.free[at] -= share;
+            }
+            self.whole = self.whole.minus(devices);
+        }
+        is_free
+    }
+
+    fn give(&mut self, task: &Resources, devices: DeviceSet) {
+        let share = held_per_device(task);
+        self.cpus += task.cpus.0;
+        self.memory_bytes += task.memory.0;
+        self.tasks -= 1;
+        for at in devices.iter() {
+            self.free[at] += share;
+            if self.free[at] == WHOLE && !self.broken.contains(at) {
+                self.whole.insert(at);
+            }
+        }
+    }
+}
+
+/// Thousandths that a task holds of each of its devices.
+fn held_per_device(task: &Resources) -> u16 {
+    match (task.gpu.devices, task.gpu.share) {
+        (0, GpuMilli(share)) => share as u16,
+        _ => WHOLE,
+    }
+}
+
+impl Pool {
+    /// All idle.
+    #[must_use]
+    pub fn new(nodes: &[NodeSpec]) -> Self {
+        Self { nodes: nodes.iter().cloned().map(PoolNode::new).collect() }
+    }
+
+    /// The node with this number.
+    #[must_use]
+    pub fn node(&self, node: NodeId) -> &PoolNode {
+        &self.nodes[node.0 as usize]
+    }
+
+    /// All nodes with their numbers.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = (NodeId, &PoolNode)> {
+        self.nodes.iter().enumerate().map(|(at, node)| (NodeId(at as u32), node))
+    }
+
+    /// Would so many tasks find room if they were placed one after the other?
+    #[must_use]
+    pub fn has_room(&self, task: &Resources, tasks: u32) -> bool {
+        let mut left = tasks;
+        for node in &self.nodes {
+            left -= node.room(task, left);
+            if left == 0 {
+                return true;
+            }
+        }
+        left == 0
+    }
+
+    /// Holds devices of a node, with CPUs and memory; false, and nothing changed, where they are not free.
+    #[must_use]
+    pub fn take(&mut self, node: NodeId, task: &Resources, devices: DeviceSet) -> bool {
+        self.nodes[node.0 as usize].take(task, devices)
+    }
+
+    /// Gives back what was taken.
+    pub fn give(&mut self, node: NodeId, task: &Resources, devices: DeviceSet) {
+        self.nodes[node.0 as usize].give(task, devices);
+    }
+
+    /// What is out of order: nodes that are gone, and broken devices of the others.
+    pub(super) fn down_milli(&self, has_gpus: bool) -> u64 {
+        let of = |node: &PoolNode| match (node.is_up, has_gpus) {
+            (true, true) => u64::from(node.broken.len()) * 1000,
+            (false, true) => node.spec.devices.len() as u64 * 1000,
+            (true, false) => 0,
+            (false, false) => u64::from(node.spec.cpus.0),
+        };
+        self.nodes.iter().map(of).sum()
+    }
+
+    /// A node goes or comes back.
+    pub(super) fn set_up(&mut self, node: NodeId, is_up: bool) {
+        self.nodes[node.0 as usize].is_up = is_up;
+    }
+
+    /// A device breaks or is mended.
+    pub(super) fn set_broken(&mut self, node: NodeId, device: usize, is_broken: bool) {
+        let node = &mut self.nodes[node.0 as usize];
+        let one = DeviceSet::one(device);
+        match is_broken {
+            true => {
+                node.broken.insert(device);
+                node.whole = node.whole.minus(one);
+            }
+            false => {
+                node.broken = node.broken.minus(one);
+                if node.free[device] == WHOLE {
+                    node.whole.insert(device);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Time passes: from one instant at which something happens to the next.
+
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
+use muster_model::Time;
+
+use super::desk::{Desk, Terms};
+use super::failures::{Failures, Weather};
+use super::load::FleetJob;
+use super::plane::{Plane, PlaneError};
+use super::site::Site;
+
+/// A run under way.
+#[derive(Debug)]
+pub struct Fleet {
+    desk: Desk,
+    plane: Box<dyn Plane>,
+    arrivals: Peekable<IntoIter<FleetJob>>,
+    weather: Weather,
+    unfinished: usize,
+}
+
+impl Fleet {
+    /// An idle site, and jobs in order of arrival.
+    #[must_use]
+    pub fn new(
+        site: &Site,
+        plane: Box<dyn Plane>,
+        jobs: Vec<FleetJob>,
+        terms: Terms,
+        failures: Failures,
+    ) -> Self {
+        let start = jobs.first().map_or(Time(0), |job| job.submit);
+        Self {
+            desk: Desk::new(site, terms),
+            plane,
+            arrivals: jobs.into_iter().peekable(),
+            weather: Weather::new(failures, &site.nodes, start),
+            unfinished: 0,
+        }
+    }
+
+    /// From here on it is kept who held what, and when.
+    pub fn keep_bars(&mut self) {
+        self.desk.record_mut().bars = Some(Vec::new());
+    }
+
+    /// From here on it is kept what happens, until it is taken.
+    pub fn follow(&mut self) {
+        self.desk.record_mut().happenings = Some(Vec::new());
+    }
+
+    /// What happened since this was asked last.
+    pub fn take_happenings(&mut self) -> Vec<super::record::Happening> {
+        self.desk.record_mut().happenings.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Goes on to the next instant at which something happens, and takes it whole. False when nothing will: all jobs have
+    /// ended, or those that are left wait for what never comes.
+    ///
+    /// # Errors
+    /// A defect of whoever decides.
+    pub fn step(&mut self) -> Result<bool, PlaneError> {
+        let Some(next) = self.next() else { return Ok(false) };
+        let now = next.max(self.desk.now());
+        self.desk.pass(now);
+        self.plane.turn(now);
+        // 1. Ends.
+        while let Some(job) = self.desk.end_next() {
+            self.unfinished -= 1;
+            self.plane.ended(&self.desk, job);
+        }
+        // 2. What breaks and what is mended.
+        while let Some(part) = self.weather.mend_next(now) {
+            self.desk.mend(part.node, part.device);
+            self.plane.mended(&self.desk, part.node, part.device);
+        }
+        while let Some(part) = self.weather.break_next(now) {
+            let lost = self.desk.break_down(part.node, part.device);
+            self.plane.lost(&self.desk, part.node, part.device, &lost);
+        }
+        // 3. Arrivals.
+        while let Some(job) = self.arrivals.next_if(|job| job.submit <= now) {
+            let number = self.desk.arrive(job);
+            self.unfinished += 1;
+            self.plane.arrived(&self.desk, number)?;
+        }
+        // 4. Decisions.
+        self.plane.decide(&mut self.desk)?;
+        Ok(true)
+    }
+
+    /// Failures alone do not keep time going where nothing runs and nobody wants to be asked.
+    fn next(&mut self) -> Option<Time> {
+        let arrival = self.arrivals.peek().map(|job| job.submit);
+        if arrival.is_none() && self.unfinished == 0 {
+            return None;
+        }
+        let now = self.desk.now();
+        let wake = self.plane.next_wake(now).map(|wake| wake.max(now + muster_model::Span(1)));
+        let end = self.desk.next_end();
+        let due = [arrival, end, wake, self.weather.next_mend()].into_iter().flatten().min()?;
+        Some(self.weather.next_break().map_or(due, |breaks| breaks.min(due)))
+    }
+
+    /// What there is to see.
+    #[must_use]
+    pub fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    /// Why a job waits, in the words of whoever decides.
+    pub fn why(&mut self, job: super::load::JobNo) -> String {
+        self.plane.why(&self.desk, job)
+    }
+}

@@ -1,0 +1,49 @@
+//! Measures that simulations share: how a figure is spread over jobs, and the slowdown of the literature.
+
+use muster_model::Span;
+use muster_model::simulation::Spread;
+
+/// Runtimes below this count as this in the slowdown, so that a job of a second does not outweigh all others (Feitelson and
+/// Rudolph 1998).
+const SLOWDOWN_FLOOR: Span = Span::from_secs(10);
+
+/// Seconds, with their milliseconds.
+pub(crate) fn secs(span: Span) -> f64 {
+    span.0 as f64 / 1000.0
+}
+
+/// Turnaround ÷ runtime, bounded from below on both sides.
+pub(crate) fn bounded_slowdown(turnaround: Span, runtime: Span) -> f64 {
+    (secs(turnaround) / secs(runtime.max(SLOWDOWN_FLOOR))).max(1.0)
+}
+
+/// Mean and quantiles by nearest rank.
+pub(crate) fn spread(values: impl Iterator<Item = f64>) -> Spread {
+    let mut values: Vec<f64> = values.collect();
+    if values.is_empty() {
+        return Spread::default();
+    }
+    // Summed in order of arrival, so that the same schedule has the same mean to the last digit.
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    values.sort_by(f64::total_cmp);
+    let rank = |percent: usize| quantile(&values, percent);
+    Spread { mean, p50: rank(50), p95: rank(95), p99: rank(99), max: rank(100) }
+}
+
+/// The nearest rank of a percentage in sorted values, of which there is one at least.
+pub(crate) fn quantile(sorted: &[f64], percent: usize) -> f64 {
+    sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_by_nearest_rank() {
+        let of = |count: u32| spread((1..=count).rev().map(f64::from));
+        assert_eq!(of(0), Spread::default());
+        assert_eq!(of(1), Spread { mean: 1.0, p50: 1.0, p95: 1.0, p99: 1.0, max: 1.0 });
+        assert_eq!(of(200), Spread { mean: 100.5, p50: 100.0, p95: 190.0, p99: 198.0, max: 200.0 });
+    }
+}

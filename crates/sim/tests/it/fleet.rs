@@ -1,0 +1,112 @@
+//! The same few jobs on the same few GPUs under every control plane: who gets what is known beforehand.
+
+use std::sync::Arc;
+
+use muster_model::job::{GpuRequest, Resources};
+use muster_model::{Bytes, CpuMilli, Device, NodeSpec, QueueTree, Span, Time};
+use muster_sim::fleet::{Desk, Failures, Fleet, FleetJob, JobNo, Plane, Scheduler, Site, Terms};
+use muster_sim::peers::kube::{Creation, KubeDefault};
+
+/// So many nodes with so many GPUs each, and one queue.
+fn site(nodes: u32, gpus: usize) -> Site {
+    let device =
+        Device { model: "a100".into(), memory: Bytes(0), uuid: "".into(), is_virtual: true, slice_of: None };
+    let node = |number| NodeSpec {
+        name: format!("n{number}").into(),
+        devices: vec![device.clone(); gpus],
+        cpus: CpuMilli(64_000),
+        memory: Bytes(256 << 30),
+        extras: [].into(),
+        labels: [].into(),
+        domains: Vec::new(),
+    };
+    Site { nodes: (0..nodes).map(node).collect(), levels: Vec::new(), tree: QueueTree::single() }
+}
+
+/// A gang of single-GPU tasks that works for so long.
+fn gang(id: &str, submit_secs: u64, tasks: u32, runtime_secs: u64) -> FleetJob {
+    let task = Resources { gpu: GpuRequest::whole(1), ..Resources::default() };
+    FleetJob {
+        id: id.into(),
+        submit: Time(0) + Span::from_secs(submit_secs),
+        runtime: Span::from_secs(runtime_secs),
+        estimate: Some(Span::from_secs(runtime_secs)),
+        tasks,
+        asked_milli: 1000,
+        task: Arc::new(task),
+        user: id.into(),
+        queue: "default".into(),
+        priority: 0,
+        fewest_nodes: 1,
+    }
+}
+
+/// Until nothing more happens.
+fn played(site: &Site, plane: Box<dyn Plane>, jobs: &[FleetJob]) -> Fleet {
+    let mut fleet = Fleet::new(site, plane, jobs.to_vec(), Terms::default(), Failures::default());
+    while fleet.step().unwrap() {}
+    fleet
+}
+
+/// Pods that each job holds, and whether it runs, after the instant at which the last arrived.
+fn after_arrivals(site: &Site, plane: Box<dyn Plane>, jobs: &[FleetJob]) -> Vec<(u32, bool)> {
+    let mut fleet = Fleet::new(site, plane, jobs.to_vec(), Terms::default(), Failures::default());
+    while fleet.desk().jobs().len() < jobs.len() && fleet.step().unwrap() {}
+    standing(fleet.desk())
+}
+
+fn standing(desk: &Desk) -> Vec<(u32, bool)> {
+    let jobs = (0..desk.jobs().len() as u32).map(JobNo);
+    jobs.map(|job| (desk.placed(job), desk.runs(job))).collect()
+}
+
+/// Two gangs of five whose raw pods were created in turns.
+fn in_turns(site: &Site) -> Box<dyn Plane> {
+    let order = [0, 1].repeat(5).into_iter().map(JobNo).collect();
+    Box::new(KubeDefault::new(site, 1).creating(Creation::Given(order)))
+}
+
+#[test]
+fn raw_pods_in_turns_deadlock_on_one_node_and_on_eight() {
+    let jobs = [gang("a", 0, 5, 600), gang("b", 0, 5, 600)];
+    for site in [site(1, 8), site(8, 1)] {
+        let fleet = played(&site, in_turns(&site), &jobs);
+        assert_eq!(standing(fleet.desk()), [(4, false), (4, false)]);
+        assert_eq!(fleet.desk().record().total.running, 0);
+    }
+}
+
+#[test]
+fn two_jobs_one_after_the_other_end_as_on_a_real_cluster() {
+    let jobs = [gang("a", 0, 5, 600), gang("b", 1, 5, 600)];
+    for site in [site(1, 8), site(8, 1)] {
+        let stock = || Scheduler::KubeDefault.begin(&site, 7).unwrap();
+        assert_eq!(after_arrivals(&site, stock(), &jobs), [(5, true), (3, false)]);
+        // The second holds three GPUs for as long as the first runs, and then runs.
+        let fleet = played(&site, stock(), &jobs);
+        let record = fleet.desk().record();
+        assert_eq!(record.total.held - record.total.running, 3_000 * 599_000);
+        assert_eq!(fleet.desk().fate(JobNo(1)).began, Some(Time(600_000)));
+    }
+}
+
+#[test]
+fn whoever_places_gangs_whole_runs_one_and_queues_the_other() {
+    let jobs = [gang("a", 0, 5, 600), gang("b", 0, 5, 600)];
+    for (name, scheduler) in Scheduler::ALL.into_iter().filter(|(name, _)| *name != "kube-default") {
+        for site in [site(1, 8), site(8, 1)] {
+            let fleet = played(&site, scheduler.begin(&site, 7).unwrap(), &jobs);
+            let desk = fleet.desk();
+            let ended =
+                |job| desk.fate(JobNo(job)).ended.unwrap_or_else(|| panic!("{name}: {job} has not ended"));
+            let (first, last) = (ended(0).min(ended(1)), ended(0).max(ended(1)));
+            assert_eq!(
+                desk.record().total.held,
+                desk.record().total.running,
+                "{name} held what it did not use"
+            );
+            // Schedulers that look every so often may lose a minute or two, not more.
+            assert!(first < Time(720_000) && last < Time(1_440_000), "{name}: {first:?} and {last:?}");
+        }
+    }
+}
