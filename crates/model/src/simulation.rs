@@ -4,13 +4,15 @@
 //! Values only. They are made in `sim`, and become text in `report`.
 
 mod fleet;
+mod gantt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use fleet::{
-    Curve, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, OwnerFigures, SizeFigures,
+    Curve, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, MEASURED, OwnerFigures, SizeFigures,
 };
+pub use gantt::{Gantt, GanttBar, GanttJob, GanttNode};
 
 /// Schedulers compared on one load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -88,6 +88,27 @@ pub fn percent(ppm: u64) -> String {
     format!("{}.{}%", tenths / 10, tenths % 10)
 }
 
+/// `28,481`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let first = digits.len() % 3;
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && at % 3 == first {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 job`, `28,481 jobs`.
+#[must_use]
+pub fn grouped_count(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +124,11 @@ mod tests {
         assert_eq!(models(&["h100".into(), "a100".into()]), "h100 or a100");
         assert_eq!(percent(375_499), "37.5%");
         assert_eq!(hours(45_000), "12.5");
+        assert_eq!([0, 999, 28_481, 1_000_000].map(grouped), ["0", "999", "28,481", "1,000,000"]);
+        assert_eq!(
+            (grouped_count(1, "job"), grouped_count(1000, "job")),
+            ("1 job".into(), "1,000 jobs".into())
+        );
     }
 
     #[test]

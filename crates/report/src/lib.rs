@@ -10,6 +10,8 @@ pub mod amount;
 pub mod clock;
 pub mod compare;
 pub mod explain;
+pub mod fleet;
+pub mod html;
 mod limits;
 pub mod nodes;
 pub mod packing;

@@ -66,7 +66,7 @@ impl<T: AsRef<str>> From<T> for Cell {
 /// terminal has left for it.
 #[derive(Clone, Debug)]
 pub struct Table {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<(String, Align)>,
     rows: Vec<Vec<Cell>>,
     indent: usize,
 }
@@ -74,8 +74,9 @@ pub struct Table {
 impl Table {
     /// A table with these headings.
     #[must_use]
-    pub fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new(), indent: 0 }
+    pub fn new<T: AsRef<str>>(columns: &[(T, Align)]) -> Self {
+        let columns = columns.iter().map(|(heading, align)| (heading.as_ref().to_owned(), *align)).collect();
+        Self { columns, rows: Vec::new(), indent: 0 }
     }
 
     /// Moves the table right by this many blanks.

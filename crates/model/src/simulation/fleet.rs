@@ -163,10 +163,33 @@ pub struct Curve {
 /// A figure over several seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
-    /// Which figure, as it is called in `FleetFigures`.
+    /// Which figure, by its name in [`MEASURED`].
     pub figure: String,
     /// Its mean.
     pub mean: f64,
     /// The mean lies so near to the true one with 95 % confidence (Student's t).
     pub margin: f64,
 }
+
+/// How a figure is read.
+type Reading = fn(&FleetFigures) -> f64;
+
+/// Figures that intervals are made of, by name: where they stand in [`FleetFigures`], or what they come to.
+pub const MEASURED: [(&str, Reading); 16] = [
+    ("wait_secs.mean", |run| run.wait_secs.mean),
+    ("wait_secs.p50", |run| run.wait_secs.p50),
+    ("wait_secs.p95", |run| run.wait_secs.p95),
+    ("turnaround_secs.mean", |run| run.turnaround_secs.mean),
+    ("bounded_slowdown.mean", |run| run.bounded_slowdown.mean),
+    ("makespan_secs", |run| run.makespan_secs),
+    ("used_share", |run| if run.hours.all > 0.0 { run.hours.ran / run.hours.all } else { 0.0 }),
+    ("hours.held_idle", |run| run.hours.held_idle),
+    ("hours.stranded", |run| run.hours.stranded),
+    ("hours.lost", |run| run.hours.lost),
+    ("left", |run| run.left as f64),
+    ("left_holding", |run| run.left_holding as f64),
+    ("evictions", |run| run.evictions as f64),
+    ("node_spread", |run| run.node_spread),
+    ("user_fairness", |run| run.user_fairness),
+    ("queue_fairness", |run| run.queue_fairness),
+];

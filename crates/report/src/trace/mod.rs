@@ -7,7 +7,8 @@ mod words;
 use muster_model::Span;
 use muster_model::trace::{TraceNames, TraceRows, TraceSummary, TraceUnit};
 
-use self::words::{decimal, grouped, grouped_count, share, span};
+use self::words::{decimal, share, span};
+use crate::amount::{grouped, grouped_count};
 use crate::plot::{bar, columns, merged, per_column};
 use crate::style::{Ink, Style, clean, shorten, wrap};
 use crate::table::{Align, Cell, Table};

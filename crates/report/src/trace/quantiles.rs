@@ -3,7 +3,8 @@
 use muster_model::Span;
 use muster_model::trace::{Quantiles, TraceSummary};
 
-use super::words::{grouped, share};
+use super::words::share;
+use crate::amount::grouped;
 use crate::style::Style;
 use crate::table::{Align, Cell, Table};
 

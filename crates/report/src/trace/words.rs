@@ -1,10 +1,10 @@
-//! Numbers of a trace as words: lengths with dates, shares, thousandths, large counts.
+//! Numbers of a trace as words: lengths with dates, shares, thousandths.
 
 use jiff::Timestamp;
 use muster_model::Span;
 use muster_model::trace::TraceSpan;
 
-use crate::amount::{count, percent};
+use crate::amount::{count, grouped, percent};
 
 const DAY_MS: u64 = 86_400_000;
 /// From so many days on, hours do not matter.
@@ -45,24 +45,6 @@ pub(super) fn decimal(milli: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// `28,481`.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let first = digits.len() % 3;
-    let mut text = String::new();
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && at % 3 == first {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-pub(super) fn grouped_count(number: u64, noun: &str) -> String {
-    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,11 +59,6 @@ mod tests {
             (decimal(500), decimal(16_000), decimal(1_255_100)),
             ("0.5".into(), "16".into(), "1,255.1".into())
         );
-        assert_eq!(
-            (grouped(0), grouped(999), grouped(28_481), grouped(1_000_000)),
-            ("0".into(), "999".into(), "28,481".into(), "1,000,000".into())
-        );
-        assert_eq!(grouped_count(1, "job"), "1 job");
     }
 
     #[test]

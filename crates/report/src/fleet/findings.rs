@@ -1,0 +1,275 @@
+//! What differs between control planes on one fleet, and why, in sentences. Each follows from the figures alone: nothing is
+//! known here of what a control plane is or does. What lies within the margins of several seeds is not called a difference.
+
+use muster_model::simulation::{FleetComparison, FleetFigures, SizeFigures};
+
+use super::unit;
+use super::words::{Figure, amount, percent, span};
+use crate::amount::{grouped, grouped_count};
+
+/// Shares of all hours below this are not worth a sentence.
+const LEAST_SHARE: f64 = 0.005;
+/// Nor are ratios below this.
+const LEAST_RATIO: f64 = 1.01;
+/// Nor differences of Jain's index, or of how many times the fewest nodes jobs were spread over.
+const LEAST_FAIRNESS: f64 = 0.05;
+const LEAST_SPREAD: f64 = 0.1;
+/// Small jobs that wait longer under what is better on the whole are named when they do so by this much.
+const WORSE_RATIO: f64 = 1.5;
+const WORSE_SECS: f64 = 60.0;
+
+/// Sentences, the gravest first.
+#[must_use]
+pub fn findings(comparison: &FleetComparison) -> Vec<String> {
+    let facts = Facts {
+        comparison,
+        whole: comparison.runs.iter().filter(|run| !run.is_partial).collect(),
+        unit: unit(comparison.unit),
+    };
+    let mut sentences = facts.interrupted();
+    sentences.extend(facts.stuck());
+    sentences.extend(facts.waits());
+    sentences.extend(facts.hours(
+        "hours.held_idle",
+        "were held and not used, by gangs that were not whole or beyond what was asked for",
+    ));
+    sentences.extend(
+        facts.hours(
+            "hours.stranded",
+            "were idle while a job waited that asked for no more than was idle in all",
+        ),
+    );
+    sentences.extend(facts.lost());
+    sentences.extend(facts.spread());
+    sentences.extend(facts.fairness());
+    sentences
+}
+
+/// A run, and its value of one figure.
+type Valued<'c> = (&'c FleetFigures, f64);
+
+/// What the sentences are made of.
+struct Facts<'c> {
+    comparison: &'c FleetComparison,
+    /// Runs that were not interrupted.
+    whole: Vec<&'c FleetFigures>,
+    unit: &'static str,
+}
+
+impl<'c> Facts<'c> {
+    fn interrupted(&self) -> Vec<String> {
+        let partial = self.comparison.runs.iter().filter(|run| run.is_partial);
+        let sentence = |run: &FleetFigures| {
+            format!(
+                "{} was interrupted (*): of {} {} had arrived and {} had ended; its figures are about them",
+                run.scheduler,
+                grouped_count(self.comparison.jobs, "job"),
+                grouped(run.arrived),
+                grouped(run.ended),
+            )
+        };
+        partial.map(sentence).collect()
+    }
+
+    /// Jobs that will never go on.
+    fn stuck(&self) -> Vec<String> {
+        let seed = match self.comparison.seeds[..] {
+            [first, _, ..] => format!(" with seed {first}"),
+            _ => String::new(),
+        };
+        let left = self.whole.iter().filter(|run| run.left > 0);
+        let sentence = |run: &&FleetFigures| {
+            let begin = format!("under {}{seed} ", run.scheduler);
+            let held = format!("{} {}{}", amount(run.left_held), self.unit, plural(run.left_held));
+            let others = run.left - run.left_holding;
+            let rest = match others {
+                0 => "nothing more happens".to_owned(),
+                _ => format!(
+                    "nothing more happens, and {} beside them never end{}",
+                    grouped_count(others, "job"),
+                    s(others)
+                ),
+            };
+            match run.left_holding {
+                0 => format!("{begin}{} never end{}", grouped_count(run.left, "job"), s(run.left)),
+                1 => format!("{begin}1 gang holds {held} and waits for the rest of what it needs; {rest}"),
+                gangs => {
+                    format!("{begin}{} gangs hold {held} and wait for each other; {rest}", grouped(gangs))
+                }
+            }
+        };
+        left.map(sentence).collect()
+    }
+
+    /// Who lets jobs wait least, by how much, and whose jobs make the difference. Only where all jobs have ended, since waits
+    /// are those of jobs that began.
+    fn waits(&self) -> Vec<String> {
+        let all: Vec<&FleetFigures> = self.whole.iter().copied().filter(|run| run.left == 0).collect();
+        let Some((least, most)) = extremes(&all, |run| wait(run).value) else { return Vec::new() };
+        let (low, high) = (wait(least), wait(most));
+        if low.may_equal(high) {
+            return vec![format!(
+                "mean waits do not differ beyond chance: {} under {}, {} under {}",
+                low.told(span),
+                least.scheduler,
+                high.told(span),
+                most.scheduler,
+            )];
+        }
+        let times = high.value / low.value;
+        if high.value == 0.0 {
+            return vec!["no job waits under any of them".to_owned()];
+        }
+        if times < LEAST_RATIO {
+            return vec![format!("jobs wait equally long under all of them, {} on average", low.told(span))];
+        }
+        let less = match times {
+            ..1000.0 => format!("{times:.1} times less than"),
+            _ => format!("and {}", span(high.value)),
+        };
+        let mut sentences = vec![format!(
+            "under {} jobs wait {} on average, {less} under {}",
+            least.scheduler,
+            span(low.value),
+            most.scheduler
+        )];
+        sentences.extend(whose(least, most, self.unit));
+        sentences
+    }
+
+    /// Where such hours went most, and least.
+    fn hours(&self, name: &str, how: &str) -> Option<String> {
+        let of = |run: &FleetFigures| Figure::of(run, name).value;
+        let most = *self.whole.iter().max_by(|one, other| of(one).total_cmp(&of(other)))?;
+        let share = of(most) / most.hours.all;
+        if share < LEAST_SHARE || share.is_nan() {
+            return None;
+        }
+        let hours = format!("{} {}-hours", amount(of(most)), self.unit);
+        let sentence = format!("under {} {hours} ({}) {how}", most.scheduler, percent(share));
+        Some(sentence + &self.elsewhere(most, of))
+    }
+
+    /// Work that was lost.
+    fn lost(&self) -> Option<String> {
+        let of = |run: &FleetFigures| Figure::of(run, "hours.lost").value;
+        let most = *self.whole.iter().max_by(|one, other| of(one).total_cmp(&of(other)))?;
+        if of(most) <= 0.0 {
+            return None;
+        }
+        let causes = [(most.evictions, "eviction"), (most.breakdowns, "breakdown")];
+        let named = causes.iter().filter(|(number, _)| *number > 0);
+        let named: Vec<String> = named.map(|(number, what)| grouped_count(*number, what)).collect();
+        let sentence = format!(
+            "under {} {} {}-hours of work were lost in {}",
+            most.scheduler,
+            amount(of(most)),
+            self.unit,
+            named.join(" and ")
+        );
+        Some(sentence + &self.elsewhere(most, of))
+    }
+
+    /// `; under muster 3`: the least, where it is not the same.
+    fn elsewhere(&self, most: &FleetFigures, of: impl Fn(&FleetFigures) -> f64) -> String {
+        let least = self.whole.iter().min_by(|one, other| of(one).total_cmp(&of(other)));
+        match least {
+            Some(least) if of(least) < of(most) => {
+                format!("; under {} {}", least.scheduler, amount(of(least)))
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// Jobs that lay on more nodes than they need to.
+    fn spread(&self) -> Option<String> {
+        let (least, most) = self.apart("node_spread", LEAST_SPREAD)?;
+        Some(format!(
+            "under {} jobs of several tasks ran on {:.1} times the fewest nodes that could host them, under {} on {:.1} times",
+            most.0.scheduler, most.1, least.0.scheduler, least.1
+        ))
+    }
+
+    fn fairness(&self) -> Option<String> {
+        let (least, most) = self.apart("user_fairness", LEAST_FAIRNESS)?;
+        Some(format!(
+            "users fare most alike under {} ({:.2}, where 1 is equal), least under {} ({:.2})",
+            most.0.scheduler, most.1, least.0.scheduler, least.1
+        ))
+    }
+
+    /// The least and the most of a figure, where they lie so far apart and that is not chance.
+    fn apart(&self, name: &str, by: f64) -> Option<(Valued<'c>, Valued<'c>)> {
+        let (least, most) = extremes(&self.whole, |run| Figure::of(run, name).value)?;
+        let (low, high) = (Figure::of(least, name), Figure::of(most, name));
+        (high.value - low.value >= by && !low.may_equal(high))
+            .then_some(((least, low.value), (most, high.value)))
+    }
+}
+
+/// The first of the least and the last of the most, where there are two runs to compare.
+fn extremes<'c>(
+    runs: &[&'c FleetFigures],
+    of: impl Fn(&FleetFigures) -> f64,
+) -> Option<(&'c FleetFigures, &'c FleetFigures)> {
+    let by = |one: &&&FleetFigures, other: &&&FleetFigures| of(one).total_cmp(&of(other));
+    let (least, most) = (runs.iter().min_by(by)?, runs.iter().max_by(by)?);
+    (runs.len() > 1).then_some((*least, *most))
+}
+
+fn wait(run: &FleetFigures) -> Figure {
+    Figure::of(run, "wait_secs.mean")
+}
+
+/// Which size of job makes the most of the difference, and which has it the other way round.
+fn whose(least: &FleetFigures, most: &FleetFigures, unit: &str) -> Vec<String> {
+    let pairs: Vec<(&SizeFigures, &SizeFigures)> = least
+        .sizes
+        .iter()
+        .filter_map(|size| Some((size, most.sizes.iter().find(|other| other.size == size.size)?)))
+        .collect();
+    if pairs.len() < 2 {
+        return Vec::new();
+    }
+    let differs = |(low, high): &(&SizeFigures, &SizeFigures)| {
+        (high.wait_secs.mean - low.wait_secs.mean) * low.jobs.min(high.jobs) as f64
+    };
+    let waits = |(low, high): &(&SizeFigures, &SizeFigures)| {
+        let (under_least, under_most) = (span(low.wait_secs.mean), span(high.wait_secs.mean));
+        format!("{under_least} under {}, {under_most} under {}", least.scheduler, most.scheduler)
+    };
+    let mut sentences = Vec::new();
+    let by = |one: &&(&SizeFigures, &SizeFigures), other: &&(&SizeFigures, &SizeFigures)| {
+        differs(one).total_cmp(&differs(other))
+    };
+    let total: f64 = pairs.iter().map(differs).filter(|part| *part > 0.0).sum();
+    if let Some(first) = pairs.iter().max_by(by).filter(|first| differs(first) > 0.0) {
+        let share = differs(first) / total * 100.0;
+        let jobs = sized(&first.0.size, unit);
+        sentences.push(format!("{share:.0} % of that come from {jobs}, which wait {}", waits(first)));
+    }
+    let is_worse = |(low, high): &&(&SizeFigures, &SizeFigures)| {
+        let (here, there) = (low.wait_secs.mean, high.wait_secs.mean);
+        here > there * WORSE_RATIO && here - there > WORSE_SECS
+    };
+    if let Some(worst) = pairs.iter().filter(is_worse).min_by(by) {
+        let jobs = sized(&worst.0.size, unit);
+        sentences.push(format!("the other way round, {jobs} wait {}", waits(worst)));
+    }
+    sentences
+}
+
+/// `jobs of 9 to 64 GPUs`.
+fn sized(size: &str, unit: &str) -> String {
+    let many = if matches!(size, "1" | "less than 1") { "" } else { "s" };
+    format!("jobs of {size} {unit}{many}")
+}
+
+fn plural(amount: f64) -> &'static str {
+    if amount > 0.0 && amount <= 1.0 { "" } else { "s" }
+}
+
+/// The ending of a verb.
+fn s(number: u64) -> &'static str {
+    if number == 1 { "s" } else { "" }
+}

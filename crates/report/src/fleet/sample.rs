@@ -1,0 +1,92 @@
+//! A comparison for tests: the contention of two gangs, and a load on a cluster under several control planes.
+
+use muster_model::simulation::{
+    Curve, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, OwnerFigures, SizeFigures, Spread,
+};
+
+pub(crate) fn spread(mean: f64) -> Spread {
+    Spread { mean, p50: mean / 2.0, p95: mean * 3.0, p99: mean * 5.0, max: mean * 9.0 }
+}
+
+pub(crate) fn size(size: &str, jobs: u64, mean: f64) -> SizeFigures {
+    let wait_quantiles = (0..=100).map(|percent| mean * f64::from(percent) / 50.0).collect();
+    SizeFigures { size: size.to_owned(), jobs, wait_secs: spread(mean), wait_quantiles }
+}
+
+fn owner(name: &str, jobs: u64, stretch: f64) -> OwnerFigures {
+    let hours = jobs as f64 * 2.5;
+    OwnerFigures { name: name.to_owned(), jobs, hours, wait_secs: stretch * 60.0, stretch }
+}
+
+/// A run in which all jobs ended; all its waits are in proportion to `wait_secs`.
+pub(crate) fn run(scheduler: &str, wait_secs: f64) -> FleetFigures {
+    FleetFigures {
+        scheduler: scheduler.to_owned(),
+        is_engine: scheduler == "muster",
+        is_partial: false,
+        arrived: 1200,
+        ended: 1200,
+        left: 0,
+        left_holding: 0,
+        left_held: 0.0,
+        wait_secs: spread(wait_secs),
+        turnaround_secs: spread(wait_secs + 7200.0),
+        bounded_slowdown: spread(1.0 + wait_secs / 1000.0),
+        makespan_secs: 864_000.0,
+        hours: Hours { all: 23_040.0, ran: 15_800.5, ..Hours::default() },
+        evictions: 0,
+        breakdowns: 0,
+        node_spread: 1.05,
+        user_fairness: 0.93,
+        queue_fairness: 0.97,
+        sizes: vec![
+            size("1", 1000, wait_secs / 4.0),
+            size("2 to 8", 180, wait_secs / 2.0),
+            size("9 to 64", 20, wait_secs * 8.0),
+        ],
+        users: vec![owner("ann", 900, 1.5), owner("bob", 300, 2.5)],
+        queues: vec![owner("prod", 200, 1.1), owner("research", 1000, 2.0)],
+        curve: Curve {
+            start_secs: 60.0,
+            width_secs: 432_000.0,
+            running: vec![0.75, 0.5],
+            held: vec![0.875, 0.5],
+            waiting: vec![12.5, 3.0],
+        },
+        intervals: Vec::new(),
+    }
+}
+
+pub(crate) fn comparison(runs: Vec<FleetFigures>) -> FleetComparison {
+    FleetComparison {
+        trace: "philly.csv.gz".to_owned(),
+        cluster: "site.yaml".to_owned(),
+        queues: Some("queues.yaml".to_owned()),
+        command: "muster simulate --cluster site.yaml --trace philly.csv.gz --scheduler muster,kube-default"
+            .to_owned(),
+        nodes: 12,
+        size: 96.0,
+        unit: FleetUnit::Gpu,
+        jobs: 1200,
+        never_ran: 7,
+        too_large: 0,
+        strangers: 3,
+        bad_rows: 1,
+        seeds: vec![42],
+        runs,
+    }
+}
+
+/// Two gangs of 5 on 8 GPUs, pod by pod.
+pub(crate) fn stuck(mut run: FleetFigures) -> FleetFigures {
+    (run.ended, run.left, run.left_holding, run.left_held) = (0, 2, 2, 8.0);
+    run.hours = Hours { all: 0.08, held_idle: 0.08, ..Hours::default() };
+    run.sizes.clear();
+    run.wait_secs = Spread::default();
+    run.bounded_slowdown = Spread::default();
+    run
+}
+
+pub(crate) fn interval(figure: &str, mean: f64, margin: f64) -> Interval {
+    Interval { figure: figure.to_owned(), mean, margin }
+}

@@ -1,0 +1,92 @@
+//! Figures of a fleet as words, with how near they lie to the truth where there were several seeds. Decides nothing about which
+//! figures matter.
+
+use muster_model::Span;
+use muster_model::simulation::{FleetFigures, MEASURED};
+
+use crate::amount::grouped;
+
+/// A figure of a run, and how near it lies to the true one where there were several seeds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Figure {
+    /// The figure, or its mean over the seeds.
+    pub(super) value: f64,
+    /// So near, with 95 % confidence.
+    pub(super) margin: Option<f64>,
+}
+
+impl Figure {
+    /// The one with this name in [`MEASURED`].
+    pub(super) fn of(run: &FleetFigures, name: &str) -> Self {
+        if let Some(interval) = run.intervals.iter().find(|interval| interval.figure == name) {
+            return Self { value: interval.mean, margin: Some(interval.margin) };
+        }
+        let reading = MEASURED.iter().find(|(known, _)| *known == name);
+        Self { value: reading.map_or(0.0, |(_, reading)| reading(run)), margin: None }
+    }
+
+    /// Both in words; the margin is left out where it is nothing.
+    pub(super) fn told(self, words: impl Fn(f64) -> String) -> String {
+        match self.margin {
+            Some(margin) if margin > 0.0 => format!("{} ± {}", words(self.value), words(margin)),
+            _ => words(self.value),
+        }
+    }
+
+    /// They may well be equal: what is known of one does not exclude the other.
+    pub(super) fn may_equal(self, other: Figure) -> bool {
+        match self.margin.zip(other.margin) {
+            Some((one, another)) => (self.value - other.value).abs() <= one + another,
+            None => false,
+        }
+    }
+}
+
+/// Seconds as a length of time.
+pub(super) fn span(secs: f64) -> String {
+    Span((secs.max(0.0) * 1000.0).round() as u64).to_string()
+}
+
+/// As many decimals as matter: `0`, `0.25`, `12.5`, `1,234`.
+pub(super) fn amount(value: f64) -> String {
+    let tenths = (value * 10.0).round() / 10.0;
+    if value >= 100.0 || tenths.fract() == 0.0 && value >= 1.0 {
+        return grouped(value.round() as u64);
+    }
+    let text = if value >= 1.0 { format!("{value:.1}") } else { format!("{value:.2}") };
+    if text == "0.00" { "0".to_owned() } else { text }
+}
+
+/// A share from 0 to 1 in percent.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_the_decimals_that_matter() {
+        let check = |value: f64, text: &str| assert_eq!(amount(value), text);
+        check(0.0, "0");
+        check(0.004, "0");
+        check(0.25, "0.25");
+        check(8.0, "8");
+        check(12.54, "12.5");
+        check(99.97, "100");
+        check(1234.5, "1,235");
+        assert_eq!((span(754.2), span(-1.0)), ("12m34s".to_owned(), "0s".to_owned()));
+        assert_eq!(percent(0.6856), "68.6 %");
+    }
+
+    #[test]
+    fn what_lies_within_the_margins_may_be_equal() {
+        let figure = |value, margin| Figure { value, margin };
+        assert!(figure(10.0, Some(1.0)).may_equal(figure(12.0, Some(1.0))));
+        assert!(!figure(10.0, Some(1.0)).may_equal(figure(12.5, Some(1.0))));
+        assert!(!figure(10.0, None).may_equal(figure(10.0, None)));
+        assert_eq!(figure(1.5, Some(0.0)).told(amount), "1.5");
+        assert_eq!(figure(1.5, Some(0.5)).told(amount), "1.5 ± 0.50");
+    }
+}
