@@ -12,7 +12,19 @@ use data::Data;
 const SKELETON: &str = include_str!("html/page.html");
 const STYLE: &str = include_str!("html/page.css");
 /// Later ones use what earlier ones hold.
-const SCRIPTS: [&str; 1] = [include_str!("html/page.js")];
+const SCRIPTS: [&str; 11] = [
+    include_str!("html/words.js"),
+    include_str!("html/axis.js"),
+    include_str!("html/chart.js"),
+    include_str!("html/figures.js"),
+    include_str!("html/owners.js"),
+    include_str!("html/gantt_bars.js"),
+    include_str!("html/gantt_paint.js"),
+    include_str!("html/gantt_view.js"),
+    include_str!("html/gantt_draw.js"),
+    include_str!("html/gantt.js"),
+    include_str!("html/page.js"),
+];
 
 /// The page. Gantts are by control plane; there may be none.
 #[must_use]
@@ -32,3 +44,6 @@ pub fn page(comparison: &FleetComparison, gantts: &[Gantt]) -> String {
     }
     page + rest
 }
+
+#[cfg(test)]
+mod tests;

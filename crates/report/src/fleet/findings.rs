@@ -74,7 +74,7 @@ impl<'c> Facts<'c> {
     /// Jobs that will never go on.
     fn stuck(&self) -> Vec<String> {
         let seed = match self.comparison.seeds[..] {
-            [first, _, ..] => format!(" with seed {first}"),
+            [first, _, ..] => format!(" with seed {first},"),
             _ => String::new(),
         };
         let left = self.whole.iter().filter(|run| run.left > 0);
@@ -116,66 +116,69 @@ impl<'c> Facts<'c> {
                 most.scheduler,
             )];
         }
-        let times = high.value / low.value;
         if high.value == 0.0 {
             return vec!["no job waits under any of them".to_owned()];
         }
+        let (times, shortest, longest) = (high.value / low.value, span(low.value), span(high.value));
         if times < LEAST_RATIO {
-            return vec![format!("jobs wait equally long under all of them, {} on average", low.told(span))];
+            return vec![format!("jobs wait equally long under all of them, {shortest} on average")];
         }
-        let less = match times {
-            ..1000.0 => format!("{times:.1} times less than"),
-            _ => format!("and {}", span(high.value)),
+        let (least_name, most_name) = (&least.scheduler, &most.scheduler);
+        let sentence = match times.is_finite() {
+            true => format!(
+                "under {least_name} jobs wait {shortest} on average, {times:.1} times less than under {most_name}"
+            ),
+            false => {
+                format!("under {least_name} no job waits; under {most_name} they wait {longest} on average")
+            }
         };
-        let mut sentences = vec![format!(
-            "under {} jobs wait {} on average, {less} under {}",
-            least.scheduler,
-            span(low.value),
-            most.scheduler
-        )];
+        let mut sentences = vec![sentence];
         sentences.extend(whose(least, most, self.unit));
         sentences
     }
 
     /// Where such hours went most, and least.
     fn hours(&self, name: &str, how: &str) -> Option<String> {
-        let of = |run: &FleetFigures| Figure::of(run, name).value;
-        let most = *self.whole.iter().max_by(|one, other| of(one).total_cmp(&of(other)))?;
-        let share = of(most) / most.hours.all;
+        let most = self.most(name)?;
+        let wasted = Figure::of(most, name).value;
+        let share = wasted / most.hours.all;
         if share < LEAST_SHARE || share.is_nan() {
             return None;
         }
-        let hours = format!("{} {}-hours", amount(of(most)), self.unit);
+        let hours = format!("{} {}-hours", amount(wasted), self.unit);
         let sentence = format!("under {} {hours} ({}) {how}", most.scheduler, percent(share));
-        Some(sentence + &self.elsewhere(most, of))
+        Some(sentence + &self.elsewhere(most, name))
     }
 
     /// Work that was lost.
     fn lost(&self) -> Option<String> {
-        let of = |run: &FleetFigures| Figure::of(run, "hours.lost").value;
-        let most = *self.whole.iter().max_by(|one, other| of(one).total_cmp(&of(other)))?;
-        if of(most) <= 0.0 {
+        let most = self.most("hours.lost")?;
+        let lost = Figure::of(most, "hours.lost").value;
+        if lost <= 0.0 {
             return None;
         }
         let causes = [(most.evictions, "eviction"), (most.breakdowns, "breakdown")];
         let named = causes.iter().filter(|(number, _)| *number > 0);
         let named: Vec<String> = named.map(|(number, what)| grouped_count(*number, what)).collect();
-        let sentence = format!(
-            "under {} {} {}-hours of work were lost in {}",
-            most.scheduler,
-            amount(of(most)),
-            self.unit,
-            named.join(" and ")
-        );
-        Some(sentence + &self.elsewhere(most, of))
+        let (scheduler, unit, lost) = (&most.scheduler, self.unit, amount(lost));
+        let sentence =
+            format!("under {scheduler} {lost} {unit}-hours of work were lost in {}", named.join(" and "));
+        Some(sentence + &self.elsewhere(most, "hours.lost"))
     }
 
-    /// `; under muster 3`: the least, where it is not the same.
-    fn elsewhere(&self, most: &FleetFigures, of: impl Fn(&FleetFigures) -> f64) -> String {
-        let least = self.whole.iter().min_by(|one, other| of(one).total_cmp(&of(other)));
+    /// The run with the most of a figure.
+    fn most(&self, name: &str) -> Option<&'c FleetFigures> {
+        let of = |run: &FleetFigures| Figure::of(run, name).value;
+        self.whole.iter().copied().max_by(|one, other| of(one).total_cmp(&of(other)))
+    }
+
+    /// `; under muster 3`: the least, where that is not the same.
+    fn elsewhere(&self, most: &FleetFigures, name: &str) -> String {
+        let of = |run: &FleetFigures| Figure::of(run, name);
+        let least = self.whole.iter().min_by(|one, other| of(one).value.total_cmp(&of(other).value));
         match least {
-            Some(least) if of(least) < of(most) => {
-                format!("; under {} {}", least.scheduler, amount(of(least)))
+            Some(least) if of(least).value < of(most).value && !of(least).may_equal(of(most)) => {
+                format!("; under {} {}", least.scheduler, amount(of(least).value))
             }
             _ => String::new(),
         }
@@ -246,7 +249,8 @@ fn whose(least: &FleetFigures, most: &FleetFigures, unit: &str) -> Vec<String> {
     if let Some(first) = pairs.iter().max_by(by).filter(|first| differs(first) > 0.0) {
         let share = differs(first) / total * 100.0;
         let jobs = sized(&first.0.size, unit);
-        sentences.push(format!("{share:.0} % of that come from {jobs}, which wait {}", waits(first)));
+        sentences
+            .push(format!("{share:.0} % of the difference comes from {jobs}, which wait {}", waits(first)));
     }
     let is_worse = |(low, high): &&(&SizeFigures, &SizeFigures)| {
         let (here, there) = (low.wait_secs.mean, high.wait_secs.mean);

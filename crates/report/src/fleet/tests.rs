@@ -67,3 +67,42 @@ fn every_width_is_kept() {
         assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
     }
 }
+
+fn said(runs: Vec<muster_model::simulation::FleetFigures>) -> Vec<String> {
+    findings(&sample::comparison(runs))
+}
+
+#[test]
+fn one_run_or_equal_runs_have_little_to_say() {
+    assert_eq!(said(vec![run("muster", 90.0)]), Vec::<String>::new());
+    let equal = said(vec![run("muster", 90.0), run("kueue", 90.0)]);
+    assert_eq!(equal, ["jobs wait equally long under all of them, 1m30s on average"]);
+    let none = said(vec![run("muster", 0.0), run("kueue", 0.0)]);
+    assert_eq!(none, ["no job waits under any of them"]);
+    assert_eq!(said(Vec::new()), Vec::<String>::new());
+}
+
+#[test]
+fn who_lets_nobody_wait_is_not_infinitely_better() {
+    let sentences = said(vec![run("muster", 0.0), run("kueue", 90.0)]);
+    assert_eq!(sentences[0], "under muster no job waits; under kueue they wait 1m30s on average");
+}
+
+#[test]
+fn jobs_that_never_end_are_told_with_or_without_what_they_hold() {
+    let with = |left, left_holding, left_held| {
+        let mut kube = run("kube-default", 45.0);
+        (kube.left, kube.left_holding, kube.left_held) = (left, left_holding, left_held);
+        said(vec![kube]).swap_remove(0)
+    };
+    assert_eq!(with(1, 0, 0.0), "under kube-default 1 job never ends");
+    assert_eq!(
+        with(1, 1, 0.5),
+        "under kube-default 1 gang holds 0.50 GPU and waits for the rest of what it needs; nothing more happens"
+    );
+    assert_eq!(
+        with(1205, 3, 12.0),
+        "under kube-default 3 gangs hold 12 GPUs and wait for each other; nothing more happens, and 1,202 jobs beside them never \
+         end"
+    );
+}

@@ -4,6 +4,9 @@
 use muster_model::simulation::{FleetComparison, Gantt, GanttBar, GanttJob, GanttNode};
 use serde::Serialize;
 
+/// More bars than this make a page of more than 10 MB, for a picture of which nobody sees more than its pixels.
+const MOST_BARS: usize = 250_000;
+
 /// Everything that the page shows.
 #[derive(Serialize)]
 pub(super) struct Data<'d> {
@@ -20,12 +23,14 @@ struct Drawn<'d> {
     jobs: &'d [GanttJob],
     /// Job, first row, last row, from and to in milliseconds, 1 where it ran; by `from`.
     bars: Vec<(u32, u32, u32, u64, u64, u8)>,
+    /// Later bars that are not among them, since there are too many.
+    left_out: usize,
 }
 
 impl<'d> Data<'d> {
     pub(super) fn of(comparison: &'d FleetComparison, gantts: &'d [Gantt]) -> Self {
         let findings = crate::fleet::findings(comparison);
-        Self { comparison, findings, gantts: gantts.iter().map(drawn).collect() }
+        Self { comparison, findings, gantts: gantts.iter().map(|gantt| drawn(gantt, MOST_BARS)).collect() }
     }
 
     /// Nothing in it can end the script that it stands in, or begin a comment there.
@@ -35,10 +40,30 @@ impl<'d> Data<'d> {
     }
 }
 
-fn drawn(gantt: &Gantt) -> Drawn<'_> {
+fn drawn(gantt: &Gantt, most: usize) -> Drawn<'_> {
     let row =
         |bar: &GanttBar| (bar.job, bar.first_row, bar.last_row, bar.from_ms, bar.to_ms, u8::from(bar.runs));
     let mut bars: Vec<_> = gantt.bars.iter().map(row).collect();
     bars.sort_by_key(|bar| (bar.3, bar.1));
-    Drawn { scheduler: &gantt.scheduler, nodes: &gantt.nodes, jobs: &gantt.jobs, bars }
+    let left_out = bars.len().saturating_sub(most);
+    bars.truncate(most);
+    Drawn { scheduler: &gantt.scheduler, nodes: &gantt.nodes, jobs: &gantt.jobs, bars, left_out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earliest_bars_are_drawn_and_the_rest_is_counted() {
+        let nodes = [("a".to_owned(), 2)];
+        let mut gantt = Gantt::new("muster", nodes, vec![GanttJob { id: "1".into(), user: "ann".into() }]);
+        for from_ms in [30, 10, 20] {
+            let bar = GanttBar { job: 0, first_row: 1, last_row: 1, from_ms, to_ms: 40, runs: from_ms > 10 };
+            gantt.bars.push(bar);
+        }
+        let drawn = drawn(&gantt, 2);
+        assert_eq!(drawn.bars, [(0, 1, 1, 10, 40, 0), (0, 1, 1, 20, 40, 1)]);
+        assert_eq!(drawn.left_out, 1);
+    }
 }

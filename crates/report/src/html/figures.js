@@ -1,0 +1,90 @@
+// The table of figures, which its headings sort. It must not compute figures: they are made before the page is.
+
+(() => {
+  "use strict";
+  const { amount, element, grouped, percent, span } = muster.words;
+
+  const plain = (number) => number.toFixed(2);
+  /** A heading, where the figure stands in a run (intervals go by the same name), and how it is written. */
+  const COLUMNS = [
+    ["wait, mean", "wait_secs.mean", span],
+    ["half", "wait_secs.p50", span],
+    ["95\u202f%", "wait_secs.p95", span],
+    ["99\u202f%", "wait_secs.p99", span],
+    ["most", "wait_secs.max", span],
+    ["slowdown", "bounded_slowdown.mean", plain],
+    ["used", "used_share", percent],
+    ["held idle", "hours.held_idle", amount],
+    ["stranded", "hours.stranded", amount],
+    ["lost", "hours.lost", amount],
+    ["out of order", "hours.down", amount],
+    ["fair to users", "user_fairness", plain],
+    ["fair to queues", "queue_fairness", plain],
+    ["nodes ÷ fewest", "node_spread", plain],
+    ["evictions", "evictions", grouped],
+    ["breakdowns", "breakdowns", grouped],
+    ["ended", "ended", grouped],
+    ["left", "left", grouped],
+    ["stuck", "left_holding", grouped],
+    ["first to last", "makespan_secs", span],
+  ];
+
+  function value(run, path) {
+    const interval = run.intervals.find((known) => known.figure === path);
+    if (interval) {
+      return interval.mean;
+    }
+    if (path === "used_share") {
+      return run.hours.all > 0 ? run.hours.ran / run.hours.all : 0;
+    }
+    return path.split(".").reduce((part, key) => part[key], run);
+  }
+
+  function cell(run, [, path, words]) {
+    const isUnknown = (path.startsWith("wait_secs") && run.sizes.length === 0) || (path.startsWith("bounded") && run.ended === 0);
+    if (isUnknown || (run.is_partial && path.startsWith("left"))) {
+      return "–";
+    }
+    const interval = run.intervals.find((known) => known.figure === path);
+    const text = words(value(run, path));
+    // An interval of a count has decimals, whatever the count has not.
+    const rough = words === grouped ? amount : words;
+    return interval && interval.margin > 0 ? rough(interval.mean) + " ± " + rough(interval.margin) : text;
+  }
+
+  function row(run, colour) {
+    const swatch = element("i", { className: "swatch" });
+    swatch.style.background = colour;
+    const name = element("th", { scope: "row" }, swatch, " " + run.scheduler + (run.is_partial ? "*" : ""));
+    const by = element("td", { className: "words" }, run.is_engine ? "the engine" : "a model");
+    return element("tr", {}, name, by, ...COLUMNS.map((column) => element("td", {}, cell(run, column))));
+  }
+
+  /** Rows in their own order first; a heading sorts by its figure, and again the other way round. */
+  function figures(host, runs) {
+    const body = element("tbody");
+    const heads = [];
+    const rows = runs.map((run, at) => ({ run, row: row(run, muster.colour(at)) }));
+    const sort = (of, head) => {
+      const isUp = head.getAttribute("aria-sort") !== "ascending";
+      heads.forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", isUp ? "ascending" : "descending");
+      const before = (one, other) => (of(one) < of(other) ? -1 : of(one) > of(other) ? 1 : 0);
+      const sorted = [...rows].sort((one, other) => (isUp ? before(one.run, other.run) : before(other.run, one.run)));
+      body.replaceChildren(...sorted.map((entry) => entry.row));
+    };
+    const head = (text, of) => {
+      const button = element("button", { type: "button" }, text);
+      const made = element("th", { scope: "col" }, button);
+      button.addEventListener("click", () => sort(of, made));
+      heads.push(made);
+      return made;
+    };
+    const headings = element("tr", {}, head("scheduler", (run) => run.scheduler), head("by", (run) => Number(!run.is_engine)));
+    headings.append(...COLUMNS.map(([text, path]) => head(text, (run) => value(run, path))));
+    body.append(...rows.map((entry) => entry.row));
+    host.replaceChildren(element("table", {}, element("thead", {}, headings), body));
+  }
+
+  muster.figures = figures;
+})();

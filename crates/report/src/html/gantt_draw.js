@@ -1,0 +1,173 @@
+// Draws the part of a Gantt that is seen on a canvas: bars, names at the left, time below. It must not change what is seen, nor
+// listen.
+
+(() => {
+  "use strict";
+  const { span } = muster.words;
+
+  const FOOT = 20;
+  const FONT = "11px system-ui, sans-serif";
+  /** About so wide is a letter, and so high a line. */
+  const LETTER = 6.4;
+  const LINE = 13;
+  /** More names than this nobody reads, and they would cost more than the bars. */
+  const MOST_NAMES = 400;
+  /** Colours of jobs and users: those of the page without the one that is near to what is hatched. */
+  const COLOURS = ["--c0", "--c4", "--c2", "--c3", "--c7", "--c6"];
+
+  const gutter = (width) => (width < 500 ? 58 : 108);
+
+  /** A colour of the style sheet as a pixel. */
+  function pixel(style, name) {
+    const canvas = document.createElement("canvas");
+    canvas.width = canvas.height = 1;
+    const context = canvas.getContext("2d");
+    context.fillStyle = style.getPropertyValue(name).trim();
+    context.fillRect(0, 0, 1, 1);
+    return new Uint32Array(context.getImageData(0, 0, 1, 1).data.buffer)[0];
+  }
+
+  /** The colour of each job: its own, or that of its user. */
+  function colours(gantt, by) {
+    const style = getComputedStyle(document.documentElement);
+    const pixels = COLOURS.map((name) => pixel(style, name));
+    const users = new Map();
+    const number = (job, at) => {
+      if (by === "job") {
+        return at;
+      }
+      if (!users.has(job.user)) {
+        users.set(job.user, users.size);
+      }
+      return users.get(job.user);
+    };
+    return {
+      of: Uint32Array.from(gantt.jobs, (job, at) => pixels[number(job, at) % pixels.length]),
+      idle: pixel(style, "--idle"),
+      idleBack: pixel(style, "--idle-back"),
+      ink: style.getPropertyValue("--ink").trim(),
+      faint: style.getPropertyValue("--faint").trim(),
+      line: style.getPropertyValue("--line").trim(),
+      paper: style.getPropertyValue("--paper").trim(),
+    };
+  }
+
+  /** What differs between names is mostly their end. */
+  function shortened(text, room) {
+    const letters = Math.floor(room / LETTER);
+    return text.length <= letters ? text : letters > 1 ? "…" + text.slice(text.length - letters + 1) : "";
+  }
+
+  /** Names of nodes, as many as fit, and a line between nodes where they are high enough. */
+  function names(context, scene, box) {
+    const { gantt, view, colours: { faint, line } } = scene;
+    const down = box.height / (view.bottom - view.top);
+    let free = -Infinity;
+    context.textAlign = "left";
+    context.strokeStyle = line;
+    for (const node of gantt.nodes) {
+      const high = Math.max((node.first_row - view.top) * down, 0);
+      const low = Math.min((node.first_row + node.rows - view.top) * down, box.height);
+      if (low <= high) {
+        continue;
+      }
+      if (low - high >= LINE) {
+        context.beginPath();
+        context.moveTo(0, Math.round(low) + 0.5);
+        context.lineTo(box.left + box.width, Math.round(low) + 0.5);
+        context.stroke();
+      }
+      const middle = (high + low) / 2;
+      if (middle - LINE / 2 >= free && middle >= 6 && middle <= box.height - 4) {
+        context.fillStyle = faint;
+        context.fillText(shortened(node.name, box.left - 22), 0, middle + 4);
+        free = middle + LINE / 2;
+      }
+      numbers(context, node, view, down, box);
+    }
+  }
+
+  /** Numbers of the GPUs of a node, where each has the height of a line. */
+  function numbers(context, node, view, down, box) {
+    if (down < LINE || node.rows === 1) {
+      return;
+    }
+    context.textAlign = "right";
+    for (let row = 0; row < node.rows; row += 1) {
+      const y = (node.first_row + row + 0.5 - view.top) * down;
+      if (y > 4 && y < box.height - 2) {
+        context.fillText(String(row), box.left - 5, y + 4);
+      }
+    }
+    context.textAlign = "left";
+  }
+
+  function timeAxis(context, scene, box) {
+    const { view, origin, colours: { faint } } = scene;
+    const across = box.width / (view.end - view.start);
+    const most = Math.max(2, Math.floor(box.width / 75));
+    context.fillStyle = faint;
+    context.textAlign = "center";
+    for (const tick of muster.axis.time(view.start - origin, view.end - origin, most)) {
+      const x = box.left + (tick + origin - view.start) * across;
+      context.fillRect(Math.round(x), box.height, 1, 4);
+      const half = (span(tick).length * LETTER) / 2;
+      context.fillText(span(tick), Math.min(x, box.left + box.width - half), box.height + 16);
+    }
+  }
+
+  /** Ids of jobs in bars that have room for them, and a frame around every bar of one job. */
+  function marks(context, scene, box) {
+    const { gantt, bars, view, lit } = scene;
+    const [low, high] = muster.bars.between(bars, view.start, view.end);
+    let left = MOST_NAMES;
+    context.textAlign = "left";
+    for (let bar = low; bar < high; bar += 1) {
+      const isLit = bars.job[bar] === lit;
+      const placed = isLit || left > 0 ? muster.paint.place(bars, bar, view, box.width, box.height) : null;
+      if (placed === null) {
+        continue;
+      }
+      const [from, to, top, bottom] = placed;
+      if (isLit) {
+        context.strokeStyle = scene.colours.ink;
+        context.strokeRect(box.left + from + 0.5, top + 0.5, Math.max(to - from - 1, 1), Math.max(bottom - top - 1, 1));
+      }
+      const text = bottom - top >= LINE && to - from >= 3 * LETTER ? shortened(gantt.jobs[bars.job[bar]].id, to - from - 6) : "";
+      if (text.length > 1 && left > 0) {
+        left -= 1;
+        context.fillStyle = scene.colours.paper;
+        context.fillRect(box.left + from + 2, (top + bottom) / 2 - 7, text.length * LETTER + 2, LINE);
+        context.fillStyle = scene.colours.ink;
+        context.fillText(text, box.left + from + 3, (top + bottom) / 2 + 4);
+      }
+    }
+  }
+
+  /** `scene` has `gantt`, `bars`, `view`, `colours`, `origin` and, where one is pointed at, the number of a job as `lit`. */
+  function draw(canvas, scene, width, height) {
+    const ratio = Math.min(window.devicePixelRatio || 1, 2);
+    const box = { left: gutter(width), width: width - gutter(width), height: height - FOOT };
+    const [across, down] = [Math.round(box.width * ratio), Math.round(box.height * ratio)];
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    const context = canvas.getContext("2d");
+    if (draw.image?.width !== across || draw.image?.height !== down) {
+      draw.image = context.createImageData(across, down);
+    }
+    const pixels = new Uint32Array(draw.image.data.buffer);
+    muster.paint.paint(scene.bars, scene.view, pixels, across, down, scene.colours);
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.putImageData(draw.image, Math.round(box.left * ratio), 0);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.font = FONT;
+    names(context, scene, box);
+    marks(context, scene, box);
+    timeAxis(context, scene, box);
+  }
+
+  muster.draw = { draw, colours, gutter, FOOT };
+})();
