@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use muster_model::{DeviceSet, NodeId, Span, Time};
 
+use super::kept::KeptNodes;
 use super::load::{FleetJob, JobNo};
 use super::plane::PlaneError;
 use super::pool::Pool;
@@ -74,6 +75,7 @@ pub struct Desk {
     jobs: Vec<FleetJob>,
     runs: Vec<Run>,
     pool: Pool,
+    kept: KeptNodes,
     endings: BinaryHeap<Reverse<(Time, JobNo, u32)>>,
     /// How many jobs wait, by what they ask for.
     waiting: BTreeMap<u64, u64>,
@@ -91,6 +93,7 @@ impl Desk {
             jobs: Vec::new(),
             runs: Vec::new(),
             pool: Pool::new(&site.nodes),
+            kept: KeptNodes::default(),
             endings: BinaryHeap::new(),
             waiting: BTreeMap::new(),
             levels: Levels::default(),
@@ -253,11 +256,31 @@ impl Desk {
         self.remove(job, rank);
     }
 
+    /// Keeps what is free of a node for the owner of a job: it is held, does nothing, and nobody gets it, until it is let go.
+    /// Nothing changes where somebody keeps it already.
+    pub fn keep(&mut self, job: JobNo, node: NodeId) {
+        self.kept.keep(&mut self.pool, node, job, self.now);
+    }
+
+    /// Gives back what was kept of a node.
+    pub fn let_go(&mut self, node: NodeId) {
+        let Some(kept) = self.kept.let_go(&mut self.pool, node) else { return };
+        let Some(bars) = &mut self.record.bars else { return };
+        let ended = self.runs[kept.job.at()].fate.ended.unwrap_or(self.now);
+        let used = self.pool.node(node).whole.minus(kept.rest);
+        for (devices, from) in [(kept.rest, kept.since), (used, ended)] {
+            if from < self.now && !devices.is_empty() {
+                bars.push(Bar { job: kept.job, node, devices, from, to: self.now, runs: false });
+            }
+        }
+    }
+
     // ---- what happens ----
 
     /// Time passes.
     pub(super) fn pass(&mut self, to: Time) {
-        let idle = self.size.saturating_sub(self.levels.held + self.levels.down);
+        self.levels.kept = self.kept.idle_milli(&self.pool, self.has_gpus);
+        let idle = self.levels.idle(self.size);
         self.levels.is_stranded = self.waiting.keys().next().is_some_and(|least| *least <= idle) && idle > 0;
         self.record.pass(self.now, to, self.size, &self.levels);
         self.now = to;

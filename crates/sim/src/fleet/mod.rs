@@ -5,6 +5,7 @@
 //!
 //! * `site.rs`: what there is; `load.rs`: what arrives
 //! * `pool.rs`: what is free; `desk.rs`: orders and what follows from them at once
+//! * `kept.rs`: nodes that somebody keeps and does not use
 //! * `run.rs`: time passes
 //! * `failures.rs`: what breaks, and when
 //! * `record.rs`: what is counted while it runs; `figures.rs`: what that comes to
@@ -18,6 +19,7 @@ mod desk;
 mod engine;
 mod failures;
 mod figures;
+mod kept;
 mod load;
 mod plane;
 mod pool;

@@ -84,12 +84,14 @@ pub enum Scheduler {
     Muster,
     /// Pod by pod, as Kubernetes does by itself.
     KubeDefault,
+    /// Nobody: people with ssh.
+    None,
 }
 
 impl Scheduler {
     /// Every one, by the name that users give.
-    pub const ALL: [(&'static str, Scheduler); 2] =
-        [("muster", Scheduler::Muster), ("kube-default", Scheduler::KubeDefault)];
+    pub const ALL: [(&'static str, Scheduler); 3] =
+        [("muster", Scheduler::Muster), ("kube-default", Scheduler::KubeDefault), ("none", Scheduler::None)];
 
     /// The one with this name.
     #[must_use]
@@ -118,6 +120,7 @@ impl Scheduler {
         Ok(match self {
             Scheduler::Muster => Box::new(EnginePlane::new(site)?),
             Scheduler::KubeDefault => Box::new(peers::kube::KubeDefault::new(site, seed)),
+            Scheduler::None => Box::new(peers::none::People::default()),
         })
     }
 }

@@ -17,6 +17,8 @@ pub struct PoolNode {
     pub spec: NodeSpec,
     /// It is there.
     pub is_up: bool,
+    /// Somebody keeps what is free of it from others.
+    pub is_kept: bool,
     /// Devices of which nobody holds anything, broken ones not among them.
     pub whole: DeviceSet,
     /// Devices that are out of order.
@@ -39,6 +41,7 @@ impl PoolNode {
         let count = spec.devices.len();
         Self {
             is_up: true,
+            is_kept: false,
             whole: DeviceSet::first(count),
             broken: DeviceSet::EMPTY,
             free: vec![WHOLE; count],
@@ -53,7 +56,7 @@ impl PoolNode {
     /// least room that is enough. `None` when it does not fit.
     #[must_use]
     pub fn choose(&self, task: &Resources) -> Option<DeviceSet> {
-        if !self.is_up || self.cpus < task.cpus.0 || self.memory_bytes < task.memory.0 {
+        if !self.is_up || self.is_kept || self.cpus < task.cpus.0 || self.memory_bytes < task.memory.0 {
             return None;
         }
         let gpu = &task.gpu;
@@ -86,6 +89,16 @@ impl PoolNode {
             as u32
     }
 
+    /// What of it nobody holds, in thousandths of GPUs or of CPUs; what is out of order does not count.
+    pub(super) fn idle_milli(&self, has_gpus: bool) -> u64 {
+        let free = || self.free.iter().enumerate().filter(|(at, _)| !self.broken.contains(*at));
+        match (self.is_up, has_gpus) {
+            (false, _) => 0,
+            (true, true) => free().map(|(_, free)| u64::from(*free)).sum(),
+            (true, false) => u64::from(self.cpus),
+        }
+    }
+
     fn accepts(&self, task: &Resources, device: usize) -> bool {
         let models = &task.gpu.models;
         models.is_empty() || models.contains(&self.spec.devices[device].model)
@@ -99,6 +112,7 @@ impl PoolNode {
     fn take(&mut self, task: &Resources, devices: DeviceSet) -> bool {
         let share = held_per_device(task);
         let is_free = self.is_up
+            && !self.is_kept
             && self.cpus >= task.cpus.0
             && self.memory_bytes >= task.memory.0
             && devices.iter().all(|at| at < self.free.len() && self.free[at] >= share)
@@ -194,6 +208,11 @@ impl Pool {
     /// A node goes or comes back.
     pub(super) fn set_up(&mut self, node: NodeId, is_up: bool) {
         self.nodes[node.0 as usize].is_up = is_up;
+    }
+
+    /// What is free of a node is kept from others, or no longer.
+    pub(super) fn set_kept(&mut self, node: NodeId, is_kept: bool) {
+        self.nodes[node.0 as usize].is_kept = is_kept;
     }
 
     /// A device breaks or is mended.

@@ -52,7 +52,7 @@ pub enum Happening {
 pub struct Sums {
     /// Held by jobs that ran, as much as they asked for.
     pub running: u128,
-    /// Held, however.
+    /// Held or kept, however.
     pub held: u128,
     /// Out of order.
     pub down: u128,
@@ -80,9 +80,18 @@ impl Sums {
 pub(super) struct Levels {
     pub(super) running: u64,
     pub(super) held: u64,
+    /// Kept from others, and held by no task.
+    pub(super) kept: u64,
     pub(super) down: u64,
     pub(super) is_stranded: bool,
     pub(super) waiting: u64,
+}
+
+impl Levels {
+    /// What nobody holds or keeps, and works.
+    pub(super) fn idle(&self, size: u64) -> u64 {
+        size.saturating_sub(self.held + self.kept + self.down)
+    }
 }
 
 /// Most points of a curve. Where there would be more, two become one.
@@ -166,10 +175,10 @@ impl Record {
 
 fn sums(span: Span, size: u64, levels: &Levels) -> Sums {
     let millis = u128::from(span.0);
-    let idle = size.saturating_sub(levels.held + levels.down);
+    let idle = levels.idle(size);
     Sums {
         running: u128::from(levels.running) * millis,
-        held: u128::from(levels.held) * millis,
+        held: u128::from(levels.held + levels.kept) * millis,
         down: u128::from(levels.down) * millis,
         stranded: if levels.is_stranded { u128::from(idle) * millis } else { 0 },
         waiting: u128::from(levels.waiting) * millis,
@@ -185,7 +194,7 @@ mod tests {
     fn the_curve_halves_and_keeps_its_sum() {
         let mut record = Record::new();
         record.first = Some(Time(5_000));
-        let levels = Levels { running: 3, held: 4, down: 1, is_stranded: true, waiting: 2 };
+        let levels = Levels { running: 3, held: 3, kept: 1, down: 1, is_stranded: true, waiting: 2 };
         for step in 0..700 {
             let from = Time(5_000 + step * 1_700);
             record.pass(from, from + Span(1_700), 10, &levels);

@@ -2,5 +2,6 @@
 //! what is not; no constant in a model is taken from a number that it is to match.
 
 pub mod kube;
+pub mod none;
 pub mod packing;
 pub mod textbook;

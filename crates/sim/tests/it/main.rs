@@ -4,6 +4,7 @@
 
 mod fleet;
 mod gang;
+mod none;
 mod oracle;
 mod orders;
 mod packing;
