@@ -12,7 +12,7 @@ use data::Data;
 const SKELETON: &str = include_str!("html/page.html");
 const STYLE: &str = include_str!("html/page.css");
 /// Later ones use what earlier ones hold.
-const SCRIPTS: [&str; 11] = [
+const SCRIPTS: [&str; 12] = [
     include_str!("html/words.js"),
     include_str!("html/axis.js"),
     include_str!("html/chart.js"),
@@ -20,6 +20,7 @@ const SCRIPTS: [&str; 11] = [
     include_str!("html/owners.js"),
     include_str!("html/gantt_bars.js"),
     include_str!("html/gantt_paint.js"),
+    include_str!("html/gantt_dense.js"),
     include_str!("html/gantt_view.js"),
     include_str!("html/gantt_draw.js"),
     include_str!("html/gantt.js"),

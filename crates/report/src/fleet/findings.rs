@@ -146,7 +146,9 @@ impl<'c> Facts<'c> {
             return None;
         }
         let hours = format!("{} {}-hours", amount(wasted), self.unit);
-        let sentence = format!("under {} {hours} ({}) {how}", most.scheduler, percent(share));
+        // Where jobs are stuck, what they hold is held for ever; it is counted up to the last that happened.
+        let until = if most.left_holding > 0 { " until then" } else { "" };
+        let sentence = format!("under {} {hours} ({}) {how}{until}", most.scheduler, percent(share));
         Some(sentence + &self.elsewhere(most, name))
     }
 

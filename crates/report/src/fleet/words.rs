@@ -47,14 +47,18 @@ pub(super) fn span(secs: f64) -> String {
     Span((secs.max(0.0) * 1000.0).round() as u64).to_string()
 }
 
-/// As many decimals as matter: `0`, `0.25`, `12.5`, `1,234`.
+/// As many decimals as matter: `0`, `0.0021`, `0.25`, `12.5`, `1,234`.
 pub(super) fn amount(value: f64) -> String {
     let tenths = (value * 10.0).round() / 10.0;
     if value >= 100.0 || tenths.fract() == 0.0 && value >= 1.0 {
         return grouped(value.round() as u64);
     }
-    let text = if value >= 1.0 { format!("{value:.1}") } else { format!("{value:.2}") };
-    if text == "0.00" { "0".to_owned() } else { text }
+    if value >= 1.0 {
+        return format!("{value:.1}");
+    }
+    // Two digits that say something; what has none in six decimals is nothing.
+    let decimals = if value < 1e-6 { 0.0 } else { (1.0 - value.log10().floor()).max(2.0) };
+    format!("{value:.0$}", decimals as usize)
 }
 
 /// A share from 0 to 1 in percent.
@@ -70,7 +74,8 @@ mod tests {
     fn amounts_have_the_decimals_that_matter() {
         let check = |value: f64, text: &str| assert_eq!(amount(value), text);
         check(0.0, "0");
-        check(0.004, "0");
+        check(4e-9, "0");
+        check(0.00213, "0.0021");
         check(0.25, "0.25");
         check(8.0, "8");
         check(12.54, "12.5");

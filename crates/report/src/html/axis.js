@@ -35,13 +35,13 @@
     return marks.filter((_, at) => at % stride === 0);
   }
 
-  /** Numbers from 0 on, in steps of 1, 2 or 5. */
-  function linear(max, most) {
-    const rough = max / most;
+  /** Whole numbers from 0 on, in steps of 1, 2, 5, 10 and so on. */
+  function counts(max, most) {
+    const rough = Math.max(max / most, 1);
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((times) => times * power).find((known) => known >= rough * 0.999);
     return every(step, 0, max * 1.0001);
   }
 
-  muster.axis = { time, logTime, linear };
+  muster.axis = { time, logTime, counts };
 })();

@@ -51,6 +51,7 @@
       const height = Math.min(Math.max(scene.bars.rows * ROW, LEAST_HEIGHT), MOST_HEIGHT) + muster.draw.FOOT;
       scene.canvas.style.height = height + "px";
       muster.draw.draw(scene.canvas, scene, scene.host.clientWidth, height);
+      byId("gantt-dense").hidden = !scene.isDense;
     });
   }
 

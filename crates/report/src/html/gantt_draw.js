@@ -43,6 +43,7 @@
     };
     return {
       of: Uint32Array.from(gantt.jobs, (job, at) => pixels[number(job, at) % pixels.length]),
+      run: pixel(style, "--c0"),
       idle: pixel(style, "--idle"),
       idleBack: pixel(style, "--idle-back"),
       ink: style.getPropertyValue("--ink").trim(),
@@ -120,15 +121,15 @@
   function marks(context, scene, box) {
     const { gantt, bars, view, lit } = scene;
     const [low, high] = muster.bars.between(bars, view.start, view.end);
+    const picture = muster.paint.frame(bars, view, box.width, box.height);
     let left = MOST_NAMES;
     context.textAlign = "left";
     for (let bar = low; bar < high; bar += 1) {
       const isLit = bars.job[bar] === lit;
-      const placed = isLit || left > 0 ? muster.paint.place(bars, bar, view, box.width, box.height) : null;
-      if (placed === null) {
+      if (!(isLit || left > 0) || !muster.paint.place(picture, bar)) {
         continue;
       }
-      const [from, to, top, bottom] = placed;
+      const [from, to, top, bottom] = [picture.box[0], picture.box[1], picture.box[2], picture.box[3]];
       if (isLit) {
         context.strokeStyle = scene.colours.ink;
         context.strokeRect(box.left + from + 0.5, top + 0.5, Math.max(to - from - 1, 1), Math.max(bottom - top - 1, 1));
@@ -144,28 +145,43 @@
     }
   }
 
-  /** `scene` has `gantt`, `bars`, `view`, `colours`, `origin` and, where one is pointed at, the number of a job as `lit`. */
+  /** Bars as a picture, kept for the next one of the same size. */
+  function picture(scene, box, ratio) {
+    scene.isDense = muster.dense.isDense(scene.bars, scene.view, box.width * ratio, box.height * ratio);
+    // Shades need no finer pixels than those of the page.
+    const fine = scene.isDense ? 1 : ratio;
+    const [width, height] = [Math.round(box.width * fine), Math.round(box.height * fine)];
+    if (picture.sheet?.width !== width || picture.sheet?.height !== height) {
+      picture.sheet = Object.assign(document.createElement("canvas"), { width, height });
+      picture.image = new ImageData(width, height);
+    }
+    const paint = scene.isDense ? muster.dense.shade : muster.paint.paint;
+    paint(scene.bars, scene.view, new Uint32Array(picture.image.data.buffer), width, height, scene.colours);
+    picture.sheet.getContext("2d").putImageData(picture.image, 0, 0);
+    return picture.sheet;
+  }
+
+  /**
+   * `scene` has `gantt`, `bars`, `view`, `colours`, `origin` and, where one is pointed at, the number of a job as `lit`. It is
+   * told by `isDense` whether its bars became shades.
+   */
   function draw(canvas, scene, width, height) {
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
     const box = { left: gutter(width), width: width - gutter(width), height: height - FOOT };
-    const [across, down] = [Math.round(box.width * ratio), Math.round(box.height * ratio)];
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
       canvas.width = Math.round(width * ratio);
       canvas.height = Math.round(height * ratio);
     }
     const context = canvas.getContext("2d");
-    if (draw.image?.width !== across || draw.image?.height !== down) {
-      draw.image = context.createImageData(across, down);
-    }
-    const pixels = new Uint32Array(draw.image.data.buffer);
-    muster.paint.paint(scene.bars, scene.view, pixels, across, down, scene.colours);
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    context.clearRect(0, 0, canvas.width, canvas.height);
-    context.putImageData(draw.image, Math.round(box.left * ratio), 0);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(picture(scene, box, ratio), box.left, 0, box.width, box.height);
     context.font = FONT;
     names(context, scene, box);
-    marks(context, scene, box);
+    if (!scene.isDense || scene.lit !== null) {
+      marks(context, scene, box);
+    }
     timeAxis(context, scene, box);
   }
 

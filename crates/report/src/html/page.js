@@ -97,7 +97,7 @@
       label: "jobs that wait, over time",
       height: HEIGHT,
       x,
-      y: { max: most, ticks: muster.axis.linear(most, 4), words: grouped },
+      y: { max: most, ticks: muster.axis.counts(most, 4), words: grouped },
       lines: () => visible().map((at) => ({ colour: at, points: steps(runs[at], runs[at].curve.waiting) })),
       tell: (secs) => telling("at " + span(secs), said(secs, "waiting", grouped)),
     };

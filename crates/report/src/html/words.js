@@ -15,10 +15,14 @@ const muster = {};
 
   /** As many decimals as matter. */
   function amount(number) {
-    if (number >= 100 || (Number.isInteger(number) && number >= 0)) {
+    if (number >= 99.95 || number < 1e-6 || Number.isInteger(number)) {
       return grouped(number);
     }
-    return number >= 1 ? number.toFixed(1) : number.toFixed(2);
+    if (number >= 1) {
+      return number.toFixed(1);
+    }
+    // Two digits that say something, and a dot that is no exponent's.
+    return number.toFixed(Math.min(Math.max(1 - Math.floor(Math.log10(number)), 2), 6));
   }
 
   function percent(share) {
