@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use muster_engine::{Engine, Refusal};
 use muster_model::job::{AfterCheckpoint, Checkpoint, CheckpointBy, Restart};
 use muster_model::{
-    AttemptId, DeviceSet, Effect, Event, Foreign, JobId, JobSpec, NodeId, Observation, Rank, Reason, Span,
-    StopCause, TaskCheckpoint, TaskExit, TaskGroup, TaskPlacement, TaskReport, Time,
+    AttemptId, DeviceSet, Effect, Event, Foreign, JobId, JobSpec, NodeId, NodeSpec, Observation, Rank,
+    Reason, Span, StopCause, TaskCheckpoint, TaskExit, TaskGroup, TaskPlacement, TaskReport, Time,
 };
 use muster_report::style::Style;
 
@@ -169,8 +169,8 @@ impl Plane for EnginePlane {
 
     fn mended(&mut self, desk: &Desk, node: NodeId, device: Option<usize>) {
         if device.is_none() {
-            let spec = desk.pool().node(node).spec.clone();
-            self.engine.apply(self.now, &Event::NodeJoined(Box::new(spec)));
+            let spec = &desk.pool().node(node).spec;
+            self.engine.apply(self.now, &Event::NodeJoined(Box::new(NodeSpec::clone(spec))));
         }
         if device.is_some() || desk.pool().node(node).broken != DeviceSet::EMPTY {
             self.set_broken(desk, node);

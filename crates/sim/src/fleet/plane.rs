@@ -86,12 +86,21 @@ pub enum Scheduler {
     KubeDefault,
     /// Nobody: people with ssh.
     None,
+    /// One Ray application, a placement group for each job.
+    Ray,
+    /// Volcano with its default configuration.
+    Volcano,
 }
 
 impl Scheduler {
     /// Every one, by the name that users give.
-    pub const ALL: [(&'static str, Scheduler); 3] =
-        [("muster", Scheduler::Muster), ("kube-default", Scheduler::KubeDefault), ("none", Scheduler::None)];
+    pub const ALL: [(&'static str, Scheduler); 5] = [
+        ("muster", Scheduler::Muster),
+        ("kube-default", Scheduler::KubeDefault),
+        ("none", Scheduler::None),
+        ("ray", Scheduler::Ray),
+        ("volcano", Scheduler::Volcano),
+    ];
 
     /// The one with this name.
     #[must_use]
@@ -109,7 +118,7 @@ impl Scheduler {
     /// It gives shares of a GPU; else who asks for a share gets a whole one.
     #[must_use]
     pub fn gives_shares(self) -> bool {
-        matches!(self, Scheduler::Muster)
+        matches!(self, Scheduler::Muster | Scheduler::Ray)
     }
 
     /// Whoever it is, before anything has arrived. What it leaves to chance comes from the seed.
@@ -121,6 +130,8 @@ impl Scheduler {
             Scheduler::Muster => Box::new(EnginePlane::new(site)?),
             Scheduler::KubeDefault => Box::new(peers::kube::KubeDefault::new(site, seed)),
             Scheduler::None => Box::new(peers::none::People::default()),
+            Scheduler::Ray => Box::new(peers::ray::Ray::new(site)),
+            Scheduler::Volcano => Box::new(peers::volcano::Volcano::new(site, seed)),
         })
     }
 }

@@ -1,6 +1,8 @@
 //! What is free on each node, and what a task may take of it. Nothing is ever held twice: who takes what is not free has a
 //! defect, and is told so.
 
+use std::sync::Arc;
+
 use muster_model::job::Resources;
 use muster_model::{DeviceSet, GpuMilli, NodeId, NodeSpec};
 
@@ -13,8 +15,8 @@ pub struct Pool {
 /// A node and what is free of it.
 #[derive(Clone, Debug)]
 pub struct PoolNode {
-    /// As it is when nothing runs on it.
-    pub spec: NodeSpec,
+    /// As it is when nothing runs on it; shared, since whoever decides tries on copies of the pool.
+    pub spec: Arc<NodeSpec>,
     /// It is there.
     pub is_up: bool,
     /// Somebody keeps what is free of it from others.
@@ -48,7 +50,7 @@ impl PoolNode {
             cpus: spec.cpus.0,
             memory_bytes: spec.memory.0,
             tasks: 0,
-            spec,
+            spec: Arc::new(spec),
         }
     }
 
@@ -81,12 +83,46 @@ impl PoolNode {
         })
     }
 
-    /// How many such tasks fit, at most `most`.
+    /// How many such tasks fit, at most `most`. Asked for every node of every gang, so it counts and tries nothing.
     #[must_use]
     pub fn room(&self, task: &Resources, most: u32) -> u32 {
-        let mut node = self.clone();
-        (0..most).take_while(|_| node.choose(task).is_some_and(|devices| node.take(task, devices))).count()
-            as u32
+        if !self.is_up || self.is_kept {
+            return 0;
+        }
+        let by_cpus = self.cpus.checked_div(task.cpus.0).unwrap_or(most);
+        let by_memory = self
+            .memory_bytes
+            .checked_div(task.memory.0)
+            .map_or(most, |room| u32::try_from(room).unwrap_or(most));
+        let most = most.min(by_cpus).min(by_memory);
+        if most == 0 || task.gpu.is_none() {
+            return most;
+        }
+        most.min(if task.gpu.devices == 0 { self.shares(task) } else { self.sets(task) })
+    }
+
+    /// How often its devices have room for a task's share.
+    fn shares(&self, task: &Resources) -> u32 {
+        let fits = |at: &usize| !self.broken.contains(*at) && self.accepts(task, *at);
+        let share = task.gpu.share.0;
+        (0..self.free.len()).filter(fits).map(|at| u32::from(self.free[at]) / share).sum()
+    }
+
+    /// How many sets of whole devices of one model there are.
+    fn sets(&self, task: &Resources) -> u32 {
+        let gpu = &task.gpu;
+        if gpu.models.is_empty() && self.is_of_one_model() {
+            return self.whole.len() / gpu.devices;
+        }
+        let mut sets = 0;
+        for (first, device) in self.spec.devices.iter().enumerate() {
+            let is_first = !self.spec.devices[..first].iter().any(|other| other.model == device.model);
+            if is_first && self.accepts(task, first) {
+                let whole = self.whole.iter().filter(|at| self.spec.devices[*at].model == device.model);
+                sets += whole.count() as u32 / gpu.devices;
+            }
+        }
+        sets
     }
 
     /// What of it nobody holds, in thousandths of GPUs or of CPUs; what is out of order does not count.
@@ -228,6 +264,69 @@ impl Pool {
                 node.broken = node.broken.minus(one);
                 if node.free[device] == WHOLE {
                     node.whole.insert(device);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::job::GpuRequest;
+    use muster_model::{Bytes, CpuMilli, Device};
+
+    use super::*;
+
+    fn node(models: &[&str]) -> PoolNode {
+        let device = |model: &&str| Device {
+            model: (*model).into(),
+            memory: Bytes(0),
+            uuid: "".into(),
+            is_virtual: true,
+            slice_of: None,
+        };
+        PoolNode::new(NodeSpec {
+            name: "n".into(),
+            devices: models.iter().map(device).collect(),
+            cpus: CpuMilli(8_000),
+            memory: Bytes(64 << 30),
+            extras: [].into(),
+            labels: [].into(),
+            domains: Vec::new(),
+        })
+    }
+
+    fn task(devices: u32, share: u32, models: &[&str], cpus: u32) -> Resources {
+        let models = models.iter().map(|model| (*model).into()).collect();
+        let gpu = GpuRequest { devices, share: GpuMilli(share), models };
+        Resources { gpu, cpus: CpuMilli(cpus), memory: Bytes(1 << 30), ..Resources::default() }
+    }
+
+    #[test]
+    fn counted_room_is_the_room_that_trying_finds() {
+        let mixed = ["a", "a", "b", "a", "b", "b", "b", "a"];
+        for models in [&["a"; 8], &mixed] {
+            for held in [task(1, 0, &[], 0), task(0, 400, &[], 500), task(2, 0, &["a"], 3_000)] {
+                let mut node = node(models);
+                let devices = node.choose(&held).unwrap();
+                assert!(node.take(&held, devices));
+                for asked in [
+                    task(1, 0, &[], 0),
+                    task(3, 0, &[], 0),
+                    task(2, 0, &["a"], 0),
+                    task(1, 0, &["b"], 2_500),
+                    task(0, 300, &["a"], 0),
+                    task(0, 600, &[], 0),
+                    task(0, 0, &[], 1_000),
+                    task(1, 0, &["c"], 0),
+                ] {
+                    let mut tried = node.clone();
+                    let found = (0..20)
+                        .take_while(|_| {
+                            tried.choose(&asked).is_some_and(|devices| tried.take(&asked, devices))
+                        })
+                        .count() as u32;
+                    assert_eq!(node.room(&asked, 20), found, "{asked:?}");
                 }
             }
         }

@@ -9,4 +9,6 @@ mod oracle;
 mod orders;
 mod packing;
 mod per_pod;
+mod ray;
 mod scenario;
+mod volcano;
