@@ -109,7 +109,7 @@ pub struct Hours {
     pub ran: f64,
     /// Of what ran: work that was lost when jobs were stopped, and time that they took to run again.
     pub lost: f64,
-    /// Held and not used: by gangs that were not whole, or more than was asked for.
+    /// Held and not used: by gangs that were not whole, more than was asked for, or kept when the work was done.
     pub held_idle: f64,
     /// Idle, while a job waited that asked for no more than was idle in all.
     pub stranded: f64,
@@ -175,7 +175,7 @@ pub struct Interval {
 type Reading = fn(&FleetFigures) -> f64;
 
 /// Figures that intervals are made of, by name: where they stand in [`FleetFigures`], or what they come to.
-pub const MEASURED: [(&str, Reading); 16] = [
+pub const MEASURED: [(&str, Reading); 17] = [
     ("wait_secs.mean", |run| run.wait_secs.mean),
     ("wait_secs.p50", |run| run.wait_secs.p50),
     ("wait_secs.p95", |run| run.wait_secs.p95),
@@ -189,6 +189,7 @@ pub const MEASURED: [(&str, Reading); 16] = [
     ("left", |run| run.left as f64),
     ("left_holding", |run| run.left_holding as f64),
     ("evictions", |run| run.evictions as f64),
+    ("breakdowns", |run| run.breakdowns as f64),
     ("node_spread", |run| run.node_spread),
     ("user_fairness", |run| run.user_fairness),
     ("queue_fairness", |run| run.queue_fairness),

@@ -52,7 +52,7 @@ pub struct GanttBar {
     pub from_ms: u64,
     /// Until when.
     pub to_ms: u64,
-    /// The job ran meanwhile; else it held them and waited for the rest of what it needs.
+    /// The job ran meanwhile; else they were held for it and did nothing.
     pub runs: bool,
 }
 

@@ -31,7 +31,7 @@ pub fn findings(comparison: &FleetComparison) -> Vec<String> {
     sentences.extend(facts.waits());
     sentences.extend(facts.hours(
         "hours.held_idle",
-        "were held and not used, by gangs that were not whole or beyond what was asked for",
+        "were held and did nothing, by gangs that were not whole, beyond what was asked for or when the work was done",
     ));
     sentences.extend(
         facts.hours(
@@ -71,15 +71,20 @@ impl<'c> Facts<'c> {
         partial.map(sentence).collect()
     }
 
+    /// Of which seed figures are that have no mean, where there are several.
+    fn seed(&self) -> String {
+        match self.comparison.seeds[..] {
+            [first, _, ..] => format!("with seed {first}, "),
+            _ => String::new(),
+        }
+    }
+
     /// Jobs that will never go on.
     fn stuck(&self) -> Vec<String> {
-        let seed = match self.comparison.seeds[..] {
-            [first, _, ..] => format!(" with seed {first},"),
-            _ => String::new(),
-        };
+        let seed = self.seed();
         let left = self.whole.iter().filter(|run| run.left > 0);
         let sentence = |run: &&FleetFigures| {
-            let begin = format!("under {}{seed} ", run.scheduler);
+            let begin = format!("{seed}under {} ", run.scheduler);
             let held = format!("{} {}{}", amount(run.left_held), self.unit, plural(run.left_held));
             let others = run.left - run.left_holding;
             let rest = match others {
@@ -133,7 +138,7 @@ impl<'c> Facts<'c> {
             }
         };
         let mut sentences = vec![sentence];
-        sentences.extend(whose(least, most, self.unit));
+        sentences.extend(whose(least, most, self.unit).into_iter().map(|sentence| self.seed() + &sentence));
         sentences
     }
 
@@ -146,9 +151,7 @@ impl<'c> Facts<'c> {
             return None;
         }
         let hours = format!("{} {}-hours", amount(wasted), self.unit);
-        // Where jobs are stuck, what they hold is held for ever; it is counted up to the last that happened.
-        let until = if most.left_holding > 0 { " until then" } else { "" };
-        let sentence = format!("under {} {hours} ({}) {how}{until}", most.scheduler, percent(share));
+        let sentence = format!("under {} {hours} ({}) {how}", most.scheduler, percent(share));
         Some(sentence + &self.elsewhere(most, name))
     }
 
@@ -159,9 +162,14 @@ impl<'c> Facts<'c> {
         if lost <= 0.0 {
             return None;
         }
-        let causes = [(most.evictions, "eviction"), (most.breakdowns, "breakdown")];
-        let named = causes.iter().filter(|(number, _)| *number > 0);
-        let named: Vec<String> = named.map(|(number, what)| grouped_count(*number, what)).collect();
+        let causes = [("evictions", "eviction"), ("breakdowns", "breakdown")];
+        let number = |name: &str| Figure::of(most, name).value;
+        let named = causes.iter().filter(|(name, _)| number(name) > 0.0);
+        let named: Vec<String> = named
+            .map(|(name, one)| {
+                format!("{} {}", amount(number(name)), if number(name) == 1.0 { one } else { name })
+            })
+            .collect();
         let (scheduler, unit, lost) = (&most.scheduler, self.unit, amount(lost));
         let sentence =
             format!("under {scheduler} {lost} {unit}-hours of work were lost in {}", named.join(" and "));

@@ -98,7 +98,7 @@ fn jobs_that_never_end_are_told_with_or_without_what_they_hold() {
     assert_eq!(with(1, 0, 0.0), "under kube-default 1 job never ends");
     assert_eq!(
         with(1, 1, 0.5),
-        "under kube-default 1 gang holds 0.50 GPU and waits for the rest of what it needs; nothing more happens"
+        "under kube-default 1 gang holds 0.5 GPU and waits for the rest of what it needs; nothing more happens"
     );
     assert_eq!(
         with(1205, 3, 12.0),

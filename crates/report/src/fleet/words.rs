@@ -56,9 +56,13 @@ pub(super) fn amount(value: f64) -> String {
     if value >= 1.0 {
         return format!("{value:.1}");
     }
-    // Two digits that say something; what has none in six decimals is nothing.
-    let decimals = if value < 1e-6 { 0.0 } else { (1.0 - value.log10().floor()).max(2.0) };
-    format!("{value:.0$}", decimals as usize)
+    if value < 1e-6 {
+        return "0".to_owned();
+    }
+    // Two digits that say something.
+    let decimals = (1.0 - value.log10().floor()).max(2.0) as usize;
+    let text = format!("{value:.decimals$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// A share from 0 to 1 in percent.
@@ -77,6 +81,7 @@ mod tests {
         check(4e-9, "0");
         check(0.00213, "0.0021");
         check(0.25, "0.25");
+        check(0.999, "1");
         check(8.0, "8");
         check(12.54, "12.5");
         check(99.97, "100");
@@ -92,6 +97,6 @@ mod tests {
         assert!(!figure(10.0, Some(1.0)).may_equal(figure(12.5, Some(1.0))));
         assert!(!figure(10.0, None).may_equal(figure(10.0, None)));
         assert_eq!(figure(1.5, Some(0.0)).told(amount), "1.5");
-        assert_eq!(figure(1.5, Some(0.5)).told(amount), "1.5 ± 0.50");
+        assert_eq!(figure(1.5, Some(0.5)).told(amount), "1.5 ± 0.5");
     }
 }

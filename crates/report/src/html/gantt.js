@@ -34,7 +34,7 @@
 
   function told({ gantt, bars, origin, unit }, bar, row) {
     const job = gantt.jobs[bars.job[bar]];
-    const held = "holds " + count(rowsBeside(bars, bar), unit) + (bars.runs[bar] ? " and runs" : " and waits for more");
+    const held = "holds " + count(rowsBeside(bars, bar), unit) + (bars.runs[bar] ? " and runs" : " and does not run");
     const when = span(bars.from[bar] - origin) + " to " + span(bars.to[bar] - origin);
     const long = span(bars.to[bar] - bars.from[bar]);
     return [job.id + " of " + job.user, rowName(gantt, row, unit), held, when + ", " + long].join("\n");

@@ -22,7 +22,7 @@ const muster = {};
       return number.toFixed(1);
     }
     // Two digits that say something, and a dot that is no exponent's.
-    return number.toFixed(Math.min(Math.max(1 - Math.floor(Math.log10(number)), 2), 6));
+    return number.toFixed(Math.min(Math.max(1 - Math.floor(Math.log10(number)), 2), 6)).replace(/\.?0+$/, "");
   }
 
   function percent(share) {
