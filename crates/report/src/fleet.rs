@@ -15,6 +15,8 @@ pub use findings::findings;
 
 /// Columns where there is no terminal.
 const WIDTH: usize = 100;
+/// Before the second line of a sentence.
+const INDENT: &str = "  ";
 
 /// The load and the fleet, a row per control plane, their waits by size of job, and what differs.
 #[must_use]
@@ -32,7 +34,7 @@ pub fn comparison(comparison: &FleetComparison, style: &Style) -> String {
         text.push('\n');
     }
     for finding in findings {
-        text.push_str(&wrap(&finding, width).join("\n  "));
+        text.push_str(&wrap(&finding, width.saturating_sub(INDENT.len())).join(&format!("\n{INDENT}")));
         text.push('\n');
     }
     text
