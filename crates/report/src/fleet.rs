@@ -22,7 +22,7 @@ const INDENT: &str = "  ";
 #[must_use]
 pub fn comparison(comparison: &FleetComparison, style: &Style) -> String {
     let width = style.width.unwrap_or(WIDTH);
-    let mut text = head(comparison);
+    let mut text: String = head(comparison).iter().map(|line| wrapped(line, width)).collect();
     text.push('\n');
     text.push_str(&runs::tables(comparison, width, style));
     if let Some(table) = sizes::table(comparison, width.min(WIDTH), style) {
@@ -33,45 +33,47 @@ pub fn comparison(comparison: &FleetComparison, style: &Style) -> String {
     if !findings.is_empty() {
         text.push('\n');
     }
-    for finding in findings {
-        text.push_str(&wrap(&finding, width.saturating_sub(INDENT.len())).join(&format!("\n{INDENT}")));
-        text.push('\n');
-    }
+    text.extend(findings.iter().map(|finding| wrapped(finding, width)));
     text
 }
 
+/// A sentence in as many lines as it needs.
+fn wrapped(sentence: &str, width: usize) -> String {
+    wrap(sentence, width.saturating_sub(INDENT.len())).join(&format!("\n{INDENT}")) + "\n"
+}
+
 /// What arrives where, and what is left out of it.
-fn head(comparison: &FleetComparison) -> String {
+fn head(comparison: &FleetComparison) -> Vec<String> {
     let FleetComparison { trace, cluster, queues, nodes, size, jobs, strangers, seeds, .. } = comparison;
     let queues = queues.as_ref().map_or(String::new(), |queues| format!(", queues of {}", clean(queues)));
-    let mut text = format!(
-        "{} of {} on {} ({}, {} {}s){queues}\n",
+    let mut lines = vec![format!(
+        "{} of {} on {} ({}, {} {}s){queues}",
         grouped_count(*jobs, "job"),
         clean(trace),
         clean(cluster),
         grouped_count(*nodes, "node"),
         words::amount(*size),
         unit(comparison.unit),
-    );
+    )];
     let left_out = [
         (comparison.never_ran, "that never ran where they come from"),
         (comparison.too_large, "that not even the idle cluster could host"),
         (comparison.bad_rows, "that cannot be read"),
     ];
     for (number, why) in left_out.into_iter().filter(|(number, _)| *number > 0) {
-        text.push_str(&format!("left out: {} {why}\n", grouped(number)));
+        lines.push(format!("left out: {} {why}", grouped(number)));
     }
     if *strangers > 0 {
         let jobs = grouped_count(*strangers, "job");
-        text.push_str(&format!("in the default queue: {jobs} of queues that are not there\n"));
+        lines.push(format!("in the default queue: {jobs} of queues that are not there"));
     }
     if seeds.len() > 1 {
         let runs = seeds.len();
-        text.push_str(&format!(
-            "means of {runs} runs, one for each seed; ± is how near they lie to the true ones with 95 % confidence\n"
+        lines.push(format!(
+            "means of {runs} runs, one for each seed; ± is how near they lie to the true ones with 95 % confidence"
         ));
     }
-    text
+    lines
 }
 
 /// `GPU` or `CPU`.

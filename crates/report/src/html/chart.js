@@ -112,6 +112,14 @@
     return { draw, point };
   }
 
+  /** A patch of the colour of a run, striped where its lines are dashed. */
+  function swatch(at) {
+    const made = element("i", { className: at < COLOURS ? "swatch" : "swatch again" });
+    made.style.backgroundColor = colour(at);
+    return made;
+  }
+
   muster.chart = chart;
+  muster.swatch = swatch;
   muster.colour = colour;
 })();

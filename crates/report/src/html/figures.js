@@ -52,10 +52,8 @@
     return interval && interval.margin > 0 ? rough(interval.mean) + " ± " + rough(interval.margin) : text;
   }
 
-  function row(run, colour) {
-    const swatch = element("i", { className: "swatch" });
-    swatch.style.background = colour;
-    const name = element("th", { scope: "row" }, swatch, " " + run.scheduler + (run.is_partial ? "*" : ""));
+  function row(run, at) {
+    const name = element("th", { scope: "row" }, muster.swatch(at), " " + run.scheduler + (run.is_partial ? "*" : ""));
     const by = element("td", { className: "words" }, run.is_engine ? "the engine" : "a model");
     return element("tr", {}, name, by, ...COLUMNS.map((column) => element("td", {}, cell(run, column))));
   }
@@ -64,7 +62,7 @@
   function figures(host, runs) {
     const body = element("tbody");
     const heads = [];
-    const rows = runs.map((run, at) => ({ run, row: row(run, muster.colour(at)) }));
+    const rows = runs.map((run, at) => ({ run, row: row(run, at) }));
     const sort = (of, head) => {
       const isUp = head.getAttribute("aria-sort") !== "ascending";
       heads.forEach((other) => other.removeAttribute("aria-sort"));

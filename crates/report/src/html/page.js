@@ -45,13 +45,11 @@
   function legend() {
     runs.forEach((run, at) => {
       const box = element("input", { type: "checkbox", checked: true });
-      const swatch = element("i", { className: "swatch" });
-      swatch.style.background = muster.colour(at);
       box.addEventListener("change", () => {
         shown[box.checked ? "add" : "delete"](at);
         redraws.forEach((redraw) => redraw());
       });
-      byId("legend").append(element("label", {}, box, swatch, run.scheduler + (run.is_partial ? "*" : "")));
+      byId("legend").append(element("label", {}, box, muster.swatch(at), run.scheduler + (run.is_partial ? "*" : "")));
     });
   }
 

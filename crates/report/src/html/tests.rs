@@ -65,6 +65,20 @@ fn every_file_says_what_it_is_for_and_what_it_must_not_do() {
 }
 
 #[test]
+fn scripts_ask_for_what_is_there_and_their_functions_are_short() {
+    for script in SCRIPTS {
+        for id in script.split("byId(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(SKELETON.contains(&format!("id=\"{id}\"")), "{id}");
+        }
+        let mut lines = script.lines();
+        while let Some(line) = lines.by_ref().find(|line| line.starts_with("  function ")) {
+            let length = lines.by_ref().take_while(|line| *line != "  }").count() + 2;
+            assert!(length <= 70, "{length}: {line}");
+        }
+    }
+}
+
+#[test]
 fn the_data_reads_back_as_it_was() {
     let (gantts, shown) =
         ([gantt("17", "ann")], comparison(vec![run("muster", 90.0), stuck(run("kube-default", 0.0))]));
