@@ -12,6 +12,8 @@
   const LINE = 13;
   /** More names than this nobody reads, and they would cost more than the bars. */
   const MOST_NAMES = 400;
+  /** Less of an id than this says nothing. */
+  const LEAST_LETTERS = 5;
   /** Colours of jobs and users: those of the page without the one that is near to what is hatched. */
   const COLOURS = ["--c0", "--c4", "--c2", "--c3", "--c7", "--c6"];
 
@@ -134,8 +136,9 @@
         context.strokeStyle = scene.colours.ink;
         context.strokeRect(box.left + from + 0.5, top + 0.5, Math.max(to - from - 1, 1), Math.max(bottom - top - 1, 1));
       }
-      const text = bottom - top >= LINE && to - from >= 3 * LETTER ? shortened(gantt.jobs[bars.job[bar]].id, to - from - 6) : "";
-      if (text.length > 1 && left > 0) {
+      const { id } = gantt.jobs[bars.job[bar]];
+      const text = bottom - top >= LINE ? shortened(id, to - from - 6) : "";
+      if (text.length >= Math.min(LEAST_LETTERS, id.length) && left > 0) {
         left -= 1;
         context.fillStyle = scene.colours.paper;
         context.fillRect(box.left + from + 2, (top + bottom) / 2 - 7, text.length * LETTER + 2, LINE);
