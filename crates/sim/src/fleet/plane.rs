@@ -84,6 +84,8 @@ pub enum Scheduler {
     Muster,
     /// Pod by pod, as Kubernetes does by itself.
     KubeDefault,
+    /// Slurm with multifactor priority and backfill.
+    Slurm,
     /// Nobody: people with ssh.
     None,
     /// One Ray application, a placement group for each job.
@@ -94,11 +96,12 @@ pub enum Scheduler {
 
 impl Scheduler {
     /// Every one, by the name that users give.
-    pub const ALL: [(&'static str, Scheduler); 5] = [
+    pub const ALL: [(&'static str, Scheduler); 6] = [
         ("muster", Scheduler::Muster),
         ("kube-default", Scheduler::KubeDefault),
         ("none", Scheduler::None),
         ("ray", Scheduler::Ray),
+        ("slurm", Scheduler::Slurm),
         ("volcano", Scheduler::Volcano),
     ];
 
@@ -129,6 +132,7 @@ impl Scheduler {
         Ok(match self {
             Scheduler::Muster => Box::new(EnginePlane::new(site)?),
             Scheduler::KubeDefault => Box::new(peers::kube::KubeDefault::new(site, seed)),
+            Scheduler::Slurm => Box::new(peers::slurm::Slurm::new(site)),
             Scheduler::None => Box::new(peers::none::People::default()),
             Scheduler::Ray => Box::new(peers::ray::Ray::new(site)),
             Scheduler::Volcano => Box::new(peers::volcano::Volcano::new(site, seed)),

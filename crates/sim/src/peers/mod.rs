@@ -7,5 +7,6 @@ mod line;
 pub mod none;
 pub mod packing;
 pub mod ray;
+pub mod slurm;
 pub mod textbook;
 pub mod volcano;

@@ -11,4 +11,5 @@ mod packing;
 mod per_pod;
 mod ray;
 mod scenario;
+mod slurm;
 mod volcano;

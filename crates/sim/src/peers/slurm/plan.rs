@@ -1,0 +1,155 @@
+//! The plan of a backfill pass: from when until when which nodes are reserved for jobs that wait, and when another could start
+//! beside them (src/plugins/sched/backfill/backfill.c). As in Slurm a reservation takes whole nodes, also where the job does not,
+//! its begin is rounded down to the resolution and its end up, and jobs that run are no reservations: what they hold is free when
+//! their limits end. Which job comes when is not decided here.
+
+use muster_model::{NodeId, Span, Time};
+
+use super::node_set::NodeSet;
+use super::room::Step;
+use super::settings::{BF_RESOLUTION, BF_WINDOW};
+use super::switches::{Places, Switches};
+
+/// From this time until the next one begins these nodes are not reserved.
+#[derive(Clone, Debug)]
+struct Slot {
+    from: Time,
+    open: NodeSet,
+    /// Some node is open that was not before.
+    gains: bool,
+}
+
+/// The plan. Reservations only ever get more.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    now: Time,
+    slots: Vec<Slot>,
+}
+
+/// What a job needs: room for so many tasks for so long, and from when on where room is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) tasks: u32,
+    pub(super) limit: Span,
+    pub(super) steps: &'a [Step],
+}
+
+impl Plan {
+    pub(super) fn new(now: Time, nodes: usize) -> Self {
+        Self { now, slots: vec![Slot { from: now, open: NodeSet::first(nodes), gains: false }] }
+    }
+
+    /// Stretches of time that it consists of.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Nothing is planned after this.
+    fn window_end(&self) -> Time {
+        self.now + BF_WINDOW
+    }
+
+    /// Nodes that nobody has reserved from now on for so long.
+    pub(super) fn open_now(&self, limit: Span) -> NodeSet {
+        self.open(0, self.now + limit)
+    }
+
+    /// Nodes open from the beginning of a slot until then.
+    fn open(&self, first: usize, end: Time) -> NodeSet {
+        let mut open = self.slots[first].open.clone();
+        for slot in self.slots[first + 1..].iter().take_while(|slot| slot.from <= end) {
+            open.keep(&slot.open);
+        }
+        open
+    }
+
+    /// When a job could start, not before `from`, and where; `None` where that is beyond the window. A time that has come
+    /// means now.
+    pub(super) fn earliest(
+        &self,
+        asked: &Asked<'_>,
+        from: Time,
+        switches: &Switches,
+    ) -> Option<(Time, Places)> {
+        let mut start = from.max(self.now);
+        while start <= self.window_end() {
+            let at = self.slots.partition_point(|slot| slot.from <= start) - 1;
+            let open = self.open(at, start + asked.limit);
+            let later = self.slots[at + 1..].iter().find(|slot| slot.gains).map(|slot| slot.from);
+            match first_fit(asked, &open, start) {
+                Some(found) if later.is_none_or(|later| found <= later) => {
+                    let places = switches.choose(&rooms_at(asked.steps, &open, found), asked.tasks)?;
+                    if found <= self.now || !self.is_reserved(&places, found, asked.limit) {
+                        return Some((found, places)).filter(|_| found <= self.window_end());
+                    }
+                    start = if found > start { found } else { start + BF_RESOLUTION };
+                }
+                _ => start = later?,
+            }
+        }
+        None
+    }
+
+    /// Reserves whole nodes.
+    pub(super) fn reserve(&mut self, places: &Places, start: Time, limit: Span) {
+        let (from, until) = rounded(start, limit);
+        let first = self.split(from.max(self.now));
+        let last = if until > self.window_end() { self.slots.len() } else { self.split(until) };
+        for slot in &mut self.slots[first..last] {
+            places.iter().for_each(|(node, _)| slot.open.remove(*node));
+        }
+        for at in first.max(1)..(last + 1).min(self.slots.len()) {
+            self.slots[at].gains = !self.slots[at].open.is_within(&self.slots[at - 1].open);
+        }
+    }
+
+    /// Somebody has reserved one of these nodes for a part of that time.
+    fn is_reserved(&self, places: &Places, start: Time, limit: Span) -> bool {
+        let (from, until) = rounded(start, limit);
+        let first = self.slots.partition_point(|slot| slot.from <= from).saturating_sub(1);
+        let slots = self.slots[first..].iter().take_while(|slot| slot.from < until);
+        slots.into_iter().any(|slot| places.iter().any(|(node, _)| !slot.open.contains(*node)))
+    }
+
+    /// The slot that begins then; makes it where there is none.
+    fn split(&mut self, at: Time) -> usize {
+        let next = self.slots.partition_point(|slot| slot.from < at);
+        if self.slots.get(next).is_none_or(|slot| slot.from != at) {
+            let open = self.slots[next - 1].open.clone();
+            self.slots.insert(next, Slot { from: at, open, gains: false });
+        }
+        next
+    }
+}
+
+fn rounded(start: Time, limit: Span) -> (Time, Time) {
+    let down = |time: Time| Time(time.0 / BF_RESOLUTION.0 * BF_RESOLUTION.0);
+    (down(start), down(start + limit + Span(BF_RESOLUTION.0 - 1)))
+}
+
+/// From when on there is room for all tasks on open nodes, not before `start`.
+fn first_fit(asked: &Asked<'_>, open: &NodeSet, start: Time) -> Option<Time> {
+    let mut room = 0u64;
+    for step in asked.steps.iter().filter(|step| open.contains(step.node)) {
+        room += u64::from(step.tasks);
+        if room >= u64::from(asked.tasks) {
+            return Some(step.at.max(start));
+        }
+    }
+    None
+}
+
+/// Room on open nodes at that time, in order of nodes.
+fn rooms_at(steps: &[Step], open: &NodeSet, at: Time) -> Vec<(NodeId, u32)> {
+    let there = steps.iter().take_while(|step| step.at <= at).filter(|step| open.contains(step.node));
+    let mut rooms: Vec<(NodeId, u32)> = there.map(|step| (step.node, step.tasks)).collect();
+    rooms.sort_by_key(|(node, _)| *node);
+    rooms.dedup_by(|more, sum| {
+        let is_same = more.0 == sum.0;
+        if is_same {
+            sum.1 = sum.1.saturating_add(more.1);
+        }
+        is_same
+    });
+    rooms
+}

@@ -1,0 +1,82 @@
+//! Jobs that wait, by priority: a weighted sum of age, fair share and size (doc/html/priority_multifactor.shtml). As in Slurm it is
+//! calculated when a job comes and then every PriorityCalcPeriod, so that between two of these the order stands still.
+
+use muster_model::{Span, Time};
+
+use super::accounts::UserNo;
+use super::settings::{MAX_AGE, WEIGHT_AGE, WEIGHT_FAIR_SHARE, WEIGHT_JOB_SIZE};
+use crate::fleet::JobNo;
+
+/// Factors are between 0 and 1, in millionths.
+const ONE: u64 = 1_000_000;
+
+/// What the model knows of a job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    /// What it asks for, by the number of that.
+    pub(super) kind: usize,
+    pub(super) user: UserNo,
+    /// GPUs that it holds when it runs.
+    pub(super) gpus_milli: u64,
+    /// What it is billed for: its GPUs, or its CPUs on a site without any.
+    pub(super) billed_milli: u64,
+    /// Its time limit.
+    pub(super) limit: Span,
+    /// Its age counts from then on.
+    pub(super) eligible: Time,
+    /// Its part of the cluster: the mean of its parts of nodes and of what is billed, in millionths.
+    pub(super) size: u64,
+    /// What is added to its priority: minus its nice value.
+    pub(super) bonus: i64,
+    pub(super) priority: u64,
+}
+
+impl Job {
+    /// Its priority now, with this rank among so many users. At least 1: 0 is for jobs that are held.
+    pub(super) fn weigh(&mut self, now: Time, rank: u32, users: usize) {
+        let part =
+            |part: u64, whole: u64| (u128::from(part) * u128::from(ONE) / u128::from(whole.max(1))) as u64;
+        let age = part(now.since(self.eligible).0.min(MAX_AGE.0), MAX_AGE.0);
+        let fair_share = part(u64::from(rank), users as u64);
+        let sum = WEIGHT_AGE * age + WEIGHT_FAIR_SHARE * fair_share + WEIGHT_JOB_SIZE * self.size;
+        self.priority = (sum / ONE).saturating_add_signed(self.bonus).max(1);
+    }
+}
+
+/// The mean of two parts of the cluster, in millionths.
+pub(super) fn size(nodes: (u64, u64), billed: (u64, u64)) -> u64 {
+    let part = |(part, whole): (u64, u64)| part.saturating_mul(ONE) / whole.max(1);
+    ((part(nodes) + part(billed)) / 2).min(ONE)
+}
+
+/// The queue: highest priority first, and of equals the lowest number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queue {
+    jobs: Vec<JobNo>,
+}
+
+impl Queue {
+    pub(super) fn jobs(&self) -> &[JobNo] {
+        &self.jobs
+    }
+
+    pub(super) fn enter(&mut self, job: JobNo, jobs: &[Job]) {
+        let turn = |job: &JobNo| (std::cmp::Reverse(jobs[job.at()].priority), *job);
+        let at = self.jobs.partition_point(|other| turn(other) < turn(&job));
+        self.jobs.insert(at, job);
+    }
+
+    pub(super) fn remove(&mut self, at: usize) {
+        self.jobs.remove(at);
+    }
+
+    /// Takes out all that have begun.
+    pub(super) fn keep(&mut self, waits: impl Fn(JobNo) -> bool) {
+        self.jobs.retain(|job| waits(*job));
+    }
+
+    /// Priorities have changed.
+    pub(super) fn sort(&mut self, jobs: &[Job]) {
+        self.jobs.sort_by_key(|job| (std::cmp::Reverse(jobs[job.at()].priority), *job));
+    }
+}

@@ -1,0 +1,125 @@
+//! Which nodes a job gets, of those that have room for its tasks. Without topology: the tightest run of consecutive nodes, in it the
+//! tightest node that is enough, else nodes in their order (src/plugins/topology/common/eval_nodes.c, best fit over consecutive
+//! nodes). With topology/tree: the lowest switch below which there is room for all, and of its leaves as few as possible, the
+//! tightest last (doc/html/topology.shtml). Room is counted in tasks. Whether a job may start is not asked here.
+
+use std::sync::Arc;
+
+use muster_model::NodeId;
+
+use crate::fleet::Site;
+
+/// Nodes, and how many tasks of the job go on each.
+pub(super) type Places = Vec<(NodeId, u32)>;
+
+/// The switches of a site.
+#[derive(Clone, Debug)]
+pub(super) struct Switches {
+    /// Of each node the number of its switch per level, widest first, the leaf last; empty without topology.
+    paths: Vec<Vec<usize>>,
+}
+
+impl Switches {
+    /// Nodes that say nothing of where they stand are below a switch of their own kind, as nodes that topology.conf does not list.
+    pub(super) fn new(site: &Site) -> Self {
+        if site.levels.is_empty() {
+            return Self { paths: Vec::new() };
+        }
+        let mut known: Vec<&[Arc<str>]> = Vec::new();
+        let mut number = |prefix| {
+            known.iter().position(|other| *other == prefix).unwrap_or_else(|| {
+                known.push(prefix);
+                known.len() - 1
+            })
+        };
+        let mut paths = Vec::new();
+        for node in &site.nodes {
+            let depths = 1..=site.levels.len();
+            paths.push(depths.map(|depth| number(&node.domains[..depth.min(node.domains.len())])).collect());
+        }
+        Self { paths }
+    }
+
+    /// Places for all tasks; `None` where there is too little room. Nodes in their order.
+    pub(super) fn choose(&self, rooms: &[(NodeId, u32)], tasks: u32) -> Option<Places> {
+        let there: u64 = rooms.iter().map(|(_, room)| u64::from(*room)).sum();
+        if there < u64::from(tasks) {
+            return None;
+        }
+        Some(match self.paths.first() {
+            None => consecutive(rooms, tasks),
+            Some(path) => self.below_switches(rooms, tasks, path.len()),
+        })
+    }
+
+    fn below_switches(&self, rooms: &[(NodeId, u32)], tasks: u32, levels: usize) -> Places {
+        // 1. The lowest switch with room for all, and of those of its level the tightest.
+        let enough = (0..levels).rev().find_map(|level| {
+            let groups = self.groups(rooms, level);
+            let fitting = groups.into_iter().filter(|group| room_of(group) >= u64::from(tasks));
+            fitting.min_by_key(|group| room_of(group))
+        });
+        let rooms = enough.as_deref().unwrap_or(rooms);
+        // 2. Its leaves: the tightest that is enough for what is left, else the largest.
+        let mut leaves = self.groups(rooms, levels - 1);
+        let mut left = tasks;
+        let mut places = Vec::new();
+        while left > 0 && !leaves.is_empty() {
+            let best = (0..leaves.len()).min_by_key(|at| tightness(&leaves[*at], left)).unwrap_or(0);
+            left = in_order(&leaves.remove(best), left, &mut places);
+        }
+        places
+    }
+
+    /// Rooms by the switch of a level that they are below, in order of its first node.
+    fn groups(&self, rooms: &[(NodeId, u32)], level: usize) -> Vec<Vec<(NodeId, u32)>> {
+        let mut groups: Vec<(usize, Vec<(NodeId, u32)>)> = Vec::new();
+        for room in rooms {
+            let switch = self.paths[room.0.0 as usize][level];
+            match groups.iter_mut().find(|(other, _)| *other == switch) {
+                Some((_, group)) => group.push(*room),
+                None => groups.push((switch, vec![*room])),
+            }
+        }
+        groups.into_iter().map(|(_, group)| group).collect()
+    }
+}
+
+fn room_of(rooms: &[(NodeId, u32)]) -> u64 {
+    rooms.iter().map(|(_, room)| u64::from(*room)).sum()
+}
+
+/// Lower is better: what is enough before what is not, the tightest of the one and the largest of the other.
+fn tightness(rooms: &[(NodeId, u32)], left: u32) -> (bool, u64) {
+    let room = room_of(rooms);
+    if room >= u64::from(left) { (false, room) } else { (true, u64::MAX - room) }
+}
+
+/// Best fit over runs of consecutive nodes: the tightest run that is enough for what is left, else the largest.
+fn consecutive(rooms: &[(NodeId, u32)], tasks: u32) -> Places {
+    let mut runs: Vec<&[(NodeId, u32)]> = rooms.chunk_by(|one, next| one.0.0 + 1 == next.0.0).collect();
+    let mut left = tasks;
+    let mut places = Vec::new();
+    while left > 0 && !runs.is_empty() {
+        let best = (0..runs.len()).min_by_key(|at| tightness(runs[*at], left)).unwrap_or(0);
+        let run = runs.remove(best);
+        let one = run.iter().filter(|(_, room)| *room >= left).min_by_key(|(_, room)| *room);
+        left = match one {
+            Some(one) => in_order(&[*one], left, &mut places),
+            None => in_order(run, left, &mut places),
+        };
+    }
+    places
+}
+
+/// Fills nodes one after the other; how many tasks are left.
+fn in_order(rooms: &[(NodeId, u32)], mut left: u32, places: &mut Places) -> u32 {
+    for (node, room) in rooms {
+        let tasks = left.min(*room);
+        if tasks > 0 {
+            places.push((*node, tasks));
+            left -= tasks;
+        }
+    }
+    left
+}
