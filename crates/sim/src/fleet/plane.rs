@@ -92,17 +92,20 @@ pub enum Scheduler {
     Ray,
     /// Volcano with its default configuration.
     Volcano,
+    /// KAI with its default configuration.
+    Kai,
 }
 
 impl Scheduler {
     /// Every one, by the name that users give.
-    pub const ALL: [(&'static str, Scheduler); 6] = [
+    pub const ALL: [(&'static str, Scheduler); 7] = [
         ("muster", Scheduler::Muster),
         ("kube-default", Scheduler::KubeDefault),
         ("none", Scheduler::None),
         ("ray", Scheduler::Ray),
         ("slurm", Scheduler::Slurm),
         ("volcano", Scheduler::Volcano),
+        ("kai", Scheduler::Kai),
     ];
 
     /// The one with this name.
@@ -121,7 +124,7 @@ impl Scheduler {
     /// It gives shares of a GPU; else who asks for a share gets a whole one.
     #[must_use]
     pub fn gives_shares(self) -> bool {
-        matches!(self, Scheduler::Muster | Scheduler::Ray)
+        matches!(self, Scheduler::Muster | Scheduler::Ray | Scheduler::Kai)
     }
 
     /// Whoever it is, before anything has arrived. What it leaves to chance comes from the seed.
@@ -135,6 +138,7 @@ impl Scheduler {
             Scheduler::Slurm => Box::new(peers::slurm::Slurm::new(site)),
             Scheduler::None => Box::new(peers::none::People::default()),
             Scheduler::Ray => Box::new(peers::ray::Ray::new(site)),
+            Scheduler::Kai => Box::new(peers::kai::Kai::new(site)),
             Scheduler::Volcano => Box::new(peers::volcano::Volcano::new(site, seed)),
         })
     }

@@ -126,7 +126,8 @@ impl PoolNode {
     }
 
     /// What of it nobody holds, in thousandths of GPUs or of CPUs; what is out of order does not count.
-    pub(super) fn idle_milli(&self, has_gpus: bool) -> u64 {
+    #[must_use]
+    pub fn idle_milli(&self, has_gpus: bool) -> u64 {
         let free = || self.free.iter().enumerate().filter(|(at, _)| !self.broken.contains(*at));
         match (self.is_up, has_gpus) {
             (false, _) => 0,

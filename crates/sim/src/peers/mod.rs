@@ -2,6 +2,7 @@
 //! what is not; no constant in a model is taken from a number that it is to match.
 
 mod gang;
+pub mod kai;
 pub mod kube;
 mod line;
 pub mod none;

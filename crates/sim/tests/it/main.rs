@@ -4,6 +4,7 @@
 
 mod fleet;
 mod gang;
+mod kai;
 mod none;
 mod oracle;
 mod orders;
