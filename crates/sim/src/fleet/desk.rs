@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use muster_model::{DeviceSet, NodeId, Span, Time};
 
-use super::kept::KeptNodes;
+use super::kept::{Kept, KeptNodes};
 use super::load::{FleetJob, JobNo};
 use super::plane::PlaneError;
 use super::pool::Pool;
@@ -264,15 +264,8 @@ impl Desk {
 
     /// Gives back what was kept of a node.
     pub fn let_go(&mut self, node: NodeId) {
-        let Some(kept) = self.kept.let_go(&mut self.pool, node) else { return };
-        let Some(bars) = &mut self.record.bars else { return };
-        let ended = self.runs[kept.job.at()].fate.ended.unwrap_or(self.now);
-        let used = self.pool.node(node).whole.minus(kept.rest);
-        for (devices, from) in [(kept.rest, kept.since), (used, ended)] {
-            if from < self.now && !devices.is_empty() {
-                bars.push(Bar { job: kept.job, node, devices, from, to: self.now, runs: false });
-            }
-        }
+        let kept = self.kept.let_go(&mut self.pool, node);
+        self.note_kept(node, kept);
     }
 
     // ---- what happens ----
@@ -325,7 +318,7 @@ impl Desk {
         let held = std::mem::take(&mut run.held);
         for held in held.into_iter().flatten() {
             self.levels.held -= self.task_milli(job);
-            self.pool.give(held.node, &self.jobs[job.at()].task, held.devices);
+            self.free(job, held);
         }
         Some(job)
     }
@@ -424,8 +417,22 @@ impl Desk {
         run.placed -= 1;
         self.levels.held -= self.task_milli(job);
         self.note_bar(job, held, None);
-        self.pool.give(held.node, &self.jobs[job.at()].task, held.devices);
+        self.free(job, held);
         self.record.tell(Happening::Removed(job, rank, held.node));
+    }
+
+    /// What a task held is free, or kept.
+    fn free(&mut self, job: JobNo, held: Held) {
+        self.pool.give(held.node, &self.jobs[job.at()].task, held.devices);
+        let kept = self.kept.renew(&self.pool, held.node, self.now);
+        self.note_kept(held.node, kept);
+    }
+
+    fn note_kept(&mut self, node: NodeId, kept: Option<Kept>) {
+        let (Some(bars), Some(Kept { job, since, rest })) = (&mut self.record.bars, kept) else { return };
+        if since < self.now && !rest.is_empty() {
+            bars.push(Bar { job, node, devices: rest, from: since, to: self.now, runs: false });
+        }
     }
 
     /// What a job that runs has held until now; from now on its tasks hold anew.

@@ -8,14 +8,14 @@ use muster_model::{DeviceSet, NodeId, Time};
 use super::load::JobNo;
 use super::pool::Pool;
 
-/// Why and since when a node is kept.
+/// For whom and since when a part of a node is kept idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     /// For which job.
     pub(super) job: JobNo,
     /// Since when.
     pub(super) since: Time,
-    /// Devices that were idle when it began.
+    /// Devices that have been idle since then.
     pub(super) rest: DeviceSet,
 }
 
@@ -30,6 +30,14 @@ impl KeptNodes {
     pub(super) fn keep(&mut self, pool: &mut Pool, node: NodeId, job: JobNo, now: Time) {
         self.nodes.entry(node).or_insert(Kept { job, since: now, rest: pool.node(node).whole });
         pool.set_kept(node, true);
+    }
+
+    /// Something on it has ended: from now on more of it is idle. What was until now; `None` where nobody keeps it.
+    pub(super) fn renew(&mut self, pool: &Pool, node: NodeId, now: Time) -> Option<Kept> {
+        let kept = self.nodes.get_mut(&node)?;
+        let until_now = *kept;
+        (kept.since, kept.rest) = (now, pool.node(node).whole);
+        Some(until_now)
     }
 
     /// Gives it back; `None` where nobody kept it.

@@ -86,7 +86,13 @@ impl PoolNode {
     /// How many such tasks fit, at most `most`. Asked for every node of every gang, so it counts and tries nothing.
     #[must_use]
     pub fn room(&self, task: &Resources, most: u32) -> u32 {
-        if !self.is_up || self.is_kept {
+        if self.is_kept { 0 } else { self.keepers_room(task, most) }
+    }
+
+    /// The same for whoever keeps the node.
+    #[must_use]
+    pub fn keepers_room(&self, task: &Resources, most: u32) -> u32 {
+        if !self.is_up {
             return 0;
         }
         let by_cpus = self.cpus.checked_div(task.cpus.0).unwrap_or(most);
