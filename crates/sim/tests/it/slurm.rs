@@ -178,3 +178,35 @@ fn a_job_that_loses_a_node_is_requeued_whole_after_two_minutes() {
     let total = &fleet.desk().record().total;
     assert_eq!(total.held, total.running, "nothing is held idle");
 }
+
+/// Many small gangs of three users, of sizes and lengths that follow from their number.
+fn many(count: u64) -> Vec<FleetJob> {
+    let job = |number: u64| {
+        let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+        let (tasks, minutes) = (1 + mixed % 12, 1 + mixed / 12 % 90);
+        let job = gang(&format!("j{number}"), number * 97, tasks as u32, minutes * 60);
+        // Some name no limit.
+        let estimate = job.estimate.filter(|_| !number.is_multiple_of(5));
+        owned(FleetJob { estimate, ..job }, ["x", "y", "z"][(mixed % 3) as usize], "default")
+    };
+    (0..count).map(job).collect()
+}
+
+#[test]
+fn whatever_breaks_every_job_ends_and_no_gang_holds_what_it_does_not_use() {
+    let six = site(6, 4);
+    let (node_mtbf, gpu_mtbf) = (Some(Span::from_secs(20_000)), Some(Span::from_secs(80_000)));
+    for seed in 0..5 {
+        let failures = Failures { node_mtbf, gpu_mtbf, repair: Span::from_secs(900), seed };
+        let terms = Terms { checkpoint_every: Some(Span::from_secs(600)), ..Terms::default() };
+        for scheduler in [Scheduler::Slurm, Scheduler::None] {
+            let plane = scheduler.begin(&six, 1).unwrap();
+            let mut fleet = Fleet::new(&six, plane, many(300), terms, failures);
+            while fleet.step().unwrap() {}
+            let desk = fleet.desk();
+            assert!(desk.record().breakdowns > 0, "with this seed nothing breaks that runs");
+            assert!((0..300).all(|job| desk.has_ended(JobNo(job))), "{scheduler:?}, seed {seed}");
+            assert!(scheduler == Scheduler::None || desk.record().total.held == desk.record().total.running);
+        }
+    }
+}

@@ -153,3 +153,67 @@ fn rooms_at(steps: &[Step], open: &NodeSet, at: Time) -> Vec<(NodeId, u32)> {
     });
     rooms
 }
+
+#[cfg(test)]
+mod tests {
+    use muster_model::QueueTree;
+
+    use super::*;
+    use crate::fleet::Site;
+
+    const NOW: Time = Time(1_000_000 * 60_000);
+
+    fn after(secs: u64) -> Time {
+        NOW + Span::from_secs(secs)
+    }
+
+    fn step(node: u32, secs: u64) -> Step {
+        Step { at: after(secs), node: NodeId(node), tasks: 1 }
+    }
+
+    /// When a job of one task per node can start, in seconds from now.
+    fn check(plan: &Plan, steps: &[Step], tasks: u32, limit_secs: u64, expected: Option<u64>) {
+        let switches =
+            Switches::new(&Site { nodes: Vec::new(), levels: Vec::new(), tree: QueueTree::single() });
+        let asked = Asked { tasks, limit: Span::from_secs(limit_secs), steps };
+        let found = plan.earliest(&asked, NOW, &switches);
+        assert_eq!(
+            found.map(|(start, _)| start.since(NOW).as_secs()),
+            expected,
+            "{tasks} for {limit_secs} s"
+        );
+    }
+
+    #[test]
+    fn who_comes_later_starts_before_a_reservation_if_it_ends_before_it() {
+        // Node 0 is free now, node 1 in 1,000 s; somebody needs both from then on, for 600 s.
+        let steps = [step(0, 0), step(1, 1_000)];
+        let mut plan = Plan::new(NOW, 2);
+        check(&plan, &steps, 2, 600, Some(1_000));
+        plan.reserve(&vec![(NodeId(0), 1), (NodeId(1), 1)], after(1_000), Span::from_secs(600));
+        // The reservation is from 960 to 1,620: whole minutes, down and up.
+        check(&plan, &steps, 1, 900, Some(0));
+        check(&plan, &steps, 1, 960, Some(1_620));
+        check(&plan, &steps, 2, 60, Some(1_620));
+    }
+
+    #[test]
+    fn a_hole_between_reservations_is_found() {
+        let steps = [step(0, 0)];
+        let mut plan = Plan::new(NOW, 1);
+        plan.reserve(&vec![(NodeId(0), 1)], after(600), Span::from_secs(600));
+        plan.reserve(&vec![(NodeId(0), 1)], after(1_800), Span::from_secs(600));
+        check(&plan, &steps, 1, 540, Some(0));
+        // It has to be over before the next begins, by the second.
+        check(&plan, &steps, 1, 590, Some(0));
+        check(&plan, &steps, 1, 600, Some(2_400));
+    }
+
+    #[test]
+    fn beyond_the_window_nothing_is_planned() {
+        let plan = Plan::new(NOW, 1);
+        check(&plan, &[step(0, BF_WINDOW.as_secs())], 1, 60, Some(BF_WINDOW.as_secs()));
+        check(&plan, &[step(0, BF_WINDOW.as_secs() + 1)], 1, 60, None);
+        check(&plan, &[], 1, 60, None);
+    }
+}

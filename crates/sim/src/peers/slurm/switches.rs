@@ -123,3 +123,43 @@ fn in_order(rooms: &[(NodeId, u32)], mut left: u32, places: &mut Places) -> u32 
     }
     left
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Places for so many tasks, with room by node and the leaf switch of each node.
+    fn check(room: &[u32], leaves: &[usize], tasks: u32, expected: &[(u32, u32)]) {
+        let switches = Switches { paths: leaves.iter().map(|leaf| vec![*leaf]).collect() };
+        let rooms: Vec<(NodeId, u32)> =
+            (0..).map(NodeId).zip(room.iter().copied()).filter(|(_, room)| *room > 0).collect();
+        let places = switches.choose(&rooms, tasks);
+        let expected: Option<Places> = (!expected.is_empty())
+            .then(|| expected.iter().map(|(node, tasks)| (NodeId(*node), *tasks)).collect());
+        assert_eq!(places, expected, "{tasks} tasks");
+    }
+
+    #[test]
+    fn without_topology_the_tightest_run_of_nodes_is_taken() {
+        // Runs of 6, 3 and 8.
+        let room = [2, 4, 0, 3, 0, 8];
+        check(&room, &[], 3, &[(3, 3)]);
+        check(&room, &[], 4, &[(1, 4)]);
+        check(&room, &[], 5, &[(0, 2), (1, 3)]);
+        check(&room, &[], 7, &[(5, 7)]);
+        // No run is enough: the largest first, then the tightest.
+        check(&room, &[], 11, &[(5, 8), (3, 3)]);
+        check(&room, &[], 18, &[]);
+    }
+
+    #[test]
+    fn with_topology_the_fewest_leaves_are_taken_and_the_last_is_the_tightest() {
+        // Leaves of 4, 6 and 3.
+        let (room, leaves) = ([2, 3, 1, 2, 3, 2], [0, 1, 2, 0, 1, 2]);
+        check(&room, &leaves, 3, &[(2, 1), (5, 2)]);
+        check(&room, &leaves, 4, &[(0, 2), (3, 2)]);
+        check(&room, &leaves, 6, &[(1, 3), (4, 3)]);
+        check(&room, &leaves, 9, &[(1, 3), (4, 3), (2, 1), (5, 2)]);
+        check(&room, &leaves, 14, &[]);
+    }
+}
