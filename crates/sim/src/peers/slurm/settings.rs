@@ -1,4 +1,4 @@
-//! How the modelled site has set Slurm up: defaults of the current release (26.05) where they suit GPUs, and what SchedMD's own
+//! How the modelled site has set Slurm up: defaults (SchedMD/slurm at 284c3b9) where they suit GPUs, and what SchedMD's own
 //! pages advise where they do not. Names are those of slurm.conf(5). Nothing here is taken from a result.
 
 use muster_model::Span;

@@ -3,6 +3,7 @@
 //! nodes). With topology/tree: the lowest switch below which there is room for all, and of its leaves as few as possible, the
 //! tightest last (doc/html/topology.shtml). Room is counted in tasks. Whether a job may start is not asked here.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::NodeId;
@@ -20,7 +21,7 @@ pub(super) struct Switches {
 }
 
 impl Switches {
-    /// Nodes that say nothing of where they stand are below a switch of their own kind, as nodes that topology.conf does not list.
+    /// A switch per domain of each level, and one above all. Nodes that say nothing of where they stand have switches of their own.
     pub(super) fn new(site: &Site) -> Self {
         if site.levels.is_empty() {
             return Self { paths: Vec::new() };
@@ -73,15 +74,17 @@ impl Switches {
 
     /// Rooms by the switch of a level that they are below, in order of its first node.
     fn groups(&self, rooms: &[(NodeId, u32)], level: usize) -> Vec<Vec<(NodeId, u32)>> {
-        let mut groups: Vec<(usize, Vec<(NodeId, u32)>)> = Vec::new();
+        let mut groups: Vec<Vec<(NodeId, u32)>> = Vec::new();
+        let mut group_of: BTreeMap<usize, usize> = BTreeMap::new();
         for room in rooms {
             let switch = self.paths[room.0.0 as usize][level];
-            match groups.iter_mut().find(|(other, _)| *other == switch) {
-                Some((_, group)) => group.push(*room),
-                None => groups.push((switch, vec![*room])),
+            let group = *group_of.entry(switch).or_insert(groups.len());
+            match groups.get_mut(group) {
+                Some(group) => group.push(*room),
+                None => groups.push(vec![*room]),
             }
         }
-        groups.into_iter().map(|(_, group)| group).collect()
+        groups
     }
 }
 
