@@ -33,6 +33,8 @@ pub struct PoolNode {
     pub memory_bytes: u64,
     /// Tasks that hold something.
     pub tasks: u32,
+    /// Looked at once: names of models are long, and every task of every try asks.
+    is_of_one_model: bool,
 }
 
 /// Thousandths of a device.
@@ -50,6 +52,7 @@ impl PoolNode {
             cpus: spec.cpus.0,
             memory_bytes: spec.memory.0,
             tasks: 0,
+            is_of_one_model: spec.devices.windows(2).all(|two| two[0].model == two[1].model),
             spec: Arc::new(spec),
         }
     }
@@ -71,7 +74,7 @@ impl PoolNode {
                 |at: &usize| self.free[*at] >= share && !self.broken.contains(*at) && self.accepts(task, *at);
             return (0..self.free.len()).filter(fits).min_by_key(|at| self.free[*at]).map(DeviceSet::one);
         }
-        if gpu.models.is_empty() && self.is_of_one_model() {
+        if gpu.models.is_empty() && self.is_of_one_model {
             return (self.whole.len() >= gpu.devices).then(|| self.whole.lowest(gpu.devices));
         }
         self.spec.devices.iter().enumerate().find_map(|(first, device)| {
@@ -117,7 +120,7 @@ impl PoolNode {
     /// How many sets of whole devices of one model there are.
     fn sets(&self, task: &Resources) -> u32 {
         let gpu = &task.gpu;
-        if gpu.models.is_empty() && self.is_of_one_model() {
+        if gpu.models.is_empty() && self.is_of_one_model {
             return self.whole.len() / gpu.devices;
         }
         let mut sets = 0;
@@ -145,10 +148,6 @@ impl PoolNode {
     fn accepts(&self, task: &Resources, device: usize) -> bool {
         let models = &task.gpu.models;
         models.is_empty() || models.contains(&self.spec.devices[device].model)
-    }
-
-    fn is_of_one_model(&self) -> bool {
-        self.spec.devices.windows(2).all(|two| two[0].model == two[1].model)
     }
 
     /// Takes it; false, and nothing changed, where it is not free.

@@ -89,14 +89,13 @@ impl Kai {
         let (pods, pod) = self.shapes.get(self.jobs[job.at()].shape);
         let mut needed = Vec::new();
         for victim in taken {
-            let mut with = pool.clone();
-            let mut stays = true;
-            each_place(desk, *victim, |node, devices| {
-                stays &= with.take(node, &desk.job(*victim).task, devices)
-            });
-            match stays && gang::fits(&with, pod, pods) {
-                true => pool = with,
-                false => needed.push(*victim),
+            let task = &desk.job(*victim).task;
+            let mut is_back = true;
+            each_place(desk, *victim, |node, devices| is_back &= pool.take(node, task, devices));
+            debug_assert!(is_back, "what was taken away a moment ago is free");
+            if !gang::fits(&pool, pod, pods) {
+                each_place(desk, *victim, |node, devices| pool.give(node, task, devices));
+                needed.push(*victim);
             }
         }
         let places = self.place(&mut pool, job, pods)?;

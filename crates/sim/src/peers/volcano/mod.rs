@@ -63,6 +63,7 @@ pub struct Volcano {
     at: BTreeMap<QueueName, usize>,
     shapes: Shapes,
     jobs: Vec<Job>,
+    running: BTreeSet<JobNo>,
     /// Jobs that lost a pod: the job controller restarts them whole.
     broken: BTreeSet<JobNo>,
     /// Something has changed since the last session, or in it.
@@ -81,6 +82,7 @@ impl Volcano {
             at,
             shapes: Shapes::default(),
             jobs: Vec::new(),
+            running: BTreeSet::new(),
             broken: BTreeSet::new(),
             is_changed: false,
             dice: Dice::new(seed),
@@ -97,7 +99,10 @@ impl Volcano {
                 queue.inqueue.remove(job.shape, job.turn);
                 queue.asked -= job.asks;
             }
-            Phase::Running => queue.allocated -= job.asks,
+            Phase::Running => {
+                self.running.remove(&number);
+                queue.allocated -= job.asks;
+            }
             Phase::Ended => {}
         }
         match phase {
@@ -106,7 +111,10 @@ impl Volcano {
                 queue.inqueue.push(job.shape, job.turn);
                 queue.asked += job.asks;
             }
-            Phase::Running => queue.allocated += job.asks,
+            Phase::Running => {
+                self.running.insert(number);
+                queue.allocated += job.asks;
+            }
             Phase::Ended => {}
         }
         job.phase = phase;

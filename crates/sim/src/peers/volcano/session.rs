@@ -1,6 +1,7 @@
 //! One session: actions enqueue, allocate and, where it is configured, gangreclaim. Action backfill is for pods that ask for
 //! nothing, of which a trace has none.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::amounts::Amounts;
@@ -141,8 +142,7 @@ impl Volcano {
         )
     }
 
-    /// Makes whole jobs of other queues go for gangs of queues that have less than they deserve (actions/gangreclaim). Plugin
-    /// `proportion` does not guard what those queues deserve themselves; the order of victims does.
+    /// Makes whole jobs of queues that have more than they deserve go for gangs of queues that have less (actions/gangreclaim).
     fn reclaim(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
         for at in self.in_order() {
             if self.queues[at].is_overused() {
@@ -173,25 +173,40 @@ impl Volcano {
     }
 
     /// Jobs of other queues after which the gang fits: those of queues with the highest share first, of a queue those first that
-    /// hold no more than is needed, until they are enough (actions/utils, SortBundlesForReclaim).
+    /// hold no more than is needed, until they are enough (actions/utils, SortBundlesForReclaim). No queue is left with less than
+    /// its guarantee, and none that has only what it deserves loses anything: so plugin `capacity` answers, and `proportion` has
+    /// no answer (UnifiedEvictableFn); without one queues would take the same GPUs from each other for ever.
     fn victims(&self, desk: &Desk, reclaimer: usize, shape: ShapeNo) -> Option<Vec<JobNo>> {
         let (pods, pod) = self.shapes.get(shape);
         let need = Amounts::of(pods, pod);
-        let mut running: Vec<JobNo> = (0..self.jobs.len() as u32).map(JobNo).collect();
-        running.retain(|job| {
-            let job = &self.jobs[job.at()];
-            job.phase == Phase::Running && job.queue != reclaimer
-        });
-        running.sort_by_key(|number| {
+        let mut left: Vec<Amounts> = self.queues.iter().map(|queue| queue.allocated).collect();
+        let may_lose = |at: usize, left: Amounts, asks: Amounts| {
+            let queue = &self.queues[at];
+            at != reclaimer
+                && !left.within_for(queue.deserved, asks)
+                && queue.guarantee.within(left.less(asks))
+        };
+        if (0..left.len()).all(|at| !may_lose(at, left[at], left[at])) {
+            return None;
+        }
+        let shares: Vec<u64> = self.queues.iter().map(queues::Queue::share).collect();
+        let mut running: Vec<JobNo> = self.running.iter().copied().collect();
+        running.sort_by_cached_key(|number| {
             let job = &self.jobs[number.at()];
-            let share = self.queues[job.queue].share();
-            (std::cmp::Reverse((share, job.queue)), std::cmp::Reverse(worth(job.asks, need)), *number)
+            (Reverse((shares[job.queue], job.queue)), Reverse(worth(job.asks, need)), *number)
         });
         let mut scratch = desk.pool().clone();
-        for (count, victim) in running.iter().enumerate() {
-            release(desk, &mut scratch, *victim);
+        let mut victims = Vec::new();
+        for number in running {
+            let job = &self.jobs[number.at()];
+            if !may_lose(job.queue, left[job.queue], job.asks) {
+                continue;
+            }
+            left[job.queue] -= job.asks;
+            release(desk, &mut scratch, number);
+            victims.push(number);
             if gang::fits(&scratch, pod, pods) {
-                return Some(running[..=count].to_vec());
+                return Some(victims);
             }
         }
         None
