@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_model::job::{GpuRequest, Resources};
-use muster_model::{Bytes, CpuMilli, Device, NodeSpec, QueueTree, Span, Time};
+use muster_model::{Bytes, CpuMilli, Device, NodeSpec, QueueSpec, QueueTree, Span, Time};
 use muster_sim::fleet::{Desk, Failures, Fleet, FleetJob, JobNo, Plane, Scheduler, Site, Terms};
 use muster_sim::peers::kube::{Creation, KubeDefault};
 
@@ -111,5 +111,44 @@ fn whoever_places_gangs_whole_runs_one_and_queues_the_other() {
             // Schedulers that look every so often may lose a minute or two, not more.
             assert!(first < Time(720_000) && last < Time(1_440_000), "{name}: {first:?} and {last:?}");
         }
+    }
+}
+
+#[test]
+fn whatever_breaks_and_whoever_reclaims_every_job_ends() {
+    let queue = |name: &str, weight| QueueSpec { weight, ..QueueSpec::named(name) };
+    let tree = QueueTree { queues: vec![queue("a", 1), queue("b", 2), queue("c", 3)], ..QueueTree::single() };
+    let site = Site { tree, ..site(4, 8) };
+    let jobs: Vec<FleetJob> = (0..300u64)
+        .map(|at| {
+            // Widths from 1 to 5 and runtimes from 50 s to half an hour, with no pattern that matters.
+            let (width, runtime) = (at * at % 23 % 5 + 1, 50 + at * 7_919 % 1_750);
+            let queue = ["a", "b", "c"][(at * 31 % 7 % 3) as usize];
+            let priority = (at % 5 / 4) as i32;
+            FleetJob {
+                queue: queue.into(),
+                priority,
+                ..gang(&format!("j{at}"), at * 40, width as u32, runtime)
+            }
+        })
+        .collect();
+    for name in ["ray", "volcano", "kai"] {
+        let scheduler = Scheduler::named(name).unwrap();
+        let failures = Failures {
+            node_mtbf: Some(Span::from_secs(20_000)),
+            gpu_mtbf: Some(Span::from_secs(80_000)),
+            repair: Span::from_secs(900),
+            seed: 11,
+        };
+        let mut fleet =
+            Fleet::new(&site, scheduler.begin(&site, 7).unwrap(), jobs.clone(), Terms::default(), failures);
+        while fleet.step().unwrap() {}
+        let desk = fleet.desk();
+        let left = (0..jobs.len() as u32).filter(|job| !desk.has_ended(JobNo(*job))).count();
+        assert_eq!(left, 0, "{name} lost jobs");
+        assert!(desk.record().breakdowns > 10, "{name}: too little broke to say anything");
+        // Only Volcano and KAI take back, and only Volcano gives up a whole gang at once when it loses a pod.
+        assert_eq!(desk.record().evictions > 0, name != "ray", "{name}");
+        assert_eq!(desk.record().total.held == desk.record().total.running, name == "volcano", "{name}");
     }
 }

@@ -93,6 +93,22 @@ fn a_gang_that_does_not_fit_lets_others_pass() {
 }
 
 #[test]
+fn gangs_wider_than_what_their_queues_deserve_wait_for_each_other() {
+    // Each queue deserves four GPUs of eight as long as the other asks for its own, and a gang of five is more.
+    let two = vec![queue("a", 1), queue("b", 1)];
+    let jobs = [of("a", gang("a", 0, 5, 600)), of("b", gang("b", 0, 5, 600))];
+    let site_with = |preemption| with_queues(site(1, 8), two.clone(), preemption);
+    let all_ask = site_with(Preemption::default());
+    let fleet = played(&all_ask, volcano(&all_ask), &jobs);
+    assert_eq!((fleet.desk().fate(JobNo(0)).began, fleet.desk().fate(JobNo(1)).began), (None, None));
+    // Action `enqueue` lets one in, since ten are more than 1.2 times eight, and nobody else asks.
+    let one_asks = site_with(Preemption::OFF);
+    let fleet = played(&one_asks, volcano(&one_asks), &jobs);
+    let began = |job| fleet.desk().fate(JobNo(job)).began;
+    assert_eq!((began(0), began(1)), (Some(Time(1_000)), Some(Time(602_000))));
+}
+
+#[test]
 fn quota_that_is_not_lent_stays_free_for_its_queue() {
     let kept = QueueSpec { quota: [("a100".into(), 5)].into(), lend: Some(1), ..queue("a", 1) };
     let site = with_queues(site(1, 8), vec![kept, queue("b", 1)], Preemption::default());
