@@ -52,6 +52,8 @@ pub struct Streamed {
 pub struct ReadTrace {
     /// In the order of the file.
     pub jobs: Vec<TraceJob>,
+    /// How it is written.
+    pub format: TraceFormat,
     /// Processors of the machine, where the trace says so.
     pub procs: Option<u32>,
     /// The first rows that cannot be read.
@@ -64,8 +66,8 @@ pub struct ReadTrace {
 pub fn read(path: &Path, format: Option<TraceFormat>, strict: bool) -> Result<ReadTrace> {
     let mut jobs = Vec::new();
     let streamed = stream(path, format, strict, &mut |job| jobs.push(job))?;
-    let Streamed { procs, bad, bad_count, .. } = streamed;
-    Ok(ReadTrace { jobs, procs, bad, bad_count })
+    let Streamed { format, procs, bad, bad_count, .. } = streamed;
+    Ok(ReadTrace { jobs, format, procs, bad, bad_count })
 }
 
 /// Hands every job of a trace to `each`, in the order of the file; `-` is stdin.

@@ -3,7 +3,6 @@
 //! * `world.rs`: nodes, submissions and tasks that do as they are told, around one engine
 //! * `scenario/`: scripts that are documentation and test, around the whole runtime
 //! * `storm/`: whole stories under faults, each from one number
-//! * `replay.rs`: a trace driven through the engine
 //! * `flat/`: schedulers on processors that are all alike, as the literature compares them
 //! * `fleet/`: nodes with GPUs, jobs of a trace, and whoever decides between them: the engine, or a model of another
 //! * `measure.rs`: what simulations measure alike
@@ -25,7 +24,6 @@ mod measure;
 pub mod packing;
 pub mod peers;
 pub mod prove;
-pub mod replay;
 pub mod scenario;
 pub mod storm;
 pub mod trace;

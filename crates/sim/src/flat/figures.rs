@@ -5,9 +5,8 @@ use std::fmt::Write;
 use muster_model::simulation::ScheduleFigures;
 use muster_model::{Span, Time};
 
-use super::{FlatJob, FlatScheduler};
+use super::{FlatJob, FlatScheduler, Ran};
 use crate::measure::{bounded_slowdown, secs, spread};
-use crate::replay::Ran;
 
 /// The figures of a run. Jobs that have not begun are left out of all of them.
 #[must_use]

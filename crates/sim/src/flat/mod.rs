@@ -14,7 +14,7 @@ use muster_model::{Span, Time};
 use muster_spec::TraceJob;
 
 pub use figures::{Rows, figures, rows};
-pub use scheduler::{FlatScheduler, Run};
+pub use scheduler::{FlatScheduler, Run, ran};
 
 /// Whose word is taken for how long a job will run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,15 @@ pub struct FlatJob {
     pub estimate: Span,
     /// Processors, or GPUs.
     pub width: u32,
+}
+
+/// When a job ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// From when.
+    pub start: Time,
+    /// Until when.
+    pub end: Time,
 }
 
 /// What of a trace can run on a pool, in order of arrival, and what cannot.

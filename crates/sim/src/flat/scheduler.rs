@@ -1,15 +1,16 @@
 //! Who decides on a flat pool: the production engine under a policy that the literature has a name for, or, for what the
 //! engine does not do, a model after the textbook.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::job::Resources;
 use muster_model::queue::{Backfill, Preemption};
-use muster_model::{Bytes, CpuMilli, JobSpec, NodeSpec, QueueTree, TaskGroup};
+use muster_model::{Bytes, CpuMilli, NodeSpec, QueueTree};
 
-use super::FlatJob;
+use super::{FlatJob, Ran};
+use crate::fleet::{EnginePlane, Failures, Fleet, FleetJob, JobNo, PlaneError, Site, Terms};
 use crate::peers::textbook;
-use crate::replay::{Arrival, Ran, Replay, ReplayError};
 
 /// A scheduler of a flat pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,15 +31,12 @@ pub enum FlatScheduler {
 
 /// A run on the engine or a model that has ended at once.
 #[derive(Debug)]
-pub enum Run<'j> {
+pub enum Run {
     /// The production engine, to be stepped to its end.
-    Engine(Box<Replay<Arrivals<'j>>>),
+    Engine(Box<Fleet>),
     /// A model's answer.
     Model(Vec<Option<Ran>>),
 }
-
-/// Jobs as the engine takes them.
-type Arrivals<'j> = std::iter::Map<std::slice::Iter<'j, FlatJob>, fn(&FlatJob) -> Arrival>;
 
 impl FlatScheduler {
     /// Every one, by the name that users give.
@@ -68,31 +66,38 @@ impl FlatScheduler {
     ///
     /// # Errors
     /// The engine does not accept the pool.
-    pub fn begin(self, procs: u32, jobs: &[FlatJob]) -> Result<Run<'_>, ReplayError> {
-        let (backfill, arrival): (_, fn(&FlatJob) -> Arrival) = match self {
-            FlatScheduler::Fcfs => (Backfill::None, in_turn),
-            FlatScheduler::Easy => (Backfill::Easy, in_turn),
-            FlatScheduler::Conservative => (Backfill::Conservative { depth: u32::MAX }, in_turn),
-            FlatScheduler::Sjf => (Backfill::None, shortest_first),
+    pub fn begin(self, procs: u32, jobs: &[FlatJob]) -> Result<Run, PlaneError> {
+        let backfill = match self {
+            FlatScheduler::Fcfs | FlatScheduler::Sjf => Backfill::None,
+            FlatScheduler::Easy => Backfill::Easy,
+            FlatScheduler::Conservative => Backfill::Conservative { depth: u32::MAX },
             FlatScheduler::EasySjf => {
                 return Ok(Run::Model(textbook::easy(procs, jobs, textbook::Passing::ShortestFirst)));
             }
             FlatScheduler::Srtf => return Ok(Run::Model(textbook::srtf(procs, jobs))),
         };
         let tree = QueueTree { backfill, preemption: Preemption::OFF, ..QueueTree::single() };
-        Replay::new(tree, [node(procs)], jobs.iter().map(arrival)).map(|replay| Run::Engine(Box::new(replay)))
+        let site = Site { nodes: vec![node(procs)], levels: Vec::new(), tree };
+        let in_turn = |_: &FlatJob| 0;
+        let jobs = match self {
+            FlatScheduler::Sjf => fleet_jobs(jobs, shortest_first),
+            _ => fleet_jobs(jobs, in_turn),
+        };
+        let plane = Box::new(EnginePlane::new(&site)?);
+        let fleet = Fleet::new(&site, plane, jobs, Terms::default(), Failures::default());
+        Ok(Run::Engine(Box::new(fleet)))
     }
 
     /// Runs to the end.
     ///
     /// # Errors
     /// The engine does not accept the pool or a job, or has a defect.
-    pub fn run(self, procs: u32, jobs: &[FlatJob]) -> Result<Vec<Option<Ran>>, ReplayError> {
+    pub fn run(self, procs: u32, jobs: &[FlatJob]) -> Result<Vec<Option<Ran>>, PlaneError> {
         match self.begin(procs, jobs)? {
             Run::Model(ran) => Ok(ran),
-            Run::Engine(mut replay) => {
-                while replay.step()? {}
-                Ok(replay.into_ran())
+            Run::Engine(mut fleet) => {
+                while fleet.step()? {}
+                Ok(ran(&fleet, jobs))
             }
         }
     }
@@ -115,24 +120,44 @@ fn milli(procs: u32) -> CpuMilli {
     CpuMilli(procs.saturating_mul(1000))
 }
 
-fn in_turn(job: &FlatJob) -> Arrival {
-    arrival(job, 0)
-}
-
 /// A second more is a step less of priority.
-fn shortest_first(job: &FlatJob) -> Arrival {
-    arrival(job, -i32::try_from(job.estimate.as_secs()).unwrap_or(i32::MAX))
+fn shortest_first(job: &FlatJob) -> i32 {
+    -i32::try_from(job.estimate.as_secs()).unwrap_or(i32::MAX)
 }
 
-/// The job as the engine takes it: one task as wide as the job, of one user like all others, since who submits plays no part
+/// The jobs as a fleet takes them: one task as wide as the job, of one user like all others, since who submits plays no part
 /// in these policies.
-fn arrival(job: &FlatJob, priority: i32) -> Arrival {
-    let task = Resources { cpus: milli(job.width), ..Resources::default() };
-    let group = TaskGroup::of("main", 1, task);
-    let spec = JobSpec {
-        priority,
-        time_limit: Some(job.estimate),
-        ..JobSpec::plain(Arc::clone(&job.id), "all", vec![group])
+fn fleet_jobs(jobs: &[FlatJob], priority: impl Fn(&FlatJob) -> i32) -> Vec<FleetJob> {
+    let mut tasks: BTreeMap<u32, Arc<Resources>> = BTreeMap::new();
+    let fleet_job = |job: &FlatJob| FleetJob {
+        id: Arc::clone(&job.id),
+        submit: job.submit,
+        runtime: job.runtime,
+        estimate: Some(job.estimate),
+        tasks: 1,
+        task: Arc::clone(
+            tasks
+                .entry(job.width)
+                .or_insert_with(|| Arc::new(Resources { cpus: milli(job.width), ..Resources::default() })),
+        ),
+        asked_milli: 0,
+        user: "all".into(),
+        queue: "default".into(),
+        priority: priority(job),
+        fewest_nodes: 1,
     };
-    Arrival { submit: job.submit, runtime: job.runtime, spec: Arc::new(spec) }
+    jobs.iter().map(fleet_job).collect()
+}
+
+/// When each job ran; the end of one that runs lies ahead. `None` for one that has not begun.
+#[must_use]
+pub fn ran(fleet: &Fleet, jobs: &[FlatJob]) -> Vec<Option<Ran>> {
+    let arrived = fleet.desk().jobs().len();
+    let ran = |(at, job): (usize, &FlatJob)| {
+        let start = fleet.desk().fate(JobNo(at as u32)).began?;
+        Some(Ran { start, end: start + job.runtime })
+    };
+    let mut ran: Vec<_> = jobs.iter().enumerate().take(arrived).map(ran).collect();
+    ran.resize(jobs.len(), None);
+    ran
 }

@@ -229,7 +229,7 @@ impl Desk {
         run.placed += 1;
         let is_whole = run.placed == run.held.len() as u32;
         self.levels.held += self.task_milli(job);
-        self.record.tell(Happening::Placed(job, rank, node, devices));
+        self.record.tell(self.now, Happening::Placed(job, rank, node, devices));
         if is_whole {
             self.begin(job);
         }
@@ -286,7 +286,7 @@ impl Desk {
         self.runs.push(Run { held: vec![None; job.tasks as usize], fate, ..Run::default() });
         self.jobs.push(job);
         self.waits(number, true);
-        self.record.tell(Happening::Arrived(number));
+        self.record.tell(self.now, Happening::Arrived(number));
         number
     }
 
@@ -308,7 +308,7 @@ impl Desk {
             return None;
         }
         let Reverse((_, job, _)) = self.endings.pop()?;
-        self.record.tell(Happening::Ended(job));
+        self.record.tell(self.now, Happening::Ended(job));
         self.levels.running -= self.width_milli(job);
         self.note_bars(job);
         let run = &mut self.runs[job.at()];
@@ -346,11 +346,11 @@ impl Desk {
         match device {
             None => {
                 self.pool.set_up(node, false);
-                self.record.tell(Happening::NodeDown(node));
+                self.record.tell(self.now, Happening::NodeDown(node));
             }
             Some(device) => {
                 self.pool.set_broken(node, device, true);
-                self.record.tell(Happening::DeviceBroken(node, device));
+                self.record.tell(self.now, Happening::DeviceBroken(node, device));
             }
         }
         self.levels.down = self.pool.down_milli(self.has_gpus);
@@ -362,11 +362,11 @@ impl Desk {
         match device {
             None => {
                 self.pool.set_up(node, true);
-                self.record.tell(Happening::NodeUp(node));
+                self.record.tell(self.now, Happening::NodeUp(node));
             }
             Some(device) => {
                 self.pool.set_broken(node, device, false);
-                self.record.tell(Happening::DeviceMended(node, device));
+                self.record.tell(self.now, Happening::DeviceMended(node, device));
             }
         }
         self.levels.down = self.pool.down_milli(self.has_gpus);
@@ -385,7 +385,7 @@ impl Desk {
         run.fate.last_began = Some(self.now);
         run.fate.nodes = distinct(run.held.iter().flatten().map(|held| held.node));
         self.endings.push(Reverse((self.now + again + left, job, run.epoch)));
-        self.record.tell(Happening::Began(job));
+        self.record.tell(self.now, Happening::Began(job));
     }
 
     /// A job that runs no longer does.
@@ -408,7 +408,7 @@ impl Desk {
         self.record.lost += u128::from(lost.0) * u128::from(width);
         self.levels.running -= width;
         self.waits(job, true);
-        self.record.tell(Happening::Stopped(job, lost));
+        self.record.tell(self.now, Happening::Stopped(job, lost));
     }
 
     fn remove(&mut self, job: JobNo, rank: u32) {
@@ -418,7 +418,7 @@ impl Desk {
         self.levels.held -= self.task_milli(job);
         self.note_bar(job, held, None);
         self.free(job, held);
-        self.record.tell(Happening::Removed(job, rank, held.node));
+        self.record.tell(self.now, Happening::Removed(job, rank, held.node));
     }
 
     /// What a task held is free, or kept.

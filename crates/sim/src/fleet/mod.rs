@@ -8,7 +8,7 @@
 //! * `kept.rs`: nodes that somebody keeps and does not use
 //! * `run.rs`: time passes
 //! * `failures.rs`: what breaks, and when
-//! * `record.rs`: what is counted while it runs; `figures.rs`: what that comes to
+//! * `record.rs`: what is counted while it runs; `figures.rs`: what that comes to; `intervals.rs`: over several seeds
 //! * `engine.rs`: the production engine as one of those who decide
 //! * `plane.rs`: what whoever decides is told and asked; all of them by name
 //!
@@ -20,6 +20,7 @@ mod engine;
 mod failures;
 mod figures;
 mod kept;
+mod intervals;
 mod load;
 mod plane;
 mod pool;
@@ -31,6 +32,7 @@ pub use desk::{Desk, Fate, Terms};
 pub use engine::EnginePlane;
 pub use failures::Failures;
 pub use figures::figures;
+pub use intervals::over_seeds;
 pub use load::{FleetJob, FleetLoad, JobNo};
 pub use plane::{Plane, PlaneError, Scheduler};
 pub use pool::{Pool, PoolNode};

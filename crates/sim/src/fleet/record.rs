@@ -117,7 +117,7 @@ pub struct Record {
     /// Who held what; `None` where nobody asked.
     pub bars: Option<Vec<Bar>>,
     /// What happened since it was last taken; `None` where nobody follows.
-    pub happenings: Option<Vec<Happening>>,
+    pub happenings: Option<Vec<(Time, Happening)>>,
 }
 
 impl Record {
@@ -166,9 +166,9 @@ impl Record {
         self.curve = pairs.collect();
     }
 
-    pub(super) fn tell(&mut self, what: Happening) {
+    pub(super) fn tell(&mut self, now: Time, what: Happening) {
         if let Some(happenings) = &mut self.happenings {
-            happenings.push(what);
+            happenings.push((now, what));
         }
     }
 }

@@ -9,6 +9,7 @@ use super::desk::{Desk, Terms};
 use super::failures::{Failures, Weather};
 use super::load::FleetJob;
 use super::plane::{Plane, PlaneError};
+use super::record::Happening;
 use super::site::Site;
 
 /// A run under way.
@@ -52,7 +53,7 @@ impl Fleet {
     }
 
     /// What happened since this was asked last.
-    pub fn take_happenings(&mut self) -> Vec<super::record::Happening> {
+    pub fn take_happenings(&mut self) -> Vec<(Time, Happening)> {
         self.desk.record_mut().happenings.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -62,7 +63,7 @@ impl Fleet {
     /// # Errors
     /// A defect of whoever decides.
     pub fn step(&mut self) -> Result<bool, PlaneError> {
-        let Some(next) = self.next() else { return Ok(false) };
+        let Some(next) = self.next_instant() else { return Ok(false) };
         let now = next.max(self.desk.now());
         self.desk.pass(now);
         self.plane.turn(now);
@@ -91,8 +92,8 @@ impl Fleet {
         Ok(true)
     }
 
-    /// Failures alone do not keep time going where nothing runs and nobody wants to be asked.
-    fn next(&mut self) -> Option<Time> {
+    /// When something happens next. Failures alone do not keep time going where nothing runs and nobody wants to be asked.
+    pub fn next_instant(&mut self) -> Option<Time> {
         let arrival = self.arrivals.peek().map(|job| job.submit);
         if arrival.is_none() && self.unfinished == 0 {
             return None;

@@ -10,8 +10,7 @@ use std::collections::BTreeSet;
 
 use muster_model::{Span, Time};
 
-use crate::flat::FlatJob;
-use crate::replay::Ran;
+use crate::flat::{FlatJob, Ran};
 
 /// Who may pass the first job that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

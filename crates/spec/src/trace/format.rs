@@ -52,6 +52,13 @@ impl TraceFormat {
         ("kubernetes", TraceFormat::Kubernetes),
     ];
 
+    /// Its jobs say of what tasks they are made. Else they say how many processors or GPUs they had in all, and at best on how many
+    /// nodes.
+    #[must_use]
+    pub fn names_tasks(self) -> bool {
+        matches!(self, TraceFormat::Csv | TraceFormat::Openb | TraceFormat::Kubernetes)
+    }
+
     /// The format that the first lines of a text are in; `None` when they are in none of them. A table that lacks a column, but
     /// has most of those that a format needs, is taken for it, so that reading it can say which.
     #[must_use]

@@ -1,6 +1,8 @@
 //! `muster simulate`: a trace replayed on a machine that exists only for the question, under one scheduler or several. Decided
 //! in `muster-sim`, written in `muster-report`; here are files and threads.
 
+mod cluster;
+mod fleet;
 mod packing;
 mod play;
 mod watch;
@@ -19,7 +21,7 @@ use muster_spec::TraceFormat;
 use crate::app::App;
 use crate::args::{Output, whole};
 use crate::exit::{Failure, INTERRUPTED};
-use crate::trace_file;
+use crate::trace_file::{self, ReadTrace};
 use play::Played;
 
 const EXAMPLES: &str = "\
@@ -27,20 +29,27 @@ Examples:
   muster simulate --trace KTH-SP2.swf.gz --procs 100 --scheduler fcfs,easy,easy-sjf
   muster simulate --trace KTH-SP2.swf.gz --procs 100 --scheduler easy --estimates actual --schedule-out waits.csv --json
   muster simulate --trace philly.csv.gz --procs 640 --load 1.3
+  muster simulate --cluster cluster.yaml --queues queues.yaml --trace jobs.csv --scheduler muster,kube-default
   muster simulate --cluster nodes.csv --trace pods.csv.gz --no-departures --scheduler random,best-fit,fragmentation";
 
 /// Replay a trace under one scheduler or several, and show the difference
 ///
 /// Jobs arrive when they did and run as long as they did; who starts when is decided anew. No daemon is needed and nothing is
-/// run. The machine has so many processors, all alike and in one place; of a trace with GPUs, these are counted.
+/// run.
 ///
-/// fcfs, easy, conservative and sjf are the engine that schedules jobs, under that policy; easy-sjf and srtf are models.
-/// docs/simulate.md has the rules of each, and how they compare with published schedules.
+/// With --cluster the jobs run on nodes with GPUs, under queues and quotas if there are any, and control planes are compared:
+/// muster is the engine that schedules jobs, under any queue file; the others are models. docs/models.md says of each what is
+/// modelled, and what is not.
+///
+/// Without --cluster the machine has so many processors, all alike and in one place; of a trace with GPUs, these are counted.
+/// fcfs, easy, conservative and sjf are the engine under that policy; easy-sjf and srtf are models. docs/simulate.md has the
+/// rules of each, and how they compare with published schedules.
 ///
 /// With --no-departures a cluster is filled pod by pod instead, and placement policies are compared: pack, spread, best-fit
 /// and fragmentation are the engine's, random, dot-product, gpu-packing and gpu-clustering are models.
 ///
-/// JSON: a `FlatComparison`, with --no-departures a `PackingComparison`. Ctrl-C ends the runs and shows what had begun by then.
+/// JSON: a `FleetComparison`, a `FlatComparison`, with --no-departures a `PackingComparison`. Ctrl-C ends the runs and shows
+/// what had begun by then.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -54,9 +63,13 @@ pub struct Args {
     #[arg(long)]
     strict: bool,
     /// Processors, or GPUs, of the machine; without it, as many as the trace says
-    #[arg(long, value_name = "N", value_parser = whole(1, MOST_PROCS))]
+    #[arg(long, value_name = "N", value_parser = whole(1, MOST_PROCS), conflicts_with = "cluster")]
     procs: Option<u32>,
-    /// Who decides, one or several with commas between them; without it fcfs,easy, with --no-departures best-fit,fragmentation
+    /// The cluster: a cluster file, or a node list of openb with the columns sn,cpu_milli,memory_mib,gpu,model
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
+    /// Who decides, one or several with commas between them; without it muster,kube-default on a cluster, fcfs,easy on a machine,
+    /// best-fit,fragmentation with --no-departures
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = schedulers())]
     scheduler: Vec<String>,
     /// How long jobs are believed to run: as their users asked, or as they really did
@@ -66,8 +79,13 @@ pub struct Args {
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor)]
     load: f64,
     /// Write the schedule as CSV: job_id,submit,wait,start,runtime,procs, in seconds. Takes one scheduler
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "cluster")]
     schedule_out: Option<PathBuf>,
+    /// What chance is drawn from, where something is left to it
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    seed: u64,
+    #[command(flatten)]
+    fleet: fleet::FleetArgs,
     #[command(flatten)]
     packing: packing::Packing,
     #[command(flatten)]
@@ -86,9 +104,20 @@ enum EstimatesArg {
     Actual,
 }
 
+impl From<EstimatesArg> for Estimates {
+    fn from(arg: EstimatesArg) -> Self {
+        match arg {
+            EstimatesArg::Requested => Estimates::Requested,
+            EstimatesArg::Actual => Estimates::Actual,
+        }
+    }
+}
+
 /// All that any simulation knows; each says itself which it takes.
 fn schedulers() -> PossibleValuesParser {
-    PossibleValuesParser::new(FlatScheduler::ALL.map(|(name, _)| name).into_iter().chain(Scheduler::names()))
+    let fleets = muster_sim::fleet::Scheduler::ALL.map(|(name, _)| name);
+    let flat = FlatScheduler::ALL.map(|(name, _)| name);
+    PossibleValuesParser::new(fleets.into_iter().chain(flat).chain(Scheduler::names()))
 }
 
 /// Those that were named, or the usual ones, as one kind of simulation knows them.
@@ -120,14 +149,18 @@ fn factor(text: &str) -> Result<f64, String> {
 
 /// Runs the verb.
 pub async fn run(app: &App, args: &Args) -> Result<u8> {
-    if args.packing.no_departures { packing::run(app, args).await } else { replayed(app, args).await }
+    match args.cluster {
+        Some(_) if args.packing.no_departures => packing::run(app, args).await,
+        Some(_) => fleet::run(app, args).await,
+        None => replayed(app, args).await,
+    }
 }
 
 /// Jobs come and go on a machine that is all alike.
 async fn replayed(app: &App, args: &Args) -> Result<u8> {
     let by_name = |name: &str| FlatScheduler::ALL.into_iter().find(|(known, _)| *known == name);
     let takes = FlatScheduler::ALL.map(|(name, _)| name).join(", ");
-    let hint = format!("without `--no-departures` it takes {takes}");
+    let hint = format!("without `--cluster` it takes {takes}");
     let schedulers =
         named(&args.scheduler, "fcfs,easy", &hint, |name| by_name(name).map(|(_, known)| known))?;
     if args.schedule_out.is_some() && schedulers.len() > 1 {
@@ -140,11 +173,7 @@ async fn replayed(app: &App, args: &Args) -> Result<u8> {
     let procs = args.procs.or(read.procs).ok_or_else(|| {
         Failure::usage("how large the machine is does not stand in the trace").hint("add `--procs N`")
     })?;
-    let estimates = match args.estimates {
-        EstimatesArg::Requested => Estimates::Requested,
-        EstimatesArg::Actual => Estimates::Actual,
-    };
-    let load = FlatLoad::of(&read.jobs, procs, estimates).at(args.load);
+    let load = FlatLoad::of(&read.jobs, procs, args.estimates.into()).at(args.load);
     if load.jobs.is_empty() {
         return Err(nothing(&load, procs).into());
     }
@@ -165,16 +194,20 @@ async fn replayed(app: &App, args: &Args) -> Result<u8> {
         bad_rows: read.bad_count,
         runs: played.iter().map(|played| played.figures(procs, &load.jobs)).collect(),
     };
-    if let Some(first) = read.bad.first() {
-        let rows = count(read.bad_count, "row");
-        let are = if read.bad_count == 1 { "is" } else { "are" };
-        app.ui.warning(&format!("{rows} cannot be read and {are} left out; the first is {first}"));
-    }
+    warn_of_bad_rows(app, &read);
     match args.output.json() {
         true => app.ui.json(&comparison)?,
         false => app.ui.data(&simulate::comparison(&comparison, &app.ui.style()))?,
     }
     Ok(if played.iter().any(Played::is_partial) { INTERRUPTED } else { 0 })
+}
+
+fn warn_of_bad_rows(app: &App, read: &ReadTrace) {
+    if let Some(first) = read.bad.first() {
+        let rows = count(read.bad_count, "row");
+        let are = if read.bad_count == 1 { "is" } else { "are" };
+        app.ui.warning(&format!("{rows} cannot be read and {are} left out; the first is {first}"));
+    }
 }
 
 fn nothing(load: &FlatLoad, procs: u32) -> Failure {

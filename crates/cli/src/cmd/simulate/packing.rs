@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Result;
-use muster_model::NodeSpec;
 use muster_model::simulation::{PackingComparison, PackingFigures};
 use muster_sim::packing::{Experiment, PackingError, Scheduler};
-use muster_spec::{RowError, TraceJob, openb};
+use muster_spec::{TraceJob, openb};
 
+use super::cluster::{self, Given};
 use super::watch;
 use crate::app::App;
 use crate::exit::{Failure, INTERRUPTED};
@@ -23,18 +23,12 @@ const STRIDE: usize = 64;
 /// What is asked of a cluster that is filled.
 #[derive(Debug, clap::Args)]
 pub struct Packing {
-    /// The cluster, as a node list of openb: sn,cpu_milli,memory_mib,gpu,model
-    #[arg(long, value_name = "FILE", requires = "no_departures")]
-    cluster: Option<PathBuf>,
     /// Fill the cluster with the pods of the trace one by one; none leaves, and one that fits nowhere is turned away
-    #[arg(long, requires = "cluster", conflicts_with_all = ["procs", "estimates", "load", "schedule_out"])]
+    #[arg(long, requires = "cluster", conflicts_with_all = ["procs", "estimates", "load", "schedule_out", "queues"])]
     pub no_departures: bool,
     /// Names of pods in the order in which they arrive, one a line, NAME-tuned-N for a copy; without it, as in the trace
     #[arg(long, value_name = "FILE", requires = "no_departures")]
     arrival_order: Option<PathBuf>,
-    /// What models draw from where they leave something to chance
-    #[arg(long, value_name = "N", requires = "no_departures", default_value_t = 42)]
-    seed: u64,
 }
 
 /// Runs it.
@@ -43,9 +37,10 @@ pub async fn run(app: &App, args: &super::Args) -> Result<u8> {
         format!("with `--no-departures` it takes {}", Scheduler::names().collect::<Vec<_>>().join(", "));
     let schedulers = super::named(&args.scheduler, "best-fit,fragmentation", &hint, Scheduler::named)?;
     // 1. Nodes, pods, and their order.
-    let Packing { cluster, arrival_order, seed, .. } = &args.packing;
-    let cluster = cluster.as_deref().unwrap_or(Path::new("-"));
-    let (nodes, bad_nodes) = nodes(cluster, args.strict)?;
+    let Packing { arrival_order, .. } = &args.packing;
+    let seed = args.seed;
+    let cluster_path = args.cluster.as_deref().unwrap_or(Path::new("-"));
+    let Given { nodes, bad: bad_nodes, .. } = cluster::read(cluster_path, args.strict)?;
     let read = trace_file::read(&args.trace, args.format, args.strict)?;
     let order = match arrival_order {
         Some(path) => order(path, &read.jobs)?,
@@ -55,20 +50,20 @@ pub async fn run(app: &App, args: &super::Args) -> Result<u8> {
         app.ui.warning(&format!("rows that cannot be read are left out; the first is {bad}"));
     }
     let comparison = PackingComparison {
-        cluster: cluster.display().to_string(),
+        cluster: cluster_path.display().to_string(),
         trace: args.trace.display().to_string(),
         nodes: nodes.len() as u64,
         gpus: nodes.iter().map(|node| node.devices.len() as u64).sum(),
         arrivals: order.len() as u64,
         bad_rows: bad_nodes.len() as u64 + read.bad_count,
-        seed: *seed,
+        seed,
         runs: Vec::new(),
     };
     let tasks: Vec<_> = read.jobs.into_iter().map(|job| job.task).collect();
     let experiment = Experiment::new(nodes, &tasks, order).map_err(wrong)?;
 
     // 2. The runs.
-    let runs = played(app, experiment, schedulers, *seed).await?;
+    let runs = played(app, experiment, schedulers, seed).await?;
 
     // 3. What they come to.
     let is_partial = runs.iter().any(|run| run.is_partial);
@@ -78,31 +73,6 @@ pub async fn run(app: &App, args: &super::Args) -> Result<u8> {
         false => app.ui.data(&muster_report::packing::packing(&comparison, &app.ui.style()))?,
     }
     Ok(if is_partial { INTERRUPTED } else { 0 })
-}
-
-/// The nodes of a list, and the rows that are none.
-fn nodes(path: &Path, strict: bool) -> Result<(Vec<NodeSpec>, Vec<RowError>), Failure> {
-    let mut reader = openb::NodeReader::new();
-    let (mut nodes, mut bad) = (Vec::new(), Vec::new());
-    trace_file::lines(path, &mut |line| {
-        match reader.read(line) {
-            Ok(node) => nodes.extend(node),
-            Err(error) if strict => {
-                return Err(Failure::usage(format!("{}: {error}", path.display()))
-                    .hint("without `--strict` such rows are counted, shown and left out"));
-            }
-            Err(error) => bad.push(error),
-        }
-        Ok(())
-    })?;
-    match (nodes.is_empty(), bad.first()) {
-        (true, first) => {
-            let first = first.map_or_else(String::new, |error| format!("; {error}"));
-            Err(Failure::usage(format!("{} has no node in it{first}", path.display()))
-                .hint("a node list has the columns sn,cpu_milli,memory_mib,gpu,model"))
-        }
-        (false, _) => Ok((nodes, bad)),
-    }
 }
 
 /// Arrivals as indices of pods.

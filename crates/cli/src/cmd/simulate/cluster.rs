@@ -1,0 +1,66 @@
+//! The cluster that a simulation is about: a cluster file of ours, or a node list of openb. What stands in them is known to
+//! `muster-spec`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use muster_model::NodeSpec;
+use muster_spec::{RowError, openb, parse_cluster};
+
+use crate::exit::Failure;
+use crate::{source, trace_file};
+
+/// Nodes, how they lie, and the rows that are none.
+#[derive(Debug)]
+pub struct Given {
+    /// Nodes, in order of the file.
+    pub nodes: Vec<NodeSpec>,
+    /// Topology levels, widest first.
+    pub levels: Vec<Arc<str>>,
+    /// Rows of a node list that cannot be read.
+    pub bad: Vec<RowError>,
+}
+
+/// Reads either. A node list is known by its columns. With `strict`, a row that cannot be read is an error.
+pub fn read(path: &Path, strict: bool) -> Result<Given> {
+    let mut first = None;
+    trace_file::lines(path, &mut |line| {
+        if first.is_none() && !line.trim().is_empty() {
+            first = Some(line.to_owned());
+        }
+        Ok(())
+    })?;
+    if first.is_some_and(|line| line.contains("sn,") || line.contains(",gpu")) {
+        let (nodes, bad) = node_list(path, strict)?;
+        return Ok(Given { nodes, levels: Vec::new(), bad });
+    }
+    let text = source::read(path)?;
+    let cluster = parse_cluster(&text.source, text.file.as_deref()).map_err(Failure::from)?;
+    Ok(Given { nodes: cluster.nodes, levels: cluster.levels, bad: Vec::new() })
+}
+
+/// The nodes of a list, and the rows that are none.
+fn node_list(path: &Path, strict: bool) -> Result<(Vec<NodeSpec>, Vec<RowError>), Failure> {
+    let mut reader = openb::NodeReader::new();
+    let (mut nodes, mut bad) = (Vec::new(), Vec::new());
+    trace_file::lines(path, &mut |line| {
+        match reader.read(line) {
+            Ok(node) => nodes.extend(node),
+            Err(error) if strict => {
+                return Err(Failure::usage(format!("{}: {error}", path.display()))
+                    .hint("without `--strict` such rows are counted, shown and left out"));
+            }
+            Err(error) => bad.push(error),
+        }
+        Ok(())
+    })?;
+    match (nodes.is_empty(), bad.first()) {
+        (true, first) => {
+            let first = first.map_or_else(String::new, |error| format!("; {error}"));
+            Err(Failure::usage(format!("{} has no node in it{first}", path.display()))
+                .hint("a node list has the columns sn,cpu_milli,memory_mib,gpu,model"))
+        }
+        (false, _) => Ok((nodes, bad)),
+    }
+}

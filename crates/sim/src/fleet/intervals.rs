@@ -1,0 +1,62 @@
+//! Runs of one control plane with several seeds: the figures of the first, and the means of all with how far they can be trusted.
+
+use muster_model::simulation::{FleetFigures, Interval};
+
+/// Half of a 95 % interval in standard errors, by degrees of freedom from 1 (Student 1908); beyond these, that of the normal
+/// distribution.
+const STUDENT: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+const NORMAL: f64 = 1.960;
+
+/// A figure of a run.
+type Figure = fn(&FleetFigures) -> f64;
+
+/// Figures whose means are given.
+const FIGURES: [(&str, Figure); 10] = [
+    ("wait_secs.mean", |run| run.wait_secs.mean),
+    ("wait_secs.p95", |run| run.wait_secs.p95),
+    ("bounded_slowdown.mean", |run| run.bounded_slowdown.mean),
+    ("makespan_secs", |run| run.makespan_secs),
+    ("hours.ran", |run| run.hours.ran),
+    ("hours.lost", |run| run.hours.lost),
+    ("hours.held_idle", |run| run.hours.held_idle),
+    ("hours.stranded", |run| run.hours.stranded),
+    ("user_fairness", |run| run.user_fairness),
+    ("left", |run| run.left as f64),
+];
+
+/// The figures of the first run, with intervals over all of them where there are several. There is one at least.
+#[must_use]
+pub fn over_seeds(runs: &[FleetFigures]) -> FleetFigures {
+    let mut first = runs[0].clone();
+    first.is_partial = runs.iter().any(|run| run.is_partial);
+    if runs.len() > 1 {
+        first.intervals = FIGURES.iter().map(|(name, of)| interval(name, runs.iter().map(of))).collect();
+    }
+    first
+}
+
+fn interval(figure: &str, values: impl Iterator<Item = f64>) -> Interval {
+    let values: Vec<f64> = values.collect();
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    let times = STUDENT.get(values.len() - 2).copied().unwrap_or(NORMAL);
+    Interval { figure: figure.to_owned(), mean, margin: times * (variance / count).sqrt() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_of_few_is_trusted_less() {
+        let of = |values: &[f64]| interval("x", values.iter().copied());
+        let three = of(&[9.0, 10.0, 11.0]);
+        assert!((three.mean - 10.0).abs() < 1e-9 && (three.margin - 4.303 / 3f64.sqrt()).abs() < 1e-9);
+        let many: Vec<f64> = (0..60).map(|at| 9.0 + f64::from(at % 3)).collect();
+        assert!(of(&many).margin < 0.25);
+    }
+}
