@@ -8,6 +8,7 @@ use super::engine::EnginePlane;
 use super::load::JobNo;
 use super::site::Site;
 use crate::peers;
+use crate::peers::kueue::{Binding, Kueue};
 
 /// A control plane: the production engine, or a model of another. It is told what happens in the order in which it does, and
 /// asked to decide once at the end of each instant.
@@ -94,11 +95,19 @@ pub enum Scheduler {
     Volcano,
     /// KAI with its default configuration.
     Kai,
+    /// Kubernetes with its own pod groups.
+    KubeGang,
+    /// Kueue before stock Kubernetes.
+    Kueue,
+    /// The same, waiting for pods to be ready.
+    KueueReady,
+    /// Kueue with topology-aware scheduling.
+    KueueTas,
 }
 
 impl Scheduler {
     /// Every one, by the name that users give.
-    pub const ALL: [(&'static str, Scheduler); 7] = [
+    pub const ALL: [(&'static str, Scheduler); 11] = [
         ("muster", Scheduler::Muster),
         ("kube-default", Scheduler::KubeDefault),
         ("none", Scheduler::None),
@@ -106,6 +115,10 @@ impl Scheduler {
         ("slurm", Scheduler::Slurm),
         ("volcano", Scheduler::Volcano),
         ("kai", Scheduler::Kai),
+        ("kube-gang", Scheduler::KubeGang),
+        ("kueue", Scheduler::Kueue),
+        ("kueue-ready", Scheduler::KueueReady),
+        ("kueue-tas", Scheduler::KueueTas),
     ];
 
     /// The one with this name.
@@ -140,6 +153,10 @@ impl Scheduler {
             Scheduler::Ray => Box::new(peers::ray::Ray::new(site)),
             Scheduler::Kai => Box::new(peers::kai::Kai::new(site)),
             Scheduler::Volcano => Box::new(peers::volcano::Volcano::new(site, seed)),
+            Scheduler::KubeGang => Box::new(peers::kube::KubeGang::new(site, seed)),
+            Scheduler::Kueue => Box::new(Kueue::new(site, seed, Binding::Stock)),
+            Scheduler::KueueReady => Box::new(Kueue::new(site, seed, Binding::WaitsForPodsReady)),
+            Scheduler::KueueTas => Box::new(Kueue::new(site, seed, Binding::Topology)),
         })
     }
 }

@@ -4,8 +4,12 @@
 mod gang;
 pub mod kai;
 pub mod kube;
+<<<<<<< HEAD
 mod line;
 pub mod none;
+=======
+pub mod kueue;
+>>>>>>> 9fce535 (sim: models of Kubernetes' own gangs and of Kueue: quota first, then pods, with and without waiting for them and topology)
 pub mod packing;
 pub mod ray;
 pub mod slurm;

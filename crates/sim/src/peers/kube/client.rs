@@ -4,13 +4,13 @@
 use muster_model::{Span, Time};
 
 /// Requests a second, and at once after a pause (kube-scheduler's `clientConnection.qps` and `.burst` as they are unless set).
-const PER_SECOND: u64 = 50;
-const BURST: u64 = 100;
+const PER_SECOND: i64 = 50;
+const BURST: i64 = 100;
 
 /// A bucket of tokens, one per bind, in thousandths.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
-    milli: u64,
+    milli: i64,
     at: Time,
 }
 
@@ -21,22 +21,39 @@ impl Client {
 
     /// Takes one; false when there is none.
     pub(super) fn take(&mut self, now: Time) -> bool {
-        self.fill(now);
-        let has_one = self.milli >= 1000;
+        let has_one = self.refill(now);
         if has_one {
             self.milli -= 1000;
         }
         has_one
     }
 
+    /// Whether there is one.
+    pub(super) fn refill(&mut self, now: Time) -> bool {
+        self.fill(now);
+        self.has_budget()
+    }
+
+    /// Takes one, and where there is none, one of those to come: a gang that has begun to be bound is bound.
+    pub(super) fn take_ahead(&mut self, now: Time) {
+        self.fill(now);
+        self.milli -= 1000;
+    }
+
+    /// Whether there is one.
+    pub(super) fn has_budget(&self) -> bool {
+        self.milli >= 1000
+    }
+
     /// When there is one, at the latest.
     pub(super) fn ready(&self) -> Time {
-        self.at + Span(1000u64.saturating_sub(self.milli).div_ceil(PER_SECOND))
+        self.at + Span((1000 - self.milli).max(0).cast_unsigned().div_ceil(PER_SECOND.cast_unsigned()))
     }
 
     fn fill(&mut self, now: Time) {
         // Thousandths of a token per millisecond are tokens per second.
-        self.milli = (self.milli + now.since(self.at).0.saturating_mul(PER_SECOND)).min(BURST * 1000);
+        let passed = i64::try_from(now.since(self.at).0).unwrap_or(i64::MAX);
+        self.milli = passed.saturating_mul(PER_SECOND).saturating_add(self.milli).min(BURST * 1000);
         self.at = now;
     }
 }

@@ -9,8 +9,10 @@
 //! modelled: preemption by priority (traces have none), affinity, taints, images, volumes, and the time that a cycle takes.
 
 mod client;
+mod gang;
 mod nodes;
 mod pod_by_pod;
 mod waiting;
 
+pub use gang::KubeGang;
 pub use pod_by_pod::{Creation, KubeDefault};

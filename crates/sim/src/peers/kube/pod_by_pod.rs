@@ -54,6 +54,13 @@ impl KubeDefault {
         Self { creation, ..self }
     }
 
+    /// The pods of a job that wait are deleted: it is to go.
+    pub(in crate::peers) fn delete(&mut self, job: JobNo) {
+        self.fresh.retain(|fresh| *fresh != job);
+        self.waiting.delete(job);
+        self.waiting.changed();
+    }
+
     /// Pods of the jobs that arrived at this instant.
     fn create(&mut self, desk: &Desk) {
         let fresh = std::mem::take(&mut self.fresh);

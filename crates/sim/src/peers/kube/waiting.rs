@@ -14,6 +14,26 @@ use crate::fleet::JobNo;
 const FIRST_BACKOFF: Span = Span::from_secs(1);
 const LONGEST_BACKOFF: Span = Span::from_secs(10);
 
+/// The pause of something that was tried in vain.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Backoff {
+    tries: u32,
+    until: Time,
+}
+
+impl Backoff {
+    /// It may be tried from then on.
+    pub(super) fn until(self) -> Time {
+        self.until
+    }
+
+    /// It was tried in vain.
+    pub(super) fn longer(&mut self, now: Time) {
+        let pause = FIRST_BACKOFF.0.saturating_mul(1 << self.tries.min(10)).min(LONGEST_BACKOFF.0);
+        (self.tries, self.until) = (self.tries + 1, now + Span(pause));
+    }
+}
+
 /// Place in the queue.
 type Turn = (i64, u64);
 
@@ -23,8 +43,7 @@ pub(super) struct Pod {
     pub(super) job: JobNo,
     pub(super) rank: u32,
     shape: Arc<Resources>,
-    tries: u32,
-    not_before: Time,
+    backoff: Backoff,
 }
 
 /// All of them.
@@ -41,7 +60,7 @@ impl Waiting {
     pub(super) fn create(&mut self, job: JobNo, rank: u32, priority: i32, shape: &Arc<Resources>) {
         self.created += 1;
         let turn = (-i64::from(priority), self.created);
-        let pod = Pod { job, rank, shape: Arc::clone(shape), tries: 0, not_before: Time(0) };
+        let pod = Pod { job, rank, shape: Arc::clone(shape), backoff: Backoff::default() };
         self.pods.insert(turn, pod);
         self.to_try.insert(turn);
     }
@@ -62,9 +81,16 @@ impl Waiting {
         let mut turns = self.to_try.range((from, std::ops::Bound::Unbounded));
         let turn = turns.find(|turn| {
             let pod = &self.pods[turn];
-            pod.not_before <= now && !without.contains(&pod.shape)
+            pod.backoff.until() <= now && !without.contains(&pod.shape)
         });
         turn.map(|turn| (*turn, self.pods[turn].clone()))
+    }
+
+    /// The pods of a job are deleted.
+    pub(super) fn delete(&mut self, job: JobNo) {
+        self.pods.retain(|_, pod| pod.job != job);
+        let pods = &self.pods;
+        self.to_try.retain(|turn| pods.contains_key(turn));
     }
 
     /// It has found a node.
@@ -78,18 +104,17 @@ impl Waiting {
         let shape = Arc::clone(&self.pods[&turn].shape);
         let pods = &mut self.pods;
         self.to_try.retain(|turn| {
-            let Some(pod) = pods.get_mut(turn).filter(|pod| pod.not_before <= now && pod.shape == shape)
+            let Some(pod) = pods.get_mut(turn).filter(|pod| pod.backoff.until() <= now && pod.shape == shape)
             else {
                 return true;
             };
-            let pause = FIRST_BACKOFF.0.saturating_mul(1 << pod.tries.min(10)).min(LONGEST_BACKOFF.0);
-            (pod.tries, pod.not_before) = (pod.tries + 1, now + Span(pause));
+            pod.backoff.longer(now);
             false
         });
     }
 
     /// Whether a pod that waits may be tried, and when at the earliest.
     pub(super) fn next_try(&self) -> Option<Time> {
-        self.to_try.iter().map(|turn| self.pods[turn].not_before).min()
+        self.to_try.iter().map(|turn| self.pods[turn].backoff.until()).min()
     }
 }

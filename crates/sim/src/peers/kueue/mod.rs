@@ -1,0 +1,304 @@
+//! Kueue: a job is admitted when the quota of its queue, and what its cohort lends, suffices; only then are its pods created, and
+//! stock Kubernetes places them one by one. Quota knows no nodes: what was admitted may find no room, and hold what it has.
+//!
+//! * `quota.rs`: what may be used; `queues.rs`: who waits; `preempt.rs`: who is evicted
+//! * `topology.rs`: places for a gang at once, where topology-aware scheduling is on
+//!
+//! Source: pkg/scheduler/scheduler.go and the pages on cluster queues, cohorts, preemption and waitForPodsReady, Kueue 0.15. Not
+//! modelled: fair sharing, admission checks, partial admission, several resources in one quota (only GPUs are counted, or CPUs
+//! where there are none), and the time that the controller takes, unless it is told.
+
+mod preempt;
+mod queues;
+mod quota;
+mod topology;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_model::queue::Preemption;
+use muster_model::{NodeId, Span, Time};
+
+use super::kube::KubeDefault;
+use crate::fleet::{Desk, JobNo, Plane, PlaneError, Site};
+use preempt::Admitted;
+use queues::{Pending, Turn};
+use quota::{Demand, Flavor, Quotas};
+
+/// Pods of an admitted workload must be ready within this time (apis/config, DefaultPodsReadyTimeout).
+const PODS_READY_TIMEOUT: Span = Span::from_secs(300);
+/// A workload that was not ready in time waits so long, twice as long each time, at most an hour (apis/config,
+/// requeuingStrategy.backoffBaseSeconds and .backoffMaxSeconds).
+const REQUEUE_BACKOFF: Span = Span::from_secs(60);
+const LONGEST_REQUEUE_BACKOFF: Span = Span::from_secs(3600);
+
+/// How pods of an admitted workload get their nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// Stock Kubernetes binds them, and nobody looks whether all of them can be.
+    Stock,
+    /// The same, and a workload whose pods are not all ready in time is evicted; until they are, nobody else is admitted
+    /// (waitForPodsReady with blockAdmission).
+    WaitsForPodsReady,
+    /// Topology-aware scheduling: a workload is admitted when there are places for all of its pods, and gets these.
+    Topology,
+}
+
+/// The model.
+#[derive(Clone, Debug)]
+pub struct Kueue {
+    binding: Binding,
+    rights: Preemption,
+    quotas: Quotas,
+    pending: BTreeMap<usize, Pending>,
+    admitted: Vec<Admitted>,
+    pods: KubeDefault,
+    /// Workloads that are evicted wait until then, with the number of times that they were.
+    backoff: BTreeMap<JobNo, (Time, u32)>,
+    /// The controller takes so long for each admission.
+    per_admission: Span,
+    busy_until: Time,
+}
+
+/// What a head of a queue came to in a cycle.
+enum Mode {
+    Fits(Flavor),
+    Preempts(Vec<Admitted>),
+    NoFit,
+}
+
+impl Kueue {
+    /// Quotas of a site, and a controller that takes no time.
+    #[must_use]
+    pub fn new(site: &Site, seed: u64, binding: Binding) -> Self {
+        let quotas = Quotas::new(site);
+        Self {
+            binding,
+            rights: site.tree.preemption,
+            pending: quotas.leaves().map(|(_, at)| (at, Pending::default())).collect(),
+            quotas,
+            admitted: Vec::new(),
+            pods: KubeDefault::new(site, seed),
+            backoff: BTreeMap::new(),
+            per_admission: Span(0),
+            busy_until: Time(0),
+        }
+    }
+
+    /// With a controller that takes so long for each admission. Calibrated where it is used, never here.
+    #[must_use]
+    pub fn taking(self, per_admission: Span) -> Self {
+        Self { per_admission, ..self }
+    }
+
+    fn flush(&mut self) {
+        self.pending.values_mut().for_each(Pending::flush);
+    }
+
+    fn queue(&mut self, queue: usize) -> &mut Pending {
+        self.pending.get_mut(&queue).expect("every job waits in a leaf of the tree")
+    }
+
+    /// One cycle: the head of every queue. True when something changed.
+    fn cycle(
+        &mut self,
+        desk: &mut Desk,
+        known: &mut BTreeSet<(usize, i32, Demand, u32)>,
+    ) -> Result<bool, PlaneError> {
+        // 1. The heads, and what each would need.
+        let heads: Vec<(usize, Turn)> =
+            self.pending.iter().filter_map(|(at, pending)| Some((*at, pending.head()?))).collect();
+        let mut entries = Vec::new();
+        for (queue, turn) in heads {
+            let job = desk.job(turn.2);
+            let demand = self.quotas.demand(job);
+            let class = (queue, job.priority, demand.clone(), job.tasks);
+            let mode =
+                if known.contains(&class) { Mode::NoFit } else { self.mode(desk, queue, turn.2, &demand) };
+            if matches!(mode, Mode::NoFit) {
+                known.insert(class);
+                self.queue(queue).set_aside(turn);
+                continue;
+            }
+            let borrows =
+                matches!(mode, Mode::Fits(flavor) if self.quotas.would_borrow(queue, flavor, demand.amount));
+            entries.push((borrows, turn, queue, demand, mode));
+        }
+        // 2. Who does not borrow goes first, then by priority and time. What one takes the next no longer has.
+        entries.sort_by_key(|(borrows, turn, ..)| (*borrows, *turn));
+        let goes_on = !entries.is_empty();
+        let mut evicted = BTreeSet::new();
+        for (_, turn, queue, demand, mode) in entries {
+            match mode {
+                Mode::Fits(flavor) => self.admit(desk, queue, turn, flavor, demand.amount)?,
+                Mode::Preempts(victims) if victims.iter().all(|one| !evicted.contains(&one.job)) => {
+                    evicted.extend(victims.iter().map(|one| one.job));
+                    victims.into_iter().for_each(|one| self.evict(desk, one));
+                    known.clear();
+                }
+                Mode::Preempts(_) | Mode::NoFit => {}
+            }
+        }
+        Ok(goes_on)
+    }
+
+    fn mode(&self, desk: &Desk, queue: usize, job: JobNo, demand: &Demand) -> Mode {
+        if demand.amount == 0 && self.has_places(desk, job) {
+            return Mode::Fits(0);
+        }
+        let fits =
+            demand.flavors.iter().find(|flavor| self.quotas.available(queue, **flavor) >= demand.amount);
+        match fits {
+            Some(flavor) if self.has_places(desk, job) => Mode::Fits(*flavor),
+            Some(_) => Mode::NoFit,
+            None => {
+                let priority = desk.job(job).priority;
+                let found =
+                    preempt::victims(&self.quotas, &self.admitted, self.rights, queue, priority, demand);
+                found.filter(|victims| !victims.is_empty()).map_or(Mode::NoFit, Mode::Preempts)
+            }
+        }
+    }
+
+    fn has_places(&self, desk: &Desk, job: JobNo) -> bool {
+        self.binding != Binding::Topology || topology::places(desk.pool(), desk.job(job)).is_some()
+    }
+
+    /// Admits it, if it still fits after those before it in the cycle.
+    fn admit(
+        &mut self,
+        desk: &mut Desk,
+        queue: usize,
+        turn: Turn,
+        flavor: Flavor,
+        amount: u64,
+    ) -> Result<(), PlaneError> {
+        let job = turn.2;
+        if self.quotas.available(queue, flavor) < amount || self.is_blocked(desk) {
+            return Ok(());
+        }
+        if self.binding == Binding::Topology {
+            let Some(places) = topology::places(desk.pool(), desk.job(job)) else { return Ok(()) };
+            for (rank, node) in (0..).zip(places) {
+                desk.place(job, rank, node)?;
+            }
+        } else {
+            self.pods.arrived(desk, job)?;
+        }
+        self.quotas.add(queue, flavor, amount);
+        self.queue(queue).remove(turn);
+        let priority = desk.job(job).priority;
+        self.admitted.push(Admitted { job, queue, flavor, amount, priority, since: desk.now() });
+        self.busy_until = self.busy_until.max(desk.now()) + self.per_admission;
+        Ok(())
+    }
+
+    /// Somebody was admitted whose pods are not all ready, and who blocks all others.
+    fn is_blocked(&self, desk: &Desk) -> bool {
+        let waits = |one: &Admitted| !desk.runs(one.job);
+        self.binding == Binding::WaitsForPodsReady && self.admitted.iter().rev().any(waits)
+    }
+
+    fn evict(&mut self, desk: &mut Desk, one: Admitted) {
+        self.admitted.retain(|other| other.job != one.job);
+        self.quotas.remove(one.queue, one.flavor, one.amount);
+        self.pods.delete(one.job);
+        desk.evict(one.job);
+        let turn = (Reverse(one.priority), desk.now(), one.job);
+        self.queue(one.queue).push(turn);
+        self.flush();
+    }
+
+    /// Evicts who was not ready in time; they come back after a pause.
+    fn evict_late(&mut self, desk: &mut Desk) {
+        let now = desk.now();
+        let is_late = |one: &&Admitted| !desk.runs(one.job) && one.since + PODS_READY_TIMEOUT <= now;
+        let late: Vec<Admitted> = self.admitted.iter().filter(is_late).copied().collect();
+        for one in late {
+            self.evict(desk, one);
+            self.queue(one.queue).remove((Reverse(one.priority), now, one.job));
+            let tries = self.backoff.get(&one.job).map_or(0, |(_, tries)| *tries);
+            let pause = REQUEUE_BACKOFF.0.saturating_mul(1 << tries.min(10)).min(LONGEST_REQUEUE_BACKOFF.0);
+            self.backoff.insert(one.job, (now + Span(pause), tries + 1));
+        }
+        let back: Vec<JobNo> = self
+            .backoff
+            .iter()
+            .filter(|(_, (until, _))| *until <= now && *until > Time(0))
+            .map(|(job, _)| *job)
+            .collect();
+        for job in back {
+            let until = &mut self.backoff.get_mut(&job).expect("it was found there").0;
+            let turn = (Reverse(desk.job(job).priority), *until, job);
+            *until = Time(0);
+            let queue = self.quotas.leaf(&desk.job(job).queue);
+            self.queue(queue).push(turn);
+        }
+    }
+}
+
+impl Plane for Kueue {
+    fn arrived(&mut self, desk: &Desk, job: JobNo) -> Result<(), PlaneError> {
+        let there = desk.job(job);
+        let queue = self.quotas.leaf(&there.queue);
+        self.queue(queue).push((Reverse(there.priority), there.submit, job));
+        Ok(())
+    }
+
+    fn ended(&mut self, desk: &Desk, job: JobNo) {
+        if let Some(at) = self.admitted.iter().position(|one| one.job == job) {
+            let one = self.admitted.swap_remove(at);
+            self.quotas.remove(one.queue, one.flavor, one.amount);
+        }
+        self.pods.ended(desk, job);
+        self.flush();
+    }
+
+    fn lost(&mut self, desk: &Desk, node: NodeId, device: Option<usize>, tasks: &[(JobNo, u32)]) {
+        self.pods.lost(desk, node, device, tasks);
+    }
+
+    fn mended(&mut self, desk: &Desk, node: NodeId, device: Option<usize>) {
+        self.pods.mended(desk, node, device);
+        self.flush();
+    }
+
+    fn next_wake(&mut self, now: Time) -> Option<Time> {
+        let pods = self.pods.next_wake(now);
+        let busy = (self.busy_until > now && self.pending.values().any(|pending| pending.head().is_some()))
+            .then_some(self.busy_until);
+        let waits = self.binding == Binding::WaitsForPodsReady;
+        let timeout = self
+            .admitted
+            .iter()
+            .map(|one| one.since + PODS_READY_TIMEOUT)
+            .filter(|at| waits && *at > now)
+            .min();
+        let back = self.backoff.values().map(|(until, _)| *until).filter(|until| *until > now).min();
+        [pods, busy, timeout, back].into_iter().flatten().min()
+    }
+
+    fn decide(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
+        if self.binding == Binding::WaitsForPodsReady {
+            self.evict_late(desk);
+        }
+        let mut known = BTreeSet::new();
+        loop {
+            while self.busy_until <= desk.now() && !self.is_blocked(desk) && self.cycle(desk, &mut known)? {}
+            // Pods of what was admitted find their nodes; where that was waited for, the next may be admitted.
+            let before = self.admitted.len();
+            let was_blocked = self.is_blocked(desk);
+            self.pods.decide(desk)?;
+            if before != self.admitted.len() || !was_blocked || self.is_blocked(desk) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn why(&mut self, desk: &Desk, job: JobNo) -> String {
+        if self.admitted.iter().any(|one| one.job == job) {
+            return self.pods.why(desk, job);
+        }
+        "no quota is left for it in its queue and cohort".to_owned()
+    }
+}

@@ -1,0 +1,62 @@
+//! Where Kueue's topology-aware scheduling puts a gang that prefers to be close: in the narrowest domain that holds all of it, of
+//! several the fullest; on its nodes, those with most room first, and for the rest the fullest that is enough.
+//!
+//! Source: pkg/cache/scheduler/tas_flavor_snapshot.go and the page on topology-aware scheduling (BestFit), Kueue 0.15. Slices and
+//! balanced placement are not modelled.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::NodeId;
+
+use crate::fleet::{FleetJob, Pool, PoolNode};
+
+/// A node for each task; `None` where there is no room for all of them at once.
+pub(super) fn places(pool: &Pool, job: &FleetJob) -> Option<Vec<NodeId>> {
+    let rooms: Vec<(NodeId, u32)> = pool
+        .nodes()
+        .map(|(id, node)| (id, node.room(&job.task, job.tasks)))
+        .filter(|(_, room)| *room > 0)
+        .collect();
+    if rooms.iter().map(|(_, room)| u64::from(*room)).sum::<u64>() < u64::from(job.tasks) {
+        return None;
+    }
+    if let Some((id, _)) =
+        rooms.iter().filter(|(_, room)| *room >= job.tasks).min_by_key(|(id, _)| tightness(pool.node(*id)))
+    {
+        return Some(vec![*id; job.tasks as usize]);
+    }
+    // From the narrowest level up; above all levels stands the cluster.
+    let levels = pool.nodes().map(|(_, node)| node.spec.domains.len()).max().unwrap_or(0);
+    let narrow = (1..=levels).rev().find_map(|level| domain(pool, &rooms, level, job.tasks));
+    Some(spread(narrow.unwrap_or(rooms), job.tasks))
+}
+
+/// The less is free of a node, the better it fits what fits.
+fn tightness(node: &PoolNode) -> (u32, u32) {
+    (node.whole.len(), node.cpus)
+}
+
+/// The domain of a level that holds all with the least to spare.
+fn domain(pool: &Pool, rooms: &[(NodeId, u32)], level: usize, tasks: u32) -> Option<Vec<(NodeId, u32)>> {
+    let mut domains: BTreeMap<&[Arc<str>], Vec<(NodeId, u32)>> = BTreeMap::new();
+    for (id, room) in rooms {
+        if let Some(path) = pool.node(*id).spec.domains.get(..level) {
+            domains.entry(path).or_default().push((*id, *room));
+        }
+    }
+    let room = |nodes: &Vec<(NodeId, u32)>| nodes.iter().map(|(_, room)| u64::from(*room)).sum::<u64>();
+    domains.into_values().filter(|nodes| room(nodes) >= u64::from(tasks)).min_by_key(room)
+}
+
+fn spread(mut rooms: Vec<(NodeId, u32)>, tasks: u32) -> Vec<NodeId> {
+    rooms.sort_by_key(|(id, room)| (std::cmp::Reverse(*room), *id));
+    let mut places = Vec::with_capacity(tasks as usize);
+    while places.len() < tasks as usize {
+        let left = tasks - places.len() as u32;
+        let best = rooms.iter().rposition(|(_, room)| *room >= left).unwrap_or(0);
+        let (id, room) = rooms.remove(best);
+        places.extend(std::iter::repeat_n(id, room.min(left) as usize));
+    }
+    places
+}
