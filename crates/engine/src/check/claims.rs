@@ -384,15 +384,22 @@ fn is_in_the_way(
     })
 }
 
+/// With him there a quota would not be kept, be it in the end, or when he was told to go: a later claim may make somebody go
+/// who holds more than it needs.
 fn breaks_quota(state: &State, plan: &Plan, at: usize, spared: Eviction) -> bool {
     let mut plan = plan.clone();
     if let Decision::Claim { evict, .. } = &mut plan.decisions[at] {
         evict.retain(|eviction| *eviction != spared);
     }
-    let mut found = Vec::new();
-    quota::check(state, &plan, &mut found);
-    borrowed::check(state, &plan, &mut found);
-    !found.is_empty()
+    let breaks = |plan: &Plan| {
+        let mut found = Vec::new();
+        quota::check(state, plan, &mut found);
+        borrowed::check(state, plan, &mut found);
+        !found.is_empty()
+    };
+    let in_the_end = breaks(&plan);
+    plan.decisions.truncate(at + 1);
+    in_the_end || breaks(&plan)
 }
 
 /// Thousandths of GPUs by model that a placement holds.

@@ -114,7 +114,7 @@ impl FleetLoad {
                 task,
                 user: job.user.as_deref().or(job.queue.as_deref()).unwrap_or("all").into(),
                 queue: queue.unwrap_or(&site.tree.default_queue).clone(),
-                priority: 0,
+                priority: job.priority,
                 fewest_nodes,
             });
         }

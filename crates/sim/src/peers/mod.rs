@@ -4,12 +4,9 @@
 mod gang;
 pub mod kai;
 pub mod kube;
-<<<<<<< HEAD
+pub mod kueue;
 mod line;
 pub mod none;
-=======
-pub mod kueue;
->>>>>>> 9fce535 (sim: models of Kubernetes' own gangs and of Kueue: quota first, then pods, with and without waiting for them and topology)
 pub mod packing;
 pub mod ray;
 pub mod slurm;

@@ -247,6 +247,7 @@ mod tests {
             task: Resources { gpu, cpus: CpuMilli(1000), ..Resources::default() },
             user: Some(Arc::from(if tasks == 1 { "ann" } else { "bob" })),
             queue: None,
+            priority: 0,
             ended: Ended::Completed,
         }
     }

@@ -5,5 +5,6 @@
 
 mod data;
 mod flat;
+mod kueue;
 mod packing;
 mod published;

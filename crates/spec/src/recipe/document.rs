@@ -197,8 +197,8 @@ document! {
         "className" class: Text,
         /// How long it runs once admitted.
         "runtimeMs" runtime_ms: Whole<0, 1_000_000_000_000>,
-        /// Not read: a trace has no priorities.
-        "priority" priority: Ignored,
+        /// Higher goes first.
+        "priority" priority: Whole<-1_000_000_000, 1_000_000_000>,
         /// CPUs of each pod.
         "request" request: Cpus,
         /// Pods; read where the level is given, as Kueue has it.

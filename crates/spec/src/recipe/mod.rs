@@ -117,8 +117,8 @@ pub struct KueueSet {
     pub count: u64,
     /// Time before each.
     pub interval: Span,
-    /// Class, pods, what each pod holds, how long they run.
-    pub workloads: Vec<(Arc<str>, u32, Resources, Span)>,
+    /// Class, pods, what each pod holds, how long they run, priority.
+    pub workloads: Vec<(Arc<str>, u32, Resources, Span, i32)>,
 }
 
 /// Reads a recipe.
@@ -333,7 +333,8 @@ fn kueue_set(document: &WorkloadsSetDocument) -> KueueSet {
         };
         let class = workload.class.as_ref().map_or("", |class| class.value.0.as_str());
         let runtime = Span(whole(&workload.runtime_ms, 0));
-        (class.into(), u32::try_from(pods).unwrap_or(u32::MAX), task, runtime)
+        let priority = workload.priority.as_ref().map_or(0, |priority| priority.value.0 as i32);
+        (class.into(), u32::try_from(pods).unwrap_or(u32::MAX), task, runtime, priority)
     });
     KueueSet {
         count: whole(&document.count, 0),

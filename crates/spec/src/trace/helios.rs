@@ -54,6 +54,7 @@ fn job(row: &Row<'_>, queue: &str) -> Result<TraceJob, String> {
         task,
         user: row.text("user").map(Into::into),
         queue: row.text(queue).map(Into::into),
+        priority: 0,
         ended: ended(row.text("state").unwrap_or_default()),
     })
 }

@@ -43,6 +43,8 @@ pub struct TraceJob {
     pub user: Option<Arc<str>>,
     /// The queue, partition or virtual cluster that it was submitted to.
     pub queue: Option<Arc<str>>,
+    /// Higher goes first; 0 where the trace does not say, or says it in numbers that only its own scheduler understands.
+    pub priority: i32,
     /// How it ended.
     pub ended: Ended,
 }

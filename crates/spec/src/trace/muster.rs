@@ -21,7 +21,7 @@ const ENDED: [(&str, Ended); 3] =
 
 /// The first line of the table.
 pub const TRACE_HEADER: &str =
-    "id,submit,runtime,requested,tasks,cpus,memory,gpus,gpu_share,models,user,queue,ended\n";
+    "id,submit,runtime,requested,tasks,cpus,memory,gpus,gpu_share,models,user,queue,ended,priority\n";
 
 fn row(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
     let span = |text: &str| seconds(text).or_else(|| parse_span(text).ok());
@@ -51,6 +51,7 @@ fn row(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
         },
         user: row.text("user").map(Into::into),
         queue: row.text("queue").map(Into::into),
+        priority: row.value("priority", "a whole number", |text| text.parse().ok())?.unwrap_or(0),
         ended: row.value("ended", "completed, failed or cancelled", ended)?.unwrap_or(Ended::Unknown),
     }))
 }
@@ -82,6 +83,10 @@ pub fn write_trace_job(job: &TraceJob) -> String {
         text.push(',');
         text.push_str(&field(word));
     }
+    text.push(',');
+    if job.priority != 0 {
+        let _ = write!(text, "{}", job.priority);
+    }
     text.push('\n');
     text
 }
@@ -111,9 +116,7 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back_as_the_same() {
-        let text = "# by hand\nsubmit,runtime,id,gpus,gpu_share,models,tasks,memory,requested,user,ended,cpus,queue,note\n\
-             0.25,90,\"a,\"\"b\"\"\",8,,h100|a100,4,64GiB,2h,ann,failed,0.5,q,x\n\
-             2026-03-01T10:00:00Z,,,0,0.25,,,1024,,,,,,\n";
+        let text = "# by hand\nsubmit,runtime,id,gpus,gpu_share,models,tasks,memory,requested,X
         let (read, bad) = jobs(TraceFormat::Csv, text);
         assert_eq!((read.len(), bad), (2, vec![]));
         assert_eq!(
@@ -122,8 +125,8 @@ mod tests {
         );
         assert_eq!((read[1].runtime, read[1].tasks, read[1].task.gpu.share.0), (None, 1, 250));
         let lines: String = read.iter().map(write_trace_job).collect();
-        let expected = "\"a,\"\"b\"\"\",0.25,90,7200,4,0.5,68719476736,8,,h100|a100,ann,q,failed\n\
-             2,1772359200,,,1,0,1024,0,0.25,,,,\n";
+        let expected = "\"a,\"\"b\"\"\",0.25,90,7200,4,0.5,68719476736,8,,h100|a100,ann,q,failed,-7\n\
+             2,1772359200,,,1,0,1024,0,0.25,,,,,\n";
         assert_eq!(lines, expected);
         assert_eq!(jobs(TraceFormat::Csv, &format!("{TRACE_HEADER}{lines}")).0, read);
     }

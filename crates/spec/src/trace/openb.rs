@@ -44,6 +44,7 @@ fn pod(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
         },
         user: None,
         queue: row.text("qos").map(Into::into),
+        priority: 0,
         ended: ended(row.text("pod_phase").unwrap_or_default()),
     }))
 }

@@ -25,6 +25,7 @@ fn row(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
         task,
         user: row.text("user").map(Into::into),
         queue: row.text("cluster").map(Into::into),
+        priority: 0,
         ended: Ended::Unknown,
     }))
 }
@@ -83,6 +84,7 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
         task,
         user: job.user.map(Into::into),
         queue: job.vc.map(Into::into),
+        priority: 0,
         ended: ended(&job.status),
     }))
 }

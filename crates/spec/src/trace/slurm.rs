@@ -55,6 +55,7 @@ fn row(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
         task,
         user: row.text("User").map(Into::into),
         queue: row.text("Partition").map(Into::into),
+        priority: 0,
         ended: ended(state),
     }))
 }

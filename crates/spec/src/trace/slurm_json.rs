@@ -107,6 +107,7 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
         task,
         user: job.user.filter(|user| !user.is_empty()).map(Into::into),
         queue: job.partition.filter(|queue| !queue.is_empty()).map(Into::into),
+        priority: 0,
         ended: ended(state),
     }))
 }

@@ -91,6 +91,7 @@ pub(super) fn read(text: &str, header: &mut Header) -> Result<Option<TraceJob>, 
         },
         user: user.map(|user| user.to_string().into()),
         queue: queue.or(partition).map(|queue| queue.to_string().into()),
+        priority: 0,
         ended: match status {
             Some(1) => Ended::Completed,
             Some(0) => Ended::Failed,

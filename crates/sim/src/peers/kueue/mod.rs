@@ -32,6 +32,10 @@ const PODS_READY_TIMEOUT: Span = Span::from_secs(300);
 const REQUEUE_BACKOFF: Span = Span::from_secs(60);
 const LONGEST_REQUEUE_BACKOFF: Span = Span::from_secs(3600);
 
+/// Until a workload that is evicted waits again: its job is suspended and its pods go. An assumption; pods have up to their
+/// grace of 30 s, and most need less.
+const EVICTION: Span = Span::from_secs(1);
+
 /// How pods of an admitted workload get their nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
@@ -53,8 +57,10 @@ pub struct Kueue {
     pending: BTreeMap<usize, Pending>,
     admitted: Vec<Admitted>,
     pods: KubeDefault,
-    /// Workloads that are evicted wait until then, with the number of times that they were.
-    backoff: BTreeMap<JobNo, (Time, u32)>,
+    /// Workloads that were evicted, and from when on they wait again.
+    returning: BTreeMap<JobNo, Time>,
+    /// How often each was not ready in time.
+    late: BTreeMap<JobNo, u32>,
     /// The controller takes so long for each admission.
     per_admission: Span,
     busy_until: Time,
@@ -64,6 +70,8 @@ pub struct Kueue {
 enum Mode {
     Fits(Flavor),
     Preempts(Vec<Admitted>),
+    /// It is within its queue's own quota, which others use and cannot be made to give back: in this cycle nobody gets more of it.
+    Reserves(Flavor),
     NoFit,
 }
 
@@ -79,7 +87,8 @@ impl Kueue {
             quotas,
             admitted: Vec::new(),
             pods: KubeDefault::new(site, seed),
-            backoff: BTreeMap::new(),
+            returning: BTreeMap::new(),
+            late: BTreeMap::new(),
             per_admission: Span(0),
             busy_until: Time(0),
         }
@@ -128,6 +137,7 @@ impl Kueue {
         entries.sort_by_key(|(borrows, turn, ..)| (*borrows, *turn));
         let goes_on = !entries.is_empty();
         let mut evicted = BTreeSet::new();
+        let mut reserved = Vec::new();
         for (_, turn, queue, demand, mode) in entries {
             match mode {
                 Mode::Fits(flavor) => self.admit(desk, queue, turn, flavor, demand.amount)?,
@@ -136,8 +146,17 @@ impl Kueue {
                     victims.into_iter().for_each(|one| self.evict(desk, one));
                     known.clear();
                 }
+                Mode::Reserves(flavor) => {
+                    let amount = demand.amount.min(self.quotas.unused(queue, flavor));
+                    self.quotas.add(queue, flavor, amount);
+                    reserved.push((queue, flavor, amount));
+                    self.queue(queue).set_aside(turn);
+                }
                 Mode::Preempts(_) | Mode::NoFit => {}
             }
+        }
+        for (queue, flavor, amount) in reserved.into_iter().rev() {
+            self.quotas.remove(queue, flavor, amount);
         }
         Ok(goes_on)
     }
@@ -155,7 +174,12 @@ impl Kueue {
                 let priority = desk.job(job).priority;
                 let found =
                     preempt::victims(&self.quotas, &self.admitted, self.rights, queue, priority, demand);
-                found.filter(|victims| !victims.is_empty()).map_or(Mode::NoFit, Mode::Preempts)
+                let is_own = |flavor: &&Flavor| !self.quotas.would_borrow(queue, **flavor, demand.amount);
+                match (found.filter(|victims| !victims.is_empty()), demand.flavors.iter().find(is_own)) {
+                    (Some(victims), _) => Mode::Preempts(victims),
+                    (None, Some(flavor)) if self.rights != Preemption::OFF => Mode::Reserves(*flavor),
+                    _ => Mode::NoFit,
+                }
             }
         }
     }
@@ -204,8 +228,7 @@ impl Kueue {
         self.quotas.remove(one.queue, one.flavor, one.amount);
         self.pods.delete(one.job);
         desk.evict(one.job);
-        let turn = (Reverse(one.priority), desk.now(), one.job);
-        self.queue(one.queue).push(turn);
+        self.returning.insert(one.job, desk.now() + EVICTION);
         self.flush();
     }
 
@@ -216,23 +239,20 @@ impl Kueue {
         let late: Vec<Admitted> = self.admitted.iter().filter(is_late).copied().collect();
         for one in late {
             self.evict(desk, one);
-            self.queue(one.queue).remove((Reverse(one.priority), now, one.job));
-            let tries = self.backoff.get(&one.job).map_or(0, |(_, tries)| *tries);
-            let pause = REQUEUE_BACKOFF.0.saturating_mul(1 << tries.min(10)).min(LONGEST_REQUEUE_BACKOFF.0);
-            self.backoff.insert(one.job, (now + Span(pause), tries + 1));
+            let times = self.late.entry(one.job).or_default();
+            let pause =
+                REQUEUE_BACKOFF.0.saturating_mul(1 << (*times).min(10)).min(LONGEST_REQUEUE_BACKOFF.0);
+            *times += 1;
+            self.returning.insert(one.job, now + Span(pause));
         }
-        let back: Vec<JobNo> = self
-            .backoff
-            .iter()
-            .filter(|(_, (until, _))| *until <= now && *until > Time(0))
-            .map(|(job, _)| *job)
-            .collect();
-        for job in back {
-            let until = &mut self.backoff.get_mut(&job).expect("it was found there").0;
-            let turn = (Reverse(desk.job(job).priority), *until, job);
-            *until = Time(0);
+    }
+
+    /// Who was evicted waits again, behind those who came before his eviction was over.
+    fn take_back(&mut self, desk: &Desk) {
+        let now = desk.now();
+        for (job, at) in self.returning.extract_if(.., |_, at| *at <= now).collect::<Vec<_>>() {
             let queue = self.quotas.leaf(&desk.job(job).queue);
-            self.queue(queue).push(turn);
+            self.queue(queue).push((Reverse(desk.job(job).priority), at, job));
         }
     }
 }
@@ -274,7 +294,7 @@ impl Plane for Kueue {
             .map(|one| one.since + PODS_READY_TIMEOUT)
             .filter(|at| waits && *at > now)
             .min();
-        let back = self.backoff.values().map(|(until, _)| *until).filter(|until| *until > now).min();
+        let back = self.returning.values().copied().min();
         [pods, busy, timeout, back].into_iter().flatten().min()
     }
 
@@ -282,6 +302,7 @@ impl Plane for Kueue {
         if self.binding == Binding::WaitsForPodsReady {
             self.evict_late(desk);
         }
+        self.take_back(desk);
         let mut known = BTreeSet::new();
         loop {
             while self.busy_until <= desk.now() && !self.is_blocked(desk) && self.cycle(desk, &mut known)? {}

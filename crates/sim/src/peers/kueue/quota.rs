@@ -20,9 +20,9 @@ pub(super) type Flavor = usize;
 #[derive(Clone, Debug)]
 struct Node {
     parent: Option<usize>,
-    /// By flavor.
-    nominal: Vec<u64>,
-    /// Own and lent by those below, by flavor.
+    /// As the queue file has it, with that of the queues below, by flavor.
+    quota: Vec<u64>,
+    /// Its own and what those below lend, by flavor.
     subtree: Vec<u64>,
     usage: Vec<u64>,
     borrowing: Option<u64>,
@@ -58,9 +58,9 @@ impl Quotas {
         };
         let root = Node {
             parent: None,
-            nominal: vec![0; total.len()],
-            subtree: Vec::new(),
             usage: vec![0; total.len()],
+            quota: total,
+            subtree: Vec::new(),
             borrowing: None,
             lending: None,
         };
@@ -69,25 +69,20 @@ impl Quotas {
             quotas.add_queue(queue, 0, "");
         }
         quotas.sum_up();
-        let root = &mut quotas.nodes[0];
-        for (flavor, total) in total.into_iter().enumerate() {
-            root.nominal[flavor] = total.saturating_sub(root.subtree[flavor]);
-            root.subtree[flavor] += root.nominal[flavor];
-        }
         quotas
     }
 
     fn add_queue(&mut self, queue: &QueueSpec, parent: usize, above: &str) {
         let path = if above.is_empty() { queue.name.to_string() } else { format!("{above}/{}", queue.name) };
-        let nominal = match self.models.is_empty() {
+        let quota: Vec<u64> = match self.models.is_empty() {
             true => vec![0],
             false => self.models.iter().map(|model| queue.quota.get(model).copied().unwrap_or(0)).collect(),
         };
-        let usage = vec![0; nominal.len()];
+        let usage = vec![0; quota.len()];
         let at = self.nodes.len();
         self.nodes.push(Node {
             parent: Some(parent),
-            nominal,
+            quota,
             subtree: Vec::new(),
             usage,
             borrowing: queue.borrow,
@@ -99,16 +94,19 @@ impl Quotas {
         }
     }
 
-    /// Quota of every subtree, from the leaves up.
+    /// Quota of every subtree, from the leaves up: what those below lend, and what the node has beyond that.
     fn sum_up(&mut self) {
         for node in &mut self.nodes {
-            node.subtree = node.nominal.clone();
+            node.subtree = vec![0; node.quota.len()];
         }
-        for at in (1..self.nodes.len()).rev() {
-            let Some(parent) = self.nodes[at].parent else { continue };
-            for flavor in 0..self.nodes[at].subtree.len() {
-                let lent = self.nodes[at].subtree[flavor] - self.guaranteed(at, flavor);
-                self.nodes[parent].subtree[flavor] += lent;
+        for at in (0..self.nodes.len()).rev() {
+            for flavor in 0..self.nodes[at].quota.len() {
+                let node = &mut self.nodes[at];
+                node.subtree[flavor] = node.subtree[flavor].max(node.quota[flavor]);
+                let lent = node.subtree[flavor] - self.guaranteed(at, flavor);
+                if let Some(parent) = self.nodes[at].parent {
+                    self.nodes[parent].subtree[flavor] += lent;
+                }
             }
         }
     }
@@ -161,6 +159,11 @@ impl Quotas {
     /// It would use more than its own quota.
     pub(super) fn would_borrow(&self, at: usize, flavor: Flavor, amount: u64) -> bool {
         self.nodes[at].usage[flavor] + amount > self.nodes[at].subtree[flavor]
+    }
+
+    /// What of its own quota it does not use.
+    pub(super) fn unused(&self, at: usize, flavor: Flavor) -> u64 {
+        self.nodes[at].subtree[flavor].saturating_sub(self.nodes[at].usage[flavor])
     }
 
     /// It uses more than its own quota.

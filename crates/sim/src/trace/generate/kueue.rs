@@ -14,7 +14,7 @@ pub(super) fn jobs(queues: &[KueueQueue]) -> Vec<TraceJob> {
         for (set_number, set) in queue.sets.iter().enumerate() {
             let mut now = Time(0);
             for round in 0..set.count {
-                for (number, (class, pods, task, runtime)) in set.workloads.iter().enumerate() {
+                for (number, (class, pods, task, runtime, priority)) in set.workloads.iter().enumerate() {
                     now = now + set.interval;
                     jobs.push(TraceJob {
                         id: format!("{}/{class}-{set_number}-{round}-{number}", queue.name).into(),
@@ -25,6 +25,7 @@ pub(super) fn jobs(queues: &[KueueQueue]) -> Vec<TraceJob> {
                         task: task.clone(),
                         user: Some(Arc::clone(class)),
                         queue: Some(Arc::clone(&queue.name)),
+                        priority: *priority,
                         ended: Ended::Completed,
                     });
                 }

@@ -62,6 +62,7 @@ fn job(
         task: class.task.clone(),
         user: Some(format!("u{user}").into()),
         queue: class.queue.clone(),
+        priority: 0,
         ended: if failed { Ended::Failed } else { Ended::Completed },
     }
 }

@@ -146,6 +146,7 @@ fn from(
         task: resources::of(pod)?,
         user: Some(namespace.into()),
         queue: marked(object, &QUEUES).map(Into::into),
+        priority: pod.priority.unwrap_or(0),
         ended: state,
     })
 }

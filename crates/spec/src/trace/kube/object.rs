@@ -35,6 +35,7 @@ pub(super) struct Spec {
     #[serde(default)]
     pub(super) init_containers: Vec<Container>,
     pub(super) active_deadline_seconds: Option<u64>,
+    pub(super) priority: Option<i32>,
     pub(super) scheduling_group: Option<Group>,
     pub(super) parallelism: Option<u32>,
     pub(super) completions: Option<u32>,
