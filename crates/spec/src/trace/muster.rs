@@ -116,7 +116,9 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back_as_the_same() {
-        let text = "# by hand\nsubmit,runtime,id,gpus,gpu_share,models,tasks,memory,requested,X
+        let text = "# by hand\nsubmit,runtime,id,gpus,gpu_share,models,tasks,memory,requested,user,ended,cpus,queue,priority,note\n\
+             0.25,90,\"a,\"\"b\"\"\",8,,h100|a100,4,64GiB,2h,ann,failed,0.5,q,-7,x\n\
+             2026-03-01T10:00:00Z,,,0,0.25,,,1024,,,,,,,\n";
         let (read, bad) = jobs(TraceFormat::Csv, text);
         assert_eq!((read.len(), bad), (2, vec![]));
         assert_eq!(
