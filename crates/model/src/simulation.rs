@@ -5,6 +5,7 @@
 
 mod fleet;
 mod gantt;
+mod told;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ pub use fleet::{
     Curve, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, MEASURED, OwnerFigures, SizeFigures,
 };
 pub use gantt::{Gantt, GanttBar, GanttJob, GanttNode};
+pub use told::{FleetEvent, FleetHappening, FleetInstant, FleetWaiting};
 
 /// Schedulers compared on one load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

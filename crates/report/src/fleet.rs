@@ -2,6 +2,7 @@
 //! says what they mean, for the terminal and the page alike.
 
 mod findings;
+mod instant;
 mod runs;
 mod sizes;
 mod words;
@@ -12,6 +13,7 @@ use crate::amount::{grouped, grouped_count};
 use crate::style::{Style, clean, wrap};
 
 pub use findings::findings;
+pub use instant::instant;
 
 /// Columns where there is no terminal.
 const WIDTH: usize = 100;

@@ -42,6 +42,9 @@ pub struct Fate {
     pub fewest_nodes: u32,
 }
 
+/// What is held at the end is drawn for so long at least.
+const LAST_BARS: Span = Span::from_secs(600);
+
 /// What a task holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
@@ -174,6 +177,12 @@ impl Desk {
     #[must_use]
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// What is held now, in thousandths of what the cluster is measured in.
+    #[must_use]
+    pub fn held_milli(&self) -> u64 {
+        self.levels.held
     }
 
     pub(super) fn record_mut(&mut self) -> &mut Record {
@@ -449,15 +458,23 @@ impl Desk {
     }
 
     fn note_bar(&mut self, job: JobNo, held: Held, runs_since: Option<Time>) {
-        let Some(bars) = &mut self.record.bars else { return };
-        let began = runs_since.unwrap_or(self.now).max(held.since);
-        let mut bar = |from, to, runs| {
-            if from < to {
-                bars.push(Bar { job, node: held.node, devices: held.devices, from, to, runs });
-            }
-        };
-        bar(held.since, began, false);
-        bar(began, self.now, true);
+        let now = self.now;
+        if let Some(bars) = &mut self.record.bars {
+            bars.extend(bars_of(job, held, runs_since, now));
+        }
+    }
+
+    /// Who held what, of a run that has kept it. What is held at the end is held for a while longer: nobody gives it back.
+    #[must_use]
+    pub fn bars(&self) -> Vec<Bar> {
+        let ran = self.now.since(self.record.first.unwrap_or_default());
+        let until = self.now + Span(ran.0 / 20).max(LAST_BARS);
+        let mut bars = self.record.bars.clone().unwrap_or_default();
+        for (at, run) in self.runs.iter().enumerate().filter(|(_, run)| run.placed > 0) {
+            let held = run.held.iter().flatten();
+            bars.extend(held.flat_map(|held| bars_of(JobNo(at as u32), *held, run.since, until)));
+        }
+        bars
     }
 
     fn waits(&mut self, job: JobNo, does: bool) {
@@ -477,6 +494,14 @@ impl Desk {
         let task = &self.jobs[job.at()].task;
         u64::from(if self.has_gpus { task.gpu.milli().0 } else { task.cpus.0 })
     }
+}
+
+/// What a task held until an instant: first without running, then running.
+fn bars_of(job: JobNo, held: Held, runs_since: Option<Time>, until: Time) -> impl Iterator<Item = Bar> {
+    let began = runs_since.unwrap_or(until).max(held.since);
+    let bar = move |from, to, runs| Bar { job, node: held.node, devices: held.devices, from, to, runs };
+    let bars = [bar(held.since, began, false), bar(began, until, true)];
+    bars.into_iter().filter(|bar| bar.from < bar.to)
 }
 
 fn distinct(nodes: impl Iterator<Item = NodeId>) -> u32 {

@@ -1,6 +1,6 @@
 //! Runs of one control plane with several seeds: the figures of the first, and the means of all with how far they can be trusted.
 
-use muster_model::simulation::{FleetFigures, Interval};
+use muster_model::simulation::{FleetFigures, Interval, MEASURED};
 
 /// Half of a 95 % interval in standard errors, by degrees of freedom from 1 (Student 1908); beyond these, that of the normal
 /// distribution.
@@ -10,30 +10,13 @@ const STUDENT: [f64; 30] = [
 ];
 const NORMAL: f64 = 1.960;
 
-/// A figure of a run.
-type Figure = fn(&FleetFigures) -> f64;
-
-/// Figures whose means are given.
-const FIGURES: [(&str, Figure); 10] = [
-    ("wait_secs.mean", |run| run.wait_secs.mean),
-    ("wait_secs.p95", |run| run.wait_secs.p95),
-    ("bounded_slowdown.mean", |run| run.bounded_slowdown.mean),
-    ("makespan_secs", |run| run.makespan_secs),
-    ("hours.ran", |run| run.hours.ran),
-    ("hours.lost", |run| run.hours.lost),
-    ("hours.held_idle", |run| run.hours.held_idle),
-    ("hours.stranded", |run| run.hours.stranded),
-    ("user_fairness", |run| run.user_fairness),
-    ("left", |run| run.left as f64),
-];
-
 /// The figures of the first run, with intervals over all of them where there are several. There is one at least.
 #[must_use]
 pub fn over_seeds(runs: &[FleetFigures]) -> FleetFigures {
     let mut first = runs[0].clone();
     first.is_partial = runs.iter().any(|run| run.is_partial);
     if runs.len() > 1 {
-        first.intervals = FIGURES.iter().map(|(name, of)| interval(name, runs.iter().map(of))).collect();
+        first.intervals = MEASURED.iter().map(|(name, of)| interval(name, runs.iter().map(of))).collect();
     }
     first
 }

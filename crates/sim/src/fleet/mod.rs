@@ -9,6 +9,7 @@
 //! * `run.rs`: time passes
 //! * `failures.rs`: what breaks, and when
 //! * `record.rs`: what is counted while it runs; `figures.rs`: what that comes to; `intervals.rs`: over several seeds
+//! * `told.rs`: events by name, what is drawn, how things stand at an instant
 //! * `engine.rs`: the production engine as one of those who decide
 //! * `plane.rs`: what whoever decides is told and asked; all of them by name
 //!
@@ -27,6 +28,7 @@ mod pool;
 mod record;
 mod run;
 mod site;
+mod told;
 
 pub use desk::{Desk, Fate, Terms};
 pub use engine::EnginePlane;
@@ -39,3 +41,4 @@ pub use pool::{Pool, PoolNode};
 pub use record::{Bar, Happening, Record};
 pub use run::Fleet;
 pub use site::Site;
+pub use told::{event, gantt, instant};

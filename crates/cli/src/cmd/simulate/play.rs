@@ -3,7 +3,6 @@
 use anyhow::Result;
 use muster_model::simulation::ScheduleFigures;
 use muster_sim::flat::{FlatJob, FlatScheduler, Ran, Run, figures, ran};
-use muster_sim::fleet::PlaneError;
 
 use super::watch::{self, Watch};
 use crate::app::App;
@@ -40,17 +39,17 @@ pub async fn all(
     let runs = move |watch: &Watch| {
         watch::on_all_cores(&schedulers, |scheduler| one(watch, procs, &jobs, *scheduler))
     };
-    Ok(watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_, _>>()?)
+    watch::jobs(app, total, runs).await?.into_iter().collect()
 }
 
-fn one(watch: &Watch, procs: u32, jobs: &[FlatJob], scheduler: FlatScheduler) -> Result<Played, PlaneError> {
+fn one(watch: &Watch, procs: u32, jobs: &[FlatJob], scheduler: FlatScheduler) -> Result<Played> {
     let ran = match scheduler.begin(procs, jobs)? {
         Run::Model(ran) => {
             watch.count(jobs.len());
             ran
         }
         Run::Engine(mut fleet) => {
-            watch::play(watch, &mut fleet, None, |_| ())?;
+            watch::play(watch, &mut fleet, None, |_| Ok(()))?;
             ran(&fleet, jobs)
         }
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use muster_model::{Span, Time};
-use muster_sim::fleet::{Fleet, PlaneError};
+use muster_sim::fleet::Fleet;
 use tokio::task::JoinHandle;
 
 use crate::app::App;
@@ -51,22 +51,20 @@ impl Watch {
     }
 }
 
-/// Runs a fleet to its end, to an instant, or until it is to stop. True when nothing more will happen. `each` sees it after
+/// Runs a fleet to its end, to an instant, or until it is to stop. True when it was not stopped. `each` sees it after
 /// every stride.
 pub fn play(
     watch: &Watch,
     fleet: &mut Fleet,
     until: Option<Time>,
-    mut each: impl FnMut(&mut Fleet),
-) -> Result<bool, PlaneError> {
+    mut each: impl FnMut(&mut Fleet) -> Result<()>,
+) -> Result<bool> {
     let mut counted = 0;
     let mut goes_on = true;
     while goes_on && !watch.is_stopped() {
         for _ in 0..STRIDE {
-            goes_on = match until {
-                Some(until) if fleet.next_instant().is_none_or(|next| next > until) => return Ok(false),
-                _ => fleet.step()?,
-            };
+            let is_beyond = |until: Time| fleet.next_instant().is_none_or(|next| next > until);
+            goes_on = !until.is_some_and(is_beyond) && fleet.step()?;
             if !goes_on {
                 break;
             }
@@ -75,7 +73,7 @@ pub fn play(
         watch.count(arrived - counted);
         counted = arrived;
         watch.now_ms.fetch_max(fleet.desk().now().0, Ordering::Relaxed);
-        each(fleet);
+        each(fleet)?;
     }
     Ok(!goes_on)
 }

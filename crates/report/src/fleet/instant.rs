@@ -1,0 +1,84 @@
+//! How a simulated fleet stands at an instant: `muster simulate --at`.
+
+use muster_model::Span;
+use muster_model::simulation::{FleetInstant, FleetWaiting};
+
+use crate::amount::count;
+use crate::style::{Style, clean};
+use crate::table::{Align, Cell, Table};
+
+/// Who decides, what runs and is held, and who waits and why.
+#[must_use]
+pub fn instant(instant: &FleetInstant, after: Span, style: &Style) -> String {
+    let FleetInstant { scheduler, arrived, ended, running, waiting, size_milli, held_milli, jobs, .. } =
+        instant;
+    let percent = held_milli * 100 / (*size_milli).max(1);
+    let mut text = format!(
+        "{scheduler}, {after} after the first submission: {} arrived, {ended} ended, {running} run, {waiting} wait; \
+         {percent} % is held\n",
+        count(*arrived, "job")
+    );
+    if jobs.is_empty() {
+        return text;
+    }
+    let mut table = Table::new(&[
+        ("JOB", Align::Left),
+        ("USER", Align::Left),
+        ("TASKS", Align::Right),
+        ("WAITED", Align::Right),
+        ("", Align::Left),
+    ]);
+    for job in jobs {
+        let waited = Span((job.waited_secs * 1000.0) as u64);
+        table.row(vec![
+            Cell::from(clean(&job.job)),
+            Cell::from(clean(&job.user)),
+            Cell::from(format!("{}/{}", job.placed, job.tasks)),
+            Cell::from(waited.to_string()),
+            Cell::from(state(job, instant.at_ms)),
+        ]);
+    }
+    text.push_str(&table.render(style));
+    text
+}
+
+fn state(job: &FleetWaiting, now_ms: u64) -> String {
+    let since = |then: u64| Span(now_ms.saturating_sub(then));
+    match (job.ended_ms, job.running_since_ms) {
+        (Some(ended), _) => format!("ended {} ago", since(ended)),
+        (None, Some(began)) => format!("has run for {}", since(began)),
+        (None, None) => clean(&job.why).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_is_shown_with_why() {
+        let job = |job: &str, placed, why: &str| FleetWaiting {
+            job: job.to_owned(),
+            user: "ann".to_owned(),
+            queue: "default".to_owned(),
+            tasks: 5,
+            placed,
+            waited_secs: 61.0,
+            running_since_ms: (placed == 5).then_some(60_000),
+            ended_ms: None,
+            why: why.to_owned(),
+        };
+        let shown = FleetInstant {
+            scheduler: "kube-default".to_owned(),
+            at_ms: 100_000,
+            arrived: 2,
+            ended: 0,
+            running: 1,
+            waiting: 1,
+            size_milli: 8_000,
+            held_milli: 8_000,
+            jobs: vec![job("b", 3, "3 of its 5 pods have a node and hold it"), job("a", 5, "")],
+        };
+        insta::assert_snapshot!(instant(&shown, Span::from_secs(100), &Style::plain()));
+    }
+}
