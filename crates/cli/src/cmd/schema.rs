@@ -3,7 +3,9 @@
 use anyhow::Result;
 use muster_model::advice::{Advice, Comparison, SiteAdvice, answer_schema};
 use muster_model::proof::{GangOrders, GangProof, GangSweep};
-use muster_model::simulation::{FlatComparison, PackingComparison};
+use muster_model::simulation::{
+    FlatComparison, FleetComparison, FleetEvent, FleetInstant, PackingComparison,
+};
 use muster_model::trace::TraceSummary;
 
 use crate::app::App;
@@ -39,7 +41,13 @@ enum Kind {
     Comparison,
     /// The answer of `muster simulate --json`
     FlatComparison,
-    /// The same, with --no-departures
+    /// The same, with --cluster
+    FleetComparison,
+    /// A line of `muster simulate --events-out`
+    FleetEvent,
+    /// One of what `muster simulate --at --json` lists
+    FleetInstant,
+    /// The answer with --no-departures
     PackingComparison,
     /// The answer of `muster prove gang --json`
     GangProof,
@@ -65,6 +73,9 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         Kind::SiteAdvice => answer_schema::<SiteAdvice>(),
         Kind::Comparison => answer_schema::<Comparison>(),
         Kind::FlatComparison => answer_schema::<FlatComparison>(),
+        Kind::FleetComparison => answer_schema::<FleetComparison>(),
+        Kind::FleetEvent => answer_schema::<FleetEvent>(),
+        Kind::FleetInstant => answer_schema::<FleetInstant>(),
         Kind::PackingComparison => answer_schema::<PackingComparison>(),
         Kind::GangProof => answer_schema::<GangProof>(),
         Kind::GangOrders => answer_schema::<GangOrders>(),

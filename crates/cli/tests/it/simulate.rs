@@ -1,6 +1,6 @@
 //! A trace replayed, as a user asks for it.
 
-use muster_model::simulation::FlatComparison;
+use muster_model::simulation::{FlatComparison, FleetComparison, FleetEvent, FleetHappening};
 
 use crate::home::Home;
 
@@ -84,4 +84,73 @@ fn mistakes_are_told_with_what_to_do() {
         "{}",
         warned.stderr
     );
+}
+
+const CLUSTER: &str = "nodes:\n- name: gpu1\n  gpu: a100\n  gpus: 8\n  cpus: 64\n  memory: 512GiB\n";
+/// Two gangs of five single GPUs, one after the other.
+const GANGS: &str =
+    "id,submit,runtime,tasks,gpus,user\na,0,600,5,1,ann\nb,1,600,5,1,bob\nwide,2,60,9,1,ann\n";
+
+#[test]
+fn control_planes_are_compared_on_a_cluster() {
+    let home = Home::with_gpus(0);
+    home.write("cluster.yaml", CLUSTER);
+    home.write("gangs.csv", GANGS);
+    let asked = "simulate --cluster cluster.yaml --trace gangs.csv";
+    // 1. The figures.
+    let json = format!("{asked} --scheduler kube-default,muster --json");
+    let shown: FleetComparison = home.words(&json).ok().json();
+    assert_eq!(
+        (shown.nodes, shown.jobs, shown.too_large, shown.command),
+        (1, 2, 1, format!("muster {json}"))
+    );
+    let [stock, muster] = &shown.runs[..] else { panic!("two runs") };
+    assert_eq!((stock.is_engine, muster.is_engine), (false, true));
+    // Three GPUs are held for 599 seconds by a gang that waits for two more.
+    assert!((stock.hours.held_idle - 3.0 * 599.0 / 3600.0).abs() < 1e-9, "{:?}", stock.hours);
+    assert!(muster.hours.held_idle < 1e-9 && muster.ended == 2, "{muster:?}");
+    assert!((muster.wait_secs.max - 599.0).abs() < 1e-9, "{:?}", muster.wait_secs);
+    // 2. The page, the events, several seeds.
+    let page = home.words(&format!("{asked} --seeds 3 --report-out report.html")).ok();
+    assert!(page.stdout.contains("muster") && page.stderr.contains("report.html has the plots"), "{page:?}");
+    assert!(home.read("report.html").contains("kube-default"));
+    home.words(&format!("{asked} --scheduler muster --events-out events.jsonl")).ok();
+    let events: Vec<FleetEvent> =
+        home.read("events.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let began = FleetEvent { at_ms: 600_000, what: FleetHappening::Began { job: "b".to_owned() } };
+    assert!(events.contains(&began), "{events:?}");
+    // 3. An instant, with why.
+    let told = home.words(&format!("{asked} --at 5m --explain a")).ok().stdout;
+    for said in [
+        "muster, 5m after the first submission: 2 jobs arrived, 0 ended, 1 run, 1 wait; 62 % is held",
+        "kube-default, 5m after the first submission: 2 jobs arrived, 0 ended, 1 run, 1 wait; 100 % is held",
+        "3 of its 5 pods have a node and hold it",
+        "has run for",
+    ] {
+        assert!(told.contains(said), "{said}: {told}");
+    }
+}
+
+#[test]
+fn mistakes_about_a_fleet_are_told() {
+    let home = Home::with_gpus(0);
+    home.write("cluster.yaml", CLUSTER);
+    home.write("gangs.csv", GANGS);
+    home.write("queues.yaml", "queues:\n- name: x\n  quota: {a100: many}\n");
+    for (words, code, said) in [
+        ("--scheduler easy", 2, "`--scheduler easy` is for another simulation"),
+        ("--scheduler muster --procs 8", 2, "--procs"),
+        ("--events-out e.jsonl", 2, "one scheduler and one seed"),
+        ("--explain a", 2, "--at"),
+        ("--at 5m --explain nobody", 4, "no job `nobody`"),
+        ("--queues queues.yaml", 2, "quota"),
+        ("--queues nowhere.yaml", 2, "nowhere.yaml"),
+        ("--node-mtbf soon", 2, "soon"),
+    ] {
+        let asked = format!("simulate --cluster cluster.yaml --trace gangs.csv {words}");
+        let told = home.words(&asked).code(code).stderr;
+        assert!(told.contains(said), "{words}: {told}");
+    }
+    let told = home.words("simulate --trace gangs.csv --procs 8 --scheduler muster").code(2).stderr;
+    assert!(told.contains("--cluster"), "{told}");
 }

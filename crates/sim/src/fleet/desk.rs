@@ -320,7 +320,11 @@ impl Desk {
         self.record.tell(self.now, Happening::Ended(job));
         self.levels.running -= self.width_milli(job);
         self.note_bars(job);
+        let width = u128::from(self.width_milli(job));
         let run = &mut self.runs[job.at()];
+        if run.fate.stops > 0 {
+            self.record.lost += u128::from(self.terms.restart.0) * width;
+        }
         run.since = None;
         run.fate.ended = Some(self.now);
         run.placed = 0;

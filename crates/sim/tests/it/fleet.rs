@@ -3,9 +3,14 @@
 use std::sync::Arc;
 
 use muster_model::job::{GpuRequest, Resources};
+use muster_model::simulation::FleetHappening;
 use muster_model::{Bytes, CpuMilli, Device, NodeSpec, QueueSpec, QueueTree, Span, Time};
-use muster_sim::fleet::{Desk, Failures, Fleet, FleetJob, JobNo, Plane, Scheduler, Site, Terms};
+use muster_sim::fleet::{
+    Desk, Failures, Fleet, FleetJob, JobNo, Plane, Scheduler, Site, Terms, event, gantt, instant,
+};
 use muster_sim::peers::kube::{Creation, KubeDefault};
+
+use crate::oracle::every_order;
 
 /// So many nodes with so many GPUs each, and one queue.
 pub(crate) fn site(nodes: u32, gpus: usize) -> Site {
@@ -76,6 +81,25 @@ fn raw_pods_in_turns_deadlock_on_one_node_and_on_eight() {
     }
 }
 
+/// In the first eight pods of an order either both gangs have four, and wait for each other, or one has five and runs while
+/// the other holds three: 2 · C(8, 4) and 2 · C(8, 3) of the C(10, 5) orders.
+#[test]
+fn every_order_of_raw_pods_ends_as_the_arithmetic_says() {
+    let site = site(1, 8);
+    let jobs = [gang("a", 0, 5, 600), gang("b", 0, 5, 600)];
+    let (mut deadlocks, mut wastes) = (0, 0);
+    for order in every_order(&[5, 5]) {
+        let order = order.into_iter().map(|gang| JobNo(gang as u32)).collect();
+        let plane = KubeDefault::new(&site, 1).creating(Creation::Given(order));
+        match after_arrivals(&site, Box::new(plane), &jobs)[..] {
+            [(4, false), (4, false)] => deadlocks += 1,
+            [(5, true), (3, false)] | [(3, false), (5, true)] => wastes += 1,
+            ref other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((deadlocks, wastes), (140, 112));
+}
+
 #[test]
 fn two_jobs_one_after_the_other_end_as_on_a_real_cluster() {
     let jobs = [gang("a", 0, 5, 600), gang("b", 1, 5, 600)];
@@ -88,6 +112,58 @@ fn two_jobs_one_after_the_other_end_as_on_a_real_cluster() {
         assert_eq!(record.total.held - record.total.running, 3_000 * 599_000);
         assert_eq!(fleet.desk().fate(JobNo(1)).began, Some(Time(600_000)));
     }
+}
+
+/// What is held when nothing more happens is drawn, and told at an instant with why.
+#[test]
+fn a_deadlock_is_drawn_and_told() {
+    let site = site(1, 8);
+    let jobs = [gang("a", 0, 5, 600), gang("b", 0, 5, 600)];
+    let mut fleet = Fleet::new(&site, in_turns(&site), jobs.to_vec(), Terms::default(), Failures::default());
+    fleet.keep_bars();
+    fleet.follow();
+    while fleet.step().unwrap() {}
+    let drawn = gantt(Scheduler::KubeDefault, &site, &fleet);
+    let rows: u32 = drawn.bars.iter().map(|bar| bar.last_row - bar.first_row + 1).sum();
+    assert!(rows == 8 && drawn.bars.iter().all(|bar| !bar.runs && bar.to_ms == 600_000), "{drawn:?}");
+    let told = instant(Scheduler::KubeDefault, &mut fleet, &[]);
+    assert_eq!((told.running, told.waiting, told.held_milli), (0, 2, 8_000));
+    assert!(told.jobs[0].why.contains("4 of its 5 pods"), "{}", told.jobs[0].why);
+    let events: Vec<_> =
+        fleet.take_happenings().iter().map(|(at, what)| event(&fleet, *at, what).what).collect();
+    let placed = |event: &&FleetHappening| matches!(event, FleetHappening::Placed { .. });
+    assert_eq!((events.len(), events.iter().filter(placed).count()), (10, 8));
+}
+
+/// The same seed breaks the same nodes at the same times, whoever decides; all jobs end, and what is lost is counted.
+#[test]
+fn failures_cost_what_was_not_saved() {
+    let site = site(4, 8);
+    let jobs: Vec<FleetJob> = (0..40).map(|at| gang(&format!("j{at}"), at * 600, 8, 7_200)).collect();
+    let failures = |seed| Failures {
+        node_mtbf: Some(Span::from_secs(40_000)),
+        gpu_mtbf: Some(Span::from_secs(400_000)),
+        repair: Span::from_secs(3_600),
+        seed,
+    };
+    let lost = |scheduler: Scheduler, checkpoint_every| {
+        let terms = Terms { checkpoint_every, restart: Span::from_secs(60), ..Terms::default() };
+        let plane = scheduler.begin(&site, 3).unwrap();
+        let mut fleet = Fleet::new(&site, plane, jobs.clone(), terms, failures(3));
+        while fleet.step().unwrap() {}
+        let record = fleet.desk().record();
+        assert!((0..40).all(|job| fleet.desk().has_ended(JobNo(job))), "{scheduler:?}");
+        assert!(record.breakdowns > 0, "{scheduler:?}");
+        let worked: u128 = 40 * 8_000 * 7_200_000;
+        assert_eq!(record.total.running, worked + record.lost, "{scheduler:?}");
+        record.lost
+    };
+    for (_, scheduler) in Scheduler::ALL {
+        let (all, some) = (lost(scheduler, None), lost(scheduler, Some(Span::from_secs(900))));
+        assert!(some < all, "{scheduler:?}: {some} of {all}");
+    }
+    // Another run of the same is the same.
+    assert_eq!(lost(Scheduler::Muster, None), lost(Scheduler::Muster, None));
 }
 
 #[test]
