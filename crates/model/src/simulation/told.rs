@@ -86,7 +86,7 @@ pub enum FleetHappening {
 }
 
 /// How a simulated fleet stands at an instant: what `--at` shows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetInstant {
     /// Who decides.
     pub scheduler: String,
@@ -109,7 +109,7 @@ pub struct FleetInstant {
 }
 
 /// A job at an instant.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetWaiting {
     /// As the trace calls it.
     pub job: String,
@@ -121,8 +121,8 @@ pub struct FleetWaiting {
     pub tasks: u32,
     /// Of them, those that hold what they need.
     pub placed: u32,
-    /// Seconds until it began first, or until now.
-    pub waited_secs: f64,
+    /// Milliseconds until it began first, or until now.
+    pub waited_ms: u64,
     /// It runs since then.
     pub running_since_ms: Option<u64>,
     /// Its work was done then.

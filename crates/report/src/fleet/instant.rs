@@ -29,7 +29,7 @@ pub fn instant(instant: &FleetInstant, after: Span, style: &Style) -> String {
         ("", Align::Left),
     ]);
     for job in jobs {
-        let waited = Span((job.waited_secs * 1000.0) as u64);
+        let waited = Span(job.waited_ms);
         table.row(vec![
             Cell::from(clean(&job.job)),
             Cell::from(clean(&job.user)),
@@ -63,7 +63,7 @@ mod tests {
             queue: "default".to_owned(),
             tasks: 5,
             placed,
-            waited_secs: 61.0,
+            waited_ms: 61_000,
             running_since_ms: (placed == 5).then_some(60_000),
             ended_ms: None,
             why: why.to_owned(),

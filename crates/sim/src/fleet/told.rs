@@ -10,7 +10,6 @@ use super::plane::Scheduler;
 use super::record::{Bar, Happening};
 use super::run::Fleet;
 use super::site::Site;
-use crate::measure::secs;
 
 /// Jobs that wait of which an instant tells why.
 const MOST_WAITING: usize = 20;
@@ -93,7 +92,7 @@ fn waiting(fleet: &mut Fleet, job: JobNo) -> FleetWaiting {
         queue: there.queue.to_string(),
         tasks: there.tasks,
         placed: desk.placed(job),
-        waited_secs: secs(fate.began.unwrap_or(desk.now()).since(there.submit)),
+        waited_ms: fate.began.unwrap_or(desk.now()).since(there.submit).0,
         running_since_ms: desk.runs_since(job).map(|since| since.0),
         ended_ms: fate.ended.map(|ended| ended.0),
         why: String::new(),
