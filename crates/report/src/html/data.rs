@@ -4,7 +4,8 @@
 use muster_model::simulation::{FleetComparison, Gantt, GanttBar, GanttJob, GanttNode};
 use serde::Serialize;
 
-/// More bars than this make a page of more than 10 MB, for a picture of which nobody sees more than its pixels.
+/// More bars than this, in all Gantts together, make a page of more than 10 MB, for a picture of which nobody sees more than
+/// its pixels.
 const MOST_BARS: usize = 250_000;
 
 /// Everything that the page shows.
@@ -30,7 +31,8 @@ struct Drawn<'d> {
 impl<'d> Data<'d> {
     pub(super) fn of(comparison: &'d FleetComparison, gantts: &'d [Gantt]) -> Self {
         let findings = crate::fleet::findings(comparison);
-        Self { comparison, findings, gantts: gantts.iter().map(|gantt| drawn(gantt, MOST_BARS)).collect() }
+        let most = MOST_BARS / gantts.len().max(1);
+        Self { comparison, findings, gantts: gantts.iter().map(|gantt| drawn(gantt, most)).collect() }
     }
 
     /// Nothing in it can end the script that it stands in, or begin a comment there.
@@ -47,7 +49,10 @@ fn drawn(gantt: &Gantt, most: usize) -> Drawn<'_> {
     bars.sort_by_key(|bar| (bar.3, bar.1));
     let left_out = bars.len().saturating_sub(most);
     bars.truncate(most);
-    Drawn { scheduler: &gantt.scheduler, nodes: &gantt.nodes, jobs: &gantt.jobs, bars, left_out }
+    // Jobs are numbered as they arrive; of those behind the last that is drawn nobody asks.
+    let last = bars.iter().map(|bar| bar.0 as usize + 1).max().unwrap_or(0);
+    let jobs = &gantt.jobs[..last.min(gantt.jobs.len())];
+    Drawn { scheduler: &gantt.scheduler, nodes: &gantt.nodes, jobs, bars, left_out }
 }
 
 #[cfg(test)]

@@ -228,3 +228,15 @@ fn whatever_breaks_and_whoever_reclaims_every_job_ends() {
         assert_eq!(desk.record().total.held == desk.record().total.running, name == "volcano", "{name}");
     }
 }
+
+/// A queue's head that does not fit is set aside, and does not block those behind it.
+#[test]
+fn kueue_goes_on_to_who_fits() {
+    let site = site(1, 8);
+    let jobs = [gang("first", 0, 5, 600), gang("wide", 1, 5, 600), gang("small", 2, 3, 60)];
+    for scheduler in [Scheduler::Kueue, Scheduler::KueueTas, Scheduler::KueueReady] {
+        let fleet = played(&site, scheduler.begin(&site, 0).unwrap(), &jobs);
+        let began = |job| fleet.desk().fate(JobNo(job)).began.unwrap().0 / 1000;
+        assert_eq!([0, 1, 2].map(began), [0, 600, 2], "{scheduler:?}");
+    }
+}

@@ -108,7 +108,7 @@ impl Kueue {
         self.pending.get_mut(&queue).expect("every job waits in a leaf of the tree")
     }
 
-    /// One cycle: the head of every queue. True when something changed.
+    /// One cycle: the head of every queue. True when something came of it: somebody was admitted, evicted or set aside.
     fn cycle(
         &mut self,
         desk: &mut Desk,
@@ -118,6 +118,7 @@ impl Kueue {
         let heads: Vec<(usize, Turn)> =
             self.pending.iter().filter_map(|(at, pending)| Some((*at, pending.head()?))).collect();
         let mut entries = Vec::new();
+        let mut goes_on = false;
         for (queue, turn) in heads {
             let job = desk.job(turn.2);
             let demand = self.quotas.demand(job);
@@ -127,6 +128,7 @@ impl Kueue {
             if matches!(mode, Mode::NoFit) {
                 known.insert(class);
                 self.queue(queue).set_aside(turn);
+                goes_on = true;
                 continue;
             }
             let borrows =
@@ -135,13 +137,13 @@ impl Kueue {
         }
         // 2. Who does not borrow goes first, then by priority and time. What one takes the next no longer has.
         entries.sort_by_key(|(borrows, turn, ..)| (*borrows, *turn));
-        let goes_on = !entries.is_empty();
         let mut evicted = BTreeSet::new();
         let mut reserved = Vec::new();
         for (_, turn, queue, demand, mode) in entries {
             match mode {
-                Mode::Fits(flavor) => self.admit(desk, queue, turn, flavor, demand.amount)?,
+                Mode::Fits(flavor) => goes_on |= self.admit(desk, queue, turn, flavor, demand.amount)?,
                 Mode::Preempts(victims) if victims.iter().all(|one| !evicted.contains(&one.job)) => {
+                    goes_on = true;
                     evicted.extend(victims.iter().map(|one| one.job));
                     victims.into_iter().for_each(|one| self.evict(desk, one));
                     known.clear();
@@ -151,6 +153,7 @@ impl Kueue {
                     self.quotas.add(queue, flavor, amount);
                     reserved.push((queue, flavor, amount));
                     self.queue(queue).set_aside(turn);
+                    goes_on = true;
                 }
                 Mode::Preempts(_) | Mode::NoFit => {}
             }
@@ -188,7 +191,7 @@ impl Kueue {
         self.binding != Binding::Topology || topology::places(desk.pool(), desk.job(job)).is_some()
     }
 
-    /// Admits it, if it still fits after those before it in the cycle.
+    /// Admits it, if it still fits after those before it in the cycle. False when it does not.
     fn admit(
         &mut self,
         desk: &mut Desk,
@@ -196,13 +199,15 @@ impl Kueue {
         turn: Turn,
         flavor: Flavor,
         amount: u64,
-    ) -> Result<(), PlaneError> {
+    ) -> Result<bool, PlaneError> {
         let job = turn.2;
         if self.quotas.available(queue, flavor) < amount || self.is_blocked(desk) {
-            return Ok(());
+            return Ok(false);
         }
         if self.binding == Binding::Topology {
-            let Some(places) = topology::places(desk.pool(), desk.job(job)) else { return Ok(()) };
+            let Some(places) = topology::places(desk.pool(), desk.job(job)) else {
+                return Ok(false);
+            };
             for (rank, node) in (0..).zip(places) {
                 desk.place(job, rank, node)?;
             }
@@ -214,7 +219,7 @@ impl Kueue {
         let priority = desk.job(job).priority;
         self.admitted.push(Admitted { job, queue, flavor, amount, priority, since: desk.now() });
         self.busy_until = self.busy_until.max(desk.now()) + self.per_admission;
-        Ok(())
+        Ok(true)
     }
 
     /// Somebody was admitted whose pods are not all ready, and who blocks all others.
