@@ -114,6 +114,10 @@ fn control_planes_are_compared_on_a_cluster() {
     let page = home.words(&format!("{asked} --seeds 3 --report-out report.html")).ok();
     assert!(page.stdout.contains("muster") && page.stderr.contains("report.html has the plots"), "{page:?}");
     assert!(home.read("report.html").contains("kube-default"));
+    let noisy = format!("{asked} --scheduler slurm --estimates noisy --seeds 3 --json");
+    let noisy: FleetComparison = home.words(&noisy).ok().json();
+    let means: Vec<&str> = noisy.runs[0].intervals.iter().map(|interval| interval.figure.as_str()).collect();
+    assert!(noisy.seeds == [42, 43, 44] && means.contains(&"wait_secs.mean"), "{means:?}");
     home.words(&format!("{asked} --scheduler muster --events-out events.jsonl")).ok();
     let events: Vec<FleetEvent> =
         home.read("events.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use muster_model::{Span, Time};
 use muster_spec::TraceJob;
 
+use crate::dice::{self, Dice};
 pub use figures::{Rows, figures, rows};
 pub use scheduler::{FlatScheduler, Run, ran};
 
@@ -88,6 +89,16 @@ impl FlatLoad {
         }
         load.jobs.sort_by_key(|job| job.submit);
         load
+    }
+
+    /// The same where users promise too much: each says any time from its runtime to five times that, drawn in order.
+    #[must_use]
+    pub fn with_noise(mut self, seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        for job in &mut self.jobs {
+            job.estimate = dice::estimate(job.runtime, &mut dice);
+        }
+        self
     }
 
     /// The same with arrivals `factor` times as fast.

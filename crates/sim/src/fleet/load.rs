@@ -10,6 +10,7 @@ use muster_spec::TraceJob;
 
 use super::pool::Pool;
 use super::site::Site;
+use crate::dice::{self, Dice};
 use crate::flat::Estimates;
 
 /// Number of a job, from 0 in order of arrival.
@@ -129,6 +130,16 @@ impl FleetLoad {
         for job in &mut self.jobs {
             let after = job.submit.since(first).0 as f64 / factor;
             job.submit = first + Span(after.round() as u64);
+        }
+        self
+    }
+
+    /// The same where users promise too much: each says any time from its runtime to five times that, drawn in order.
+    #[must_use]
+    pub fn with_noise(mut self, seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        for job in &mut self.jobs {
+            job.estimate = Some(dice::estimate(job.runtime, &mut dice));
         }
         self
     }

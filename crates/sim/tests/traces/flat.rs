@@ -133,3 +133,15 @@ proptest! {
         prop_assert!(total(FlatScheduler::Srtf) <= total(FlatScheduler::Sjf));
     }
 }
+
+#[test]
+fn users_who_promise_too_much_promise_five_times_at_most() {
+    let exact = FlatLoad { jobs: load(BLOCKED), ..FlatLoad::default() };
+    let noisy = exact.clone().with_noise(7);
+    assert_eq!(noisy, exact.clone().with_noise(7));
+    assert_ne!(noisy, exact.clone().with_noise(8));
+    for (exact, noisy) in exact.jobs.iter().zip(&noisy.jobs) {
+        let times = noisy.estimate.0 as f64 / exact.runtime.0 as f64;
+        assert!((1.0..=5.0).contains(&times) && noisy.runtime == exact.runtime, "{times}");
+    }
+}

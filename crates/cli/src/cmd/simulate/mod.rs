@@ -72,7 +72,7 @@ pub struct Args {
     /// best-fit,fragmentation with --no-departures
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = schedulers())]
     scheduler: Vec<String>,
-    /// How long jobs are believed to run: as their users asked, or as they really did
+    /// How long jobs are believed to run: as their users asked, as they really did, or too long
     #[arg(long, value_name = "WHOSE", value_enum, default_value_t = EstimatesArg::Requested)]
     estimates: EstimatesArg,
     /// Let jobs arrive so many times as fast: 1.3 is 30 % more load
@@ -102,13 +102,15 @@ enum EstimatesArg {
     Requested,
     /// Nobody's: it is known
     Actual,
+    /// That of users who promise too much: any time from the runtime to five times that, drawn from the seed
+    Noisy,
 }
 
 impl From<EstimatesArg> for Estimates {
     fn from(arg: EstimatesArg) -> Self {
         match arg {
             EstimatesArg::Requested => Estimates::Requested,
-            EstimatesArg::Actual => Estimates::Actual,
+            EstimatesArg::Actual | EstimatesArg::Noisy => Estimates::Actual,
         }
     }
 }
@@ -174,6 +176,7 @@ async fn replayed(app: &App, args: &Args) -> Result<u8> {
         Failure::usage("how large the machine is does not stand in the trace").hint("add `--procs N`")
     })?;
     let load = FlatLoad::of(&read.jobs, procs, args.estimates.into()).at(args.load);
+    let load = if args.estimates == EstimatesArg::Noisy { load.with_noise(args.seed) } else { load };
     if load.jobs.is_empty() {
         return Err(nothing(&load, procs).into());
     }

@@ -18,7 +18,7 @@ use muster_sim::fleet::{Failures, Fleet, FleetLoad, PlaneError, Scheduler, Site,
 use muster_spec::parse_queues;
 use muster_spec::quantity::parse_span;
 
-use super::{cluster, named, warn_of_bad_rows};
+use super::{EstimatesArg, cluster, named, warn_of_bad_rows};
 use crate::app::App;
 use crate::args::whole;
 use crate::exit::Failure;
@@ -77,6 +77,8 @@ struct Given {
     schedulers: Vec<Scheduler>,
     terms: Terms,
     failures: Failures,
+    /// Users promise too much, each run with its own seed.
+    has_noise: bool,
     /// Rows that could not be read.
     bad_rows: u64,
 }
@@ -84,7 +86,8 @@ struct Given {
 impl Given {
     /// A run that has not begun.
     fn fleet(&self, scheduler: Scheduler, seed: u64) -> Result<Fleet, PlaneError> {
-        let jobs = if scheduler.gives_shares() { self.load.jobs.clone() } else { self.load.in_whole_gpus() };
+        let load = if self.has_noise { &self.load.clone().with_noise(seed) } else { &self.load };
+        let jobs = if scheduler.gives_shares() { load.jobs.clone() } else { load.in_whole_gpus() };
         let failures = Failures { seed, ..self.failures };
         Ok(Fleet::new(&self.site, scheduler.begin(&self.site, seed)?, jobs, self.terms, failures))
     }
@@ -132,6 +135,7 @@ fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Gi
         schedulers,
         terms: Terms { checkpoint_every, saves_when_told: checkpoint_on_signal, restart },
         failures: Failures { node_mtbf, gpu_mtbf, repair, seed: args.seed },
+        has_noise: args.estimates == EstimatesArg::Noisy,
         bad_rows: read.bad_count + cluster.bad.len() as u64,
     })
 }
