@@ -135,6 +135,22 @@ fn control_planes_are_compared_on_a_cluster() {
     }
 }
 
+/// What can never start under a quota is not taken by the engine, and said so; a model lets it wait.
+#[test]
+fn what_a_queue_file_refuses_is_counted() {
+    let home = Home::with_gpus(0);
+    home.write("cluster.yaml", CLUSTER);
+    home.write("gangs.csv", GANGS);
+    home.write("queues.yaml", "queues:\n- name: small\n  quota: {a100: 4}\n  borrow: 0\n");
+    let asked =
+        "simulate --cluster cluster.yaml --trace gangs.csv --queues queues.yaml --scheduler muster,kueue";
+    let shown: FleetComparison = home.words(&format!("{asked} --json")).ok().json();
+    let counts: Vec<(u64, u64)> = shown.runs.iter().map(|run| (run.refused, run.left)).collect();
+    assert_eq!(counts, [(2, 0), (0, 2)]);
+    let told = home.words(asked).ok().stdout;
+    assert!(told.contains("muster did not take 2 jobs"), "{told}");
+}
+
 #[test]
 fn mistakes_about_a_fleet_are_told() {
     let home = Home::with_gpus(0);
@@ -150,6 +166,8 @@ fn mistakes_about_a_fleet_are_told() {
         ("--queues queues.yaml", 2, "quota"),
         ("--queues nowhere.yaml", 2, "nowhere.yaml"),
         ("--node-mtbf soon", 2, "soon"),
+        ("--gpu-mtbf 0s", 2, "above zero"),
+        ("--no-departures --report-out r.html", 2, "--report-out"),
     ] {
         let asked = format!("simulate --cluster cluster.yaml --trace gangs.csv {words}");
         let told = home.words(&asked).code(code).stderr;

@@ -61,6 +61,8 @@ pub struct FleetFigures {
     pub arrived: u64,
     /// Jobs that ended.
     pub ended: u64,
+    /// Jobs that it did not take, since they could never start or too many of their users waited.
+    pub refused: u64,
     /// Jobs that never began, or were stopped and never went on, when nothing more happened.
     pub left: u64,
     /// Of those, jobs that held something when nothing more happened.

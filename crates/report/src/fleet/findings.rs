@@ -27,6 +27,7 @@ pub fn findings(comparison: &FleetComparison) -> Vec<String> {
         unit: unit(comparison.unit),
     };
     let mut sentences = facts.interrupted();
+    sentences.extend(facts.refused());
     sentences.extend(facts.stuck());
     sentences.extend(facts.waits());
     sentences.extend(facts.hours(
@@ -57,6 +58,15 @@ struct Facts<'c> {
 }
 
 impl<'c> Facts<'c> {
+    fn refused(&self) -> Vec<String> {
+        let refused = self.comparison.runs.iter().filter(|run| run.refused > 0);
+        let sentence = |run: &FleetFigures| {
+            let jobs = grouped_count(run.refused, "job");
+            format!("{} did not take {jobs}: its figures are those of the others", run.scheduler)
+        };
+        refused.map(sentence).collect()
+    }
+
     fn interrupted(&self) -> Vec<String> {
         let partial = self.comparison.runs.iter().filter(|run| run.is_partial);
         let sentence = |run: &FleetFigures| {

@@ -27,6 +27,7 @@ pub(crate) fn run(scheduler: &str, wait_secs: f64) -> FleetFigures {
         arrived: 1200,
         ended: 1200,
         left: 0,
+        refused: 0,
         left_holding: 0,
         left_held: 0.0,
         wait_secs: spread(wait_secs),

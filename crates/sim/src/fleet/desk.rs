@@ -34,6 +34,8 @@ pub struct Fate {
     pub last_began: Option<Time>,
     /// When its work was done.
     pub ended: Option<Time>,
+    /// Whoever decides did not take it.
+    pub is_refused: bool,
     /// How often it was stopped while it ran.
     pub stops: u32,
     /// Nodes that it ran on last.
@@ -299,6 +301,12 @@ impl Desk {
         number
     }
 
+    /// Whoever decides did not take a job: nobody waits for it.
+    pub(super) fn refuse(&mut self, job: JobNo) {
+        self.runs[job.at()].fate.is_refused = true;
+        self.waits(job, false);
+    }
+
     /// When something ends next.
     pub(super) fn next_end(&mut self) -> Option<Time> {
         while let Some(Reverse((at, job, epoch))) = self.endings.peek() {
@@ -482,12 +490,14 @@ impl Desk {
     }
 
     fn waits(&mut self, job: JobNo, does: bool) {
+        self.levels.waiting = if does { self.levels.waiting + 1 } else { self.levels.waiting - 1 };
         let width = self.width_milli(job);
-        let count = self.waiting.entry(width).or_default();
-        match does {
-            true => (*count, self.levels.waiting) = (*count + 1, self.levels.waiting + 1),
-            false => (*count, self.levels.waiting) = (*count - 1, self.levels.waiting - 1),
+        if width == 0 {
+            // It asks for nothing that could be idle.
+            return;
         }
+        let count = self.waiting.entry(width).or_default();
+        *count = if does { *count + 1 } else { *count - 1 };
         if *count == 0 {
             self.waiting.remove(&width);
         }

@@ -145,6 +145,10 @@ impl Plane for EnginePlane {
         Ok(())
     }
 
+    fn refuses(&self, job: JobNo) -> bool {
+        self.refused.contains_key(&job)
+    }
+
     fn ended(&mut self, desk: &Desk, job: JobNo) {
         if let Some(id) = self.attempts[job.at()] {
             self.report(id, desk.job(job).tasks, &Observation::Exited(TaskExit::Code { code: 0 }));

@@ -29,7 +29,8 @@ pub fn figures(scheduler: Scheduler, desk: &Desk, is_partial: bool) -> FleetFigu
     let jobs = || (0..desk.jobs().len() as u32).map(JobNo);
     let began = || jobs().filter_map(|job| Some((job, wait(desk, job)?)));
     let ended = || jobs().filter_map(|job| Some((job, turnaround(desk, job)?)));
-    let left = || jobs().filter(|job| !desk.has_ended(*job));
+    let refused = |job: &JobNo| desk.fate(*job).is_refused;
+    let left = || jobs().filter(|job| !desk.has_ended(*job) && !refused(job));
     let holding = || left().filter(|job| desk.placed(*job) > 0 && !desk.runs(*job));
     let users = owners(desk, |job| desk.job(job).user.as_str());
     let queues = owners(desk, |job| desk.job(job).queue.as_str());
@@ -41,6 +42,7 @@ pub fn figures(scheduler: Scheduler, desk: &Desk, is_partial: bool) -> FleetFigu
         is_partial,
         arrived: desk.jobs().len() as u64,
         ended: ended().count() as u64,
+        refused: jobs().filter(refused).count() as u64,
         left: left().count() as u64,
         left_holding: holding().count() as u64,
         left_held: holding().map(held).sum(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::job::{GpuRequest, Resources};
-use muster_model::{CpuMilli, QueueName, Span, Time, UserName};
+use muster_model::{Bytes, CpuMilli, QueueName, Span, Time, UserName};
 use muster_spec::TraceJob;
 
 use super::pool::Pool;
@@ -79,22 +79,21 @@ impl FleetLoad {
     #[must_use]
     pub fn of(trace: &[TraceJob], site: &Site, estimates: Estimates, as_tasks: bool) -> Self {
         let mut load = Self::default();
-        let largest = largest(site);
         let leaves = leaves(site);
-        let mut shapes = Shapes { pool: Pool::new(&site.nodes), known: BTreeMap::new() };
+        let mut shapes = Shapes::new(Pool::new(&site.nodes));
         for job in trace {
             // 1. What it is.
             let Some(runtime) = job.runtime else {
                 load.never_ran += 1;
                 continue;
             };
-            let (tasks, task) = if as_tasks {
-                (job.tasks, job.task.clone())
-            } else {
-                gathered(job.tasks, &job.task, largest)
-            };
             // 2. Whether it fits.
-            let Some((task, fewest_nodes)) = shapes.fitting(tasks, task) else {
+            let found = if as_tasks {
+                shapes.fitting(job.tasks, &job.task).map(|fitting| (job.tasks, fitting))
+            } else {
+                shapes.gathered(job.tasks, &job.task)
+            };
+            let Some((tasks, (task, fewest_nodes))) = found else {
                 load.too_large += 1;
                 continue;
             };
@@ -169,42 +168,45 @@ struct Shapes {
     pool: Pool,
     /// By tasks and what each holds; `None` for what never fits.
     known: BTreeMap<(u32, Resources), Option<Fitting>>,
+    /// By what was asked for one by one: so many tasks of it, gathered.
+    gathered: BTreeMap<(u32, Resources), Option<(u32, Fitting)>>,
 }
 
 impl Shapes {
-    fn fitting(&mut self, tasks: u32, task: Resources) -> Option<Fitting> {
+    fn new(pool: Pool) -> Self {
+        Self { pool, known: BTreeMap::new(), gathered: BTreeMap::new() }
+    }
+
+    fn fitting(&mut self, tasks: u32, task: &Resources) -> Option<Fitting> {
         let pool = &self.pool;
-        let shape = self.known.entry((tasks, task)).or_insert_with_key(|(tasks, task)| {
+        let shape = self.known.entry((tasks, task.clone())).or_insert_with_key(|(tasks, task)| {
             pool.has_room(task, *tasks).then(|| (Arc::new(task.clone()), fewest(pool, task, *tasks)))
         });
         shape.clone()
     }
-}
 
-/// GPUs, or CPUs in thousandths where there are none, of the largest node.
-fn largest(site: &Site) -> u32 {
-    match site.has_gpus() {
-        true => site.nodes.iter().map(|node| node.devices.len() as u32).max().unwrap_or(1),
-        false => site.nodes.iter().map(|node| node.cpus.0).max().unwrap_or(1000),
+    /// One-GPU (or one-processor) tasks, on as few nodes as can host them with equally many on each. Others stay as they are.
+    fn gathered(&mut self, tasks: u32, task: &Resources) -> Option<(u32, Fitting)> {
+        if let Some(known) = self.gathered.get(&(tasks, task.clone())) {
+            return known.clone();
+        }
+        let is_unit = if task.gpu.is_none() { task.cpus.0 > 0 } else { task.gpu.devices == 1 };
+        let nodes = if is_unit { 1..=tasks } else { tasks..=tasks };
+        let found = nodes
+            .filter(|nodes| tasks.is_multiple_of(*nodes))
+            .find_map(|nodes| Some((nodes, self.fitting(nodes, &times(task, tasks / nodes))?)));
+        self.gathered.insert((tasks, task.clone()), found.clone());
+        found
     }
 }
 
-/// One-GPU (or one-processor) tasks, gathered on as few nodes as can host them, equally many on each. What cannot be divided so
-/// stays as it is.
-fn gathered(tasks: u32, task: &Resources, largest: u32) -> (u32, Resources) {
-    let unit = if task.gpu.is_none() { task.cpus.0 } else { task.gpu.devices };
-    if tasks < 2 || unit == 0 || (!task.gpu.is_none() && unit != 1) {
-        return (tasks, task.clone());
-    }
-    let per_node = (largest / unit).max(1);
-    let nodes =
-        (tasks.div_ceil(per_node)..=tasks).find(|nodes| tasks.is_multiple_of(*nodes)).unwrap_or(tasks);
-    let each = tasks / nodes;
+/// So many tasks as one.
+fn times(task: &Resources, count: u32) -> Resources {
     let mut gpu = task.gpu.clone();
-    gpu.devices *= each;
-    let cpus = CpuMilli(task.cpus.0.saturating_mul(each));
-    let memory = muster_model::Bytes(task.memory.0.saturating_mul(u64::from(each)));
-    (nodes, Resources { gpu, cpus, memory, extras: task.extras.clone() })
+    gpu.devices = gpu.devices.saturating_mul(count);
+    let cpus = CpuMilli(task.cpus.0.saturating_mul(count));
+    let memory = Bytes(task.memory.0.saturating_mul(u64::from(count)));
+    Resources { gpu, cpus, memory, extras: task.extras.clone() }
 }
 
 /// Fewest nodes that could host it, were all idle: those with most room first.
@@ -247,16 +249,56 @@ fn walk(queues: &[muster_model::QueueSpec], above: &str, paths: &mut Vec<(String
 
 #[cfg(test)]
 mod tests {
+    use muster_model::{Device, NodeSpec};
+
     use super::*;
 
+    /// Nodes with so many GPUs and 64 CPUs each.
+    fn shapes(gpus: &[usize]) -> Shapes {
+        let device = Device {
+            model: "a100".into(),
+            memory: Bytes(0),
+            uuid: "".into(),
+            is_virtual: true,
+            slice_of: None,
+        };
+        let node = |(at, gpus): (usize, &usize)| NodeSpec {
+            name: format!("n{at}").into(),
+            devices: vec![device.clone(); *gpus],
+            cpus: CpuMilli(64_000),
+            memory: Bytes(0),
+            extras: [].into(),
+            labels: [].into(),
+            domains: Vec::new(),
+        };
+        let nodes: Vec<NodeSpec> = gpus.iter().enumerate().map(node).collect();
+        Shapes::new(Pool::new(&nodes))
+    }
+
     #[test]
-    fn a_total_becomes_equal_parts_of_as_few_nodes_as_can_be() {
-        let gpu = Resources { gpu: GpuRequest::whole(1), ..Resources::default() };
-        for (tasks, nodes, each) in
-            [(1, 1, 1), (8, 1, 8), (16, 2, 8), (12, 2, 6), (9, 3, 3), (11, 11, 1), (128, 16, 8)]
-        {
-            let (found, task) = gathered(tasks, &gpu, 8);
-            assert_eq!((found, task.gpu.devices), (nodes, each), "{tasks}");
+    fn a_total_becomes_equal_parts_of_as_few_nodes_as_can_host_it() {
+        let task = |devices, cpus| Resources {
+            gpu: GpuRequest::whole(devices),
+            cpus: CpuMilli(cpus),
+            ..Resources::default()
+        };
+        // 32 GPUs do not fit twice on the one large node; 10 CPUs with each GPU are too many for 8 on a node; a task of two
+        // GPUs stays what it is; so many CPUs are as few nodes as can be.
+        for (nodes, tasks, task, found) in [
+            (&[8; 16][..], 1, task(1, 0), Some((1, 1, 0))),
+            (&[8; 16], 16, task(1, 0), Some((2, 8, 0))),
+            (&[8; 16], 12, task(1, 0), Some((2, 6, 0))),
+            (&[8; 16], 9, task(1, 0), Some((3, 3, 0))),
+            (&[8; 16], 11, task(1, 0), Some((11, 1, 0))),
+            (&[16, 8, 8, 8, 8], 32, task(1, 0), Some((4, 8, 0))),
+            (&[8, 8], 8, task(1, 10_000), Some((2, 4, 40_000))),
+            (&[8, 8], 3, task(2, 0), Some((3, 2, 0))),
+            (&[8, 8], 100, task(0, 1_000), Some((2, 0, 50_000))),
+            (&[8, 8], 17, task(1, 0), None),
+        ] {
+            let got = shapes(nodes).gathered(tasks, &task);
+            let got = got.map(|(nodes, (task, _))| (nodes, task.gpu.devices, task.cpus.0));
+            assert_eq!(got, found, "{nodes:?}: {tasks} of {task:?}");
         }
     }
 }

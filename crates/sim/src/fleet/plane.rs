@@ -22,6 +22,11 @@ pub trait Plane: std::fmt::Debug + Send {
     /// It is not taken.
     fn arrived(&mut self, desk: &Desk, job: JobNo) -> Result<(), PlaneError>;
 
+    /// It did not take a job, and never will.
+    fn refuses(&self, _job: JobNo) -> bool {
+        false
+    }
+
     /// A job's work is done; what it held is free.
     fn ended(&mut self, desk: &Desk, job: JobNo);
 

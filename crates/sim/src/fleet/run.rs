@@ -3,7 +3,7 @@
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-use muster_model::Time;
+use muster_model::{Span, Time};
 
 use super::desk::{Desk, Terms};
 use super::failures::{Failures, Weather};
@@ -64,6 +64,7 @@ impl Fleet {
     /// A defect of whoever decides.
     pub fn step(&mut self) -> Result<bool, PlaneError> {
         let Some(next) = self.next_instant() else { return Ok(false) };
+        let stirs = self.next_stir().is_some();
         let now = next.max(self.desk.now());
         self.desk.pass(now);
         self.plane.turn(now);
@@ -77,7 +78,7 @@ impl Fleet {
             self.desk.mend(part.node, part.device);
             self.plane.mended(&self.desk, part.node, part.device);
         }
-        while let Some(part) = self.weather.break_next(now) {
+        while stirs && let Some(part) = self.weather.break_next(now) {
             let lost = self.desk.break_down(part.node, part.device);
             self.plane.lost(&self.desk, part.node, part.device, &lost);
         }
@@ -86,23 +87,42 @@ impl Fleet {
             let number = self.desk.arrive(job);
             self.unfinished += 1;
             self.plane.arrived(&self.desk, number)?;
+            if self.plane.refuses(number) {
+                self.desk.refuse(number);
+                self.unfinished -= 1;
+            }
         }
         // 4. Decisions.
         self.plane.decide(&mut self.desk)?;
         Ok(true)
     }
 
-    /// When something happens next. Failures alone do not keep time going where nothing runs and nobody wants to be asked.
+    /// When something happens next. Where nothing runs or comes and nobody wants to be asked, what is broken is still mended, but
+    /// nothing breaks any more: failures alone do not keep time going.
     pub fn next_instant(&mut self) -> Option<Time> {
-        let arrival = self.arrivals.peek().map(|job| job.submit);
-        if arrival.is_none() && self.unfinished == 0 {
+        if self.arrivals.peek().is_none() && self.unfinished == 0 {
             return None;
         }
+        let mend = self.weather.next_mend();
+        match self.next_stir() {
+            Some(stir) => [Some(stir), mend, self.weather.next_break()].into_iter().flatten().min(),
+            None => mend,
+        }
+    }
+
+    /// When a job arrives or ends next, or whoever decides wants to be asked.
+    fn next_stir(&mut self) -> Option<Time> {
         let now = self.desk.now();
-        let wake = self.plane.next_wake(now).map(|wake| wake.max(now + muster_model::Span(1)));
-        let end = self.desk.next_end();
-        let due = [arrival, end, wake, self.weather.next_mend()].into_iter().flatten().min()?;
-        Some(self.weather.next_break().map_or(due, |breaks| breaks.min(due)))
+        let arrival = self.arrivals.peek().map(|job| job.submit);
+        let wake = self.plane.next_wake(now).map(|wake| wake.max(now + Span(1)));
+        [arrival, self.desk.next_end(), wake].into_iter().flatten().min()
+    }
+
+    /// Time passes up to an instant before which nothing more happens.
+    pub fn rest_until(&mut self, until: Time) {
+        if until > self.desk.now() {
+            self.desk.pass(until);
+        }
     }
 
     /// What there is to see.

@@ -63,7 +63,7 @@ pub fn gantt(scheduler: Scheduler, site: &Site, fleet: &Fleet) -> Gantt {
 pub fn instant(scheduler: Scheduler, fleet: &mut Fleet, asked: &[JobNo]) -> FleetInstant {
     let jobs = || (0..fleet.desk().jobs().len() as u32).map(JobNo);
     let desk = fleet.desk();
-    let waits = |job: &JobNo| !desk.has_ended(*job) && !desk.runs(*job);
+    let waits = |job: &JobNo| !desk.has_ended(*job) && !desk.runs(*job) && !desk.fate(*job).is_refused;
     let mut shown: Vec<JobNo> = jobs().filter(waits).take(MOST_WAITING).collect();
     shown.extend(asked.iter().filter(|job| !shown.contains(job)).copied().collect::<Vec<_>>());
     let held: u64 = desk.held_milli();

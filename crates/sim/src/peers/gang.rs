@@ -58,15 +58,6 @@ fn seats(pool: &Pool, task: &Resources, tasks: u32) -> Option<Vec<Seat>> {
     (room >= u64::from(tasks)).then_some(seats)
 }
 
-/// There is room for all of them.
-pub(super) fn fits(pool: &Pool, task: &Resources, tasks: u32) -> bool {
-    let mut left = tasks;
-    pool.nodes().any(|(_, node)| {
-        left -= node.room(task, left);
-        left == 0
-    })
-}
-
 /// Tasks of a job that hold nothing.
 pub(super) fn missing(desk: &Desk, job: JobNo) -> Vec<u32> {
     (0..desk.job(job).tasks).filter(|rank| desk.place_of(job, *rank).is_none()).collect()

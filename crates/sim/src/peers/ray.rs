@@ -82,7 +82,7 @@ impl Ray {
         let now = desk.now();
         for (shape, turns) in self.waiting.by_shape() {
             let (tasks, task) = self.shapes.get(shape);
-            if gang::fits(desk.pool(), task, tasks) {
+            if desk.pool().has_room(task, tasks) {
                 let of =
                     |job: JobNo| self.groups[job.at()].map(|group| (next_try(group.first_try, now), job));
                 let first = turns.iter().filter_map(|(_, job)| of(*job)).min();
@@ -103,7 +103,7 @@ impl Ray {
 /// Bundles of one shape, packed: the node where most stays free gets as many as it can take, then the next (strategy PACK,
 /// bundle_scheduling_policy.cc and scorer.cc). Of equals Ray takes any; here it is the first.
 fn pack(pool: &Pool, task: &Resources, tasks: u32) -> Option<Vec<NodeId>> {
-    if !gang::fits(pool, task, tasks) {
+    if !pool.has_room(task, tasks) {
         return None;
     }
     let mut nodes: Vec<(u64, NodeId, u32)> = pool

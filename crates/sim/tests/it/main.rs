@@ -5,6 +5,7 @@
 mod fleet;
 mod gang;
 mod kai;
+mod kueue;
 mod none;
 mod oracle;
 mod orders;

@@ -9,7 +9,7 @@ use muster_model::NodeSpec;
 use muster_spec::{RowError, openb, parse_cluster};
 
 use crate::exit::Failure;
-use crate::{source, trace_file};
+use crate::trace_file;
 
 /// Nodes, how they lie, and the rows that are none.
 #[derive(Debug)]
@@ -24,27 +24,26 @@ pub struct Given {
 
 /// Reads either. A node list is known by its columns. With `strict`, a row that cannot be read is an error.
 pub fn read(path: &Path, strict: bool) -> Result<Given> {
-    let mut first = None;
+    let mut lines = Vec::new();
     trace_file::lines(path, &mut |line| {
-        if first.is_none() && !line.trim().is_empty() {
-            first = Some(line.to_owned());
-        }
+        lines.push(line.to_owned());
         Ok(())
     })?;
-    if first.is_some_and(|line| line.contains("sn,") || line.contains(",gpu")) {
-        let (nodes, bad) = node_list(path, strict)?;
+    let head = lines.iter().find(|line| !line.trim().is_empty());
+    if head.is_some_and(|line| line.contains("sn,") || line.contains(",gpu")) {
+        let (nodes, bad) = node_list(path, &lines, strict)?;
         return Ok(Given { nodes, levels: Vec::new(), bad });
     }
-    let text = source::read(path)?;
-    let cluster = parse_cluster(&text.source, text.file.as_deref()).map_err(Failure::from)?;
+    let file = path.display().to_string();
+    let cluster = parse_cluster(&lines.join("\n"), Some(&file)).map_err(Failure::from)?;
     Ok(Given { nodes: cluster.nodes, levels: cluster.levels, bad: Vec::new() })
 }
 
 /// The nodes of a list, and the rows that are none.
-fn node_list(path: &Path, strict: bool) -> Result<(Vec<NodeSpec>, Vec<RowError>), Failure> {
+fn node_list(path: &Path, lines: &[String], strict: bool) -> Result<(Vec<NodeSpec>, Vec<RowError>), Failure> {
     let mut reader = openb::NodeReader::new();
     let (mut nodes, mut bad) = (Vec::new(), Vec::new());
-    trace_file::lines(path, &mut |line| {
+    for line in lines {
         match reader.read(line) {
             Ok(node) => nodes.extend(node),
             Err(error) if strict => {
@@ -53,8 +52,7 @@ fn node_list(path: &Path, strict: bool) -> Result<(Vec<NodeSpec>, Vec<RowError>)
             }
             Err(error) => bad.push(error),
         }
-        Ok(())
-    })?;
+    }
     match (nodes.is_empty(), bad.first()) {
         (true, first) => {
             let first = first.map_or_else(String::new, |error| format!("; {error}"));

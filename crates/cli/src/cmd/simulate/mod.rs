@@ -98,7 +98,7 @@ const MOST_PROCS: u32 = 4_000_000;
 /// Whose word is taken for how long a job will run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum EstimatesArg {
-    /// The user's; where there is none, the true runtime
+    /// The user's; where there is none, the true runtime, and with --cluster nobody knows
     Requested,
     /// Nobody's: it is known
     Actual,

@@ -20,11 +20,30 @@ use crate::trace_file;
 /// Arrivals between two looks at whether to go on.
 const STRIDE: usize = 64;
 
+/// Options of other simulations.
+const ELSEWHERE: [&str; 15] = [
+    "procs",
+    "estimates",
+    "load",
+    "schedule_out",
+    "queues",
+    "seeds",
+    "node_mtbf",
+    "gpu_mtbf",
+    "repair",
+    "checkpoint_every",
+    "checkpoint_on_signal",
+    "restart",
+    "report_out",
+    "events_out",
+    "at",
+];
+
 /// What is asked of a cluster that is filled.
 #[derive(Debug, clap::Args)]
 pub struct Packing {
     /// Fill the cluster with the pods of the trace one by one; none leaves, and one that fits nowhere is turned away
-    #[arg(long, requires = "cluster", conflicts_with_all = ["procs", "estimates", "load", "schedule_out", "queues"])]
+    #[arg(long, requires = "cluster", conflicts_with_all = ELSEWHERE)]
     pub no_departures: bool,
     /// Names of pods in the order in which they arrive, one a line, NAME-tuned-N for a copy; without it, as in the trace
     #[arg(long, value_name = "FILE", requires = "no_departures")]

@@ -75,7 +75,7 @@ impl Kai {
         for victim in victims {
             each_place(desk, victim, |node, devices| scratch.give(node, &desk.job(victim).task, devices));
             taken.push(victim);
-            if gang::fits(&scratch, pod, pods)
+            if scratch.has_room(pod, pods)
                 && let Some(scenario) = self.settle(desk, job, aim, &taken, scratch.clone())
             {
                 return Some(scenario);
@@ -93,7 +93,7 @@ impl Kai {
             let mut is_back = true;
             each_place(desk, *victim, |node, devices| is_back &= pool.take(node, task, devices));
             debug_assert!(is_back, "what was taken away a moment ago is free");
-            if !gang::fits(&pool, pod, pods) {
+            if !pool.has_room(pod, pods) {
                 each_place(desk, *victim, |node, devices| pool.give(node, task, devices));
                 needed.push(*victim);
             }

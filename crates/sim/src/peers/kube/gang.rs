@@ -2,7 +2,7 @@
 //! none. A group that finds no room backs off, and whoever comes after it may pass: nothing is set aside for it.
 //!
 //! Source: pkg/scheduler/framework/plugins/gangscheduling and schedule_one_podgroup.go, release 1.36, gates GenericWorkload and
-//! GangScheduling. A group that has been placed is as good as any other: a pod of it that is lost is placed by itself.
+//! GangScheduling. Pods that a group has lost are placed as a group again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ impl Plane for KubeGang {
             let (task, left) = (&desk.job(job).task, desk.job(job).tasks - desk.placed(job));
             let is_known = no_room.get(task).is_some_and(|tasks| *tasks <= left);
             if is_known || !desk.pool().has_room(task, left) {
-                no_room.insert(Arc::clone(task), left);
+                no_room.entry(Arc::clone(task)).and_modify(|tasks| *tasks = left.min(*tasks)).or_insert(left);
                 group.to_try = false;
                 group.backoff.longer(now);
                 continue;

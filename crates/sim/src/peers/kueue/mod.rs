@@ -15,7 +15,9 @@ mod topology;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use muster_model::job::Resources;
 use muster_model::queue::Preemption;
 use muster_model::{NodeId, Span, Time};
 
@@ -66,10 +68,14 @@ pub struct Kueue {
     busy_until: Time,
 }
 
+/// What is alike for all jobs that are: queue, priority, what each task holds, and how many there are.
+type Class = (usize, i32, Arc<Resources>, u32);
+
 /// What a head of a queue came to in a cycle.
 enum Mode {
     Fits(Flavor),
-    Preempts(Vec<Admitted>),
+    /// On a flavor, once these have gone.
+    Preempts(Flavor, Vec<Admitted>),
     /// It is within its queue's own quota, which others use and cannot be made to give back: in this cycle nobody gets more of it.
     Reserves(Flavor),
     NoFit,
@@ -109,11 +115,7 @@ impl Kueue {
     }
 
     /// One cycle: the head of every queue. True when something came of it: somebody was admitted, evicted or set aside.
-    fn cycle(
-        &mut self,
-        desk: &mut Desk,
-        known: &mut BTreeSet<(usize, i32, Demand, u32)>,
-    ) -> Result<bool, PlaneError> {
+    fn cycle(&mut self, desk: &mut Desk, known: &mut BTreeSet<Class>) -> Result<bool, PlaneError> {
         // 1. The heads, and what each would need.
         let heads: Vec<(usize, Turn)> =
             self.pending.iter().filter_map(|(at, pending)| Some((*at, pending.head()?))).collect();
@@ -122,7 +124,7 @@ impl Kueue {
         for (queue, turn) in heads {
             let job = desk.job(turn.2);
             let demand = self.quotas.demand(job);
-            let class = (queue, job.priority, demand.clone(), job.tasks);
+            let class = (queue, job.priority, Arc::clone(&job.task), job.tasks);
             let mode =
                 if known.contains(&class) { Mode::NoFit } else { self.mode(desk, queue, turn.2, &demand) };
             if matches!(mode, Mode::NoFit) {
@@ -142,11 +144,17 @@ impl Kueue {
         for (_, turn, queue, demand, mode) in entries {
             match mode {
                 Mode::Fits(flavor) => goes_on |= self.admit(desk, queue, turn, flavor, demand.amount)?,
-                Mode::Preempts(victims) if victims.iter().all(|one| !evicted.contains(&one.job)) => {
+                Mode::Preempts(flavor, victims)
+                    if victims.iter().all(|one| !evicted.contains(&one.job))
+                        && self.quotas.would_fit(queue, flavor, demand.amount, &victims) =>
+                {
                     goes_on = true;
                     evicted.extend(victims.iter().map(|one| one.job));
                     victims.into_iter().for_each(|one| self.evict(desk, one));
                     known.clear();
+                    // What they give back is for nobody else in this cycle.
+                    self.quotas.add(queue, flavor, demand.amount);
+                    reserved.push((queue, flavor, demand.amount));
                 }
                 Mode::Reserves(flavor) => {
                     let amount = demand.amount.min(self.quotas.unused(queue, flavor));
@@ -155,7 +163,7 @@ impl Kueue {
                     self.queue(queue).set_aside(turn);
                     goes_on = true;
                 }
-                Mode::Preempts(_) | Mode::NoFit => {}
+                Mode::Preempts(..) | Mode::NoFit => {}
             }
         }
         for (queue, flavor, amount) in reserved.into_iter().rev() {
@@ -177,14 +185,31 @@ impl Kueue {
                 let priority = desk.job(job).priority;
                 let found =
                     preempt::victims(&self.quotas, &self.admitted, self.rights, queue, priority, demand);
+                let found = found
+                    .filter(|(_, victims)| !victims.is_empty() && self.leaves_places(desk, job, victims));
                 let is_own = |flavor: &&Flavor| !self.quotas.would_borrow(queue, **flavor, demand.amount);
-                match (found.filter(|victims| !victims.is_empty()), demand.flavors.iter().find(is_own)) {
-                    (Some(victims), _) => Mode::Preempts(victims),
+                match (found, demand.flavors.iter().find(is_own)) {
+                    (Some((flavor, victims)), _) => Mode::Preempts(flavor, victims),
                     (None, Some(flavor)) if self.rights != Preemption::OFF => Mode::Reserves(*flavor),
                     _ => Mode::NoFit,
                 }
             }
         }
+    }
+
+    /// There are places for all of its pods once some have gone, where anybody looks.
+    fn leaves_places(&self, desk: &Desk, job: JobNo, victims: &[Admitted]) -> bool {
+        if self.binding != Binding::Topology {
+            return true;
+        }
+        let mut pool = desk.pool().clone();
+        for one in victims {
+            let there = desk.job(one.job);
+            for (node, devices) in (0..there.tasks).filter_map(|rank| desk.place_of(one.job, rank)) {
+                pool.give(node, &there.task, devices);
+            }
+        }
+        topology::places(&pool, desk.job(job)).is_some()
     }
 
     fn has_places(&self, desk: &Desk, job: JobNo) -> bool {
@@ -217,7 +242,15 @@ impl Kueue {
         self.quotas.add(queue, flavor, amount);
         self.queue(queue).remove(turn);
         let priority = desk.job(job).priority;
-        self.admitted.push(Admitted { job, queue, flavor, amount, priority, since: desk.now() });
+        self.admitted.push(Admitted {
+            job,
+            queue,
+            flavor,
+            amount,
+            priority,
+            since: desk.now(),
+            unready_since: desk.now(),
+        });
         self.busy_until = self.busy_until.max(desk.now()) + self.per_admission;
         Ok(true)
     }
@@ -240,7 +273,7 @@ impl Kueue {
     /// Evicts who was not ready in time; they come back after a pause.
     fn evict_late(&mut self, desk: &mut Desk) {
         let now = desk.now();
-        let is_late = |one: &&Admitted| !desk.runs(one.job) && one.since + PODS_READY_TIMEOUT <= now;
+        let is_late = |one: &&Admitted| !desk.runs(one.job) && one.unready_since + PODS_READY_TIMEOUT <= now;
         let late: Vec<Admitted> = self.admitted.iter().filter(is_late).copied().collect();
         for one in late {
             self.evict(desk, one);
@@ -280,6 +313,9 @@ impl Plane for Kueue {
     }
 
     fn lost(&mut self, desk: &Desk, node: NodeId, device: Option<usize>, tasks: &[(JobNo, u32)]) {
+        for one in self.admitted.iter_mut().filter(|one| tasks.iter().any(|(job, _)| *job == one.job)) {
+            one.unready_since = desk.now();
+        }
         self.pods.lost(desk, node, device, tasks);
     }
 
@@ -296,7 +332,7 @@ impl Plane for Kueue {
         let timeout = self
             .admitted
             .iter()
-            .map(|one| one.since + PODS_READY_TIMEOUT)
+            .map(|one| one.unready_since + PODS_READY_TIMEOUT)
             .filter(|at| waits && *at > now)
             .min();
         let back = self.returning.values().copied().min();
@@ -312,10 +348,9 @@ impl Plane for Kueue {
         loop {
             while self.busy_until <= desk.now() && !self.is_blocked(desk) && self.cycle(desk, &mut known)? {}
             // Pods of what was admitted find their nodes; where that was waited for, the next may be admitted.
-            let before = self.admitted.len();
             let was_blocked = self.is_blocked(desk);
             self.pods.decide(desk)?;
-            if before != self.admitted.len() || !was_blocked || self.is_blocked(desk) {
+            if !was_blocked || self.is_blocked(desk) {
                 return Ok(());
             }
         }
@@ -325,6 +360,21 @@ impl Plane for Kueue {
         if self.admitted.iter().any(|one| one.job == job) {
             return self.pods.why(desk, job);
         }
-        "no quota is left for it in its queue and cohort".to_owned()
+        let there = desk.job(job);
+        let (queue, demand) = (self.quotas.leaf(&there.queue), self.quotas.demand(there));
+        let has_quota =
+            demand.flavors.iter().any(|flavor| self.quotas.available(queue, *flavor) >= demand.amount);
+        let why = match (self.returning.contains_key(&job), has_quota) {
+            (true, _) => "it was evicted, and is not back in its queue yet",
+            (false, false) => "no quota is left for it in its queue and cohort",
+            (false, true) if self.is_blocked(desk) => {
+                "nobody is admitted until all pods of who was admitted last run"
+            }
+            (false, true) if !self.has_places(desk, job) => {
+                "there is quota, but no places for all of its pods at once"
+            }
+            (false, true) => "its turn has not come: the controller is busy",
+        };
+        why.to_owned()
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Admitted {
     pub(super) amount: u64,
     pub(super) priority: i32,
     pub(super) since: Time,
+    /// Not all of its pods have run since then, if they do not.
+    pub(super) unready_since: Time,
 }
 
 /// Who has to go so that a workload fits on one of its flavors, and on which. `None` when nobody's going would do.
@@ -32,11 +34,11 @@ pub(super) fn victims(
     queue: usize,
     priority: i32,
     demand: &Demand,
-) -> Option<Vec<Admitted>> {
-    demand
-        .flavors
-        .iter()
-        .find_map(|flavor| on_flavor(quotas, admitted, rights, queue, priority, *flavor, demand.amount))
+) -> Option<(Flavor, Vec<Admitted>)> {
+    demand.flavors.iter().find_map(|flavor| {
+        let gone = on_flavor(quotas, admitted, rights, queue, priority, *flavor, demand.amount)?;
+        Some((*flavor, gone))
+    })
 }
 
 fn on_flavor(

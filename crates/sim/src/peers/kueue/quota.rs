@@ -11,6 +11,7 @@ use muster_model::QueueName;
 use muster_model::node::GpuModel;
 use muster_model::queue::QueueSpec;
 
+use super::preempt::Admitted;
 use crate::fleet::{FleetJob, Site};
 
 /// Index of a flavor.
@@ -154,6 +155,13 @@ impl Quotas {
             above = above.min(stored.saturating_sub(node.usage[flavor].saturating_sub(guaranteed)));
         }
         own + above
+    }
+
+    /// There is so much for it once some have gone.
+    pub(super) fn would_fit(&self, at: usize, flavor: Flavor, amount: u64, without: &[Admitted]) -> bool {
+        let mut trial = self.clone();
+        without.iter().for_each(|one| trial.remove(one.queue, one.flavor, one.amount));
+        trial.available(at, flavor) >= amount
     }
 
     /// It would use more than its own quota.

@@ -205,7 +205,7 @@ impl Volcano {
             left[job.queue] -= job.asks;
             release(desk, &mut scratch, number);
             victims.push(number);
-            if gang::fits(&scratch, pod, pods) {
+            if scratch.has_room(pod, pods) {
                 return Some(victims);
             }
         }

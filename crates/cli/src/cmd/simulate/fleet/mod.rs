@@ -35,16 +35,16 @@ pub struct FleetArgs {
     #[arg(long, value_name = "N", value_parser = whole(1, 100), default_value = "1", requires = "cluster")]
     seeds: u32,
     /// Nodes break, each after so long on average
-    #[arg(long, value_name = "SPAN", value_parser = span, requires = "cluster")]
+    #[arg(long, value_name = "SPAN", value_parser = some_span, requires = "cluster")]
     node_mtbf: Option<Span>,
     /// GPUs break, each after so long on average
-    #[arg(long, value_name = "SPAN", value_parser = span, requires = "cluster")]
+    #[arg(long, value_name = "SPAN", value_parser = some_span, requires = "cluster")]
     gpu_mtbf: Option<Span>,
     /// What breaks is there again after so long
     #[arg(long, value_name = "SPAN", value_parser = span, default_value = "4h", requires = "cluster")]
     repair: Span,
     /// Jobs save their progress each time they have worked for so long; without it, what is stopped begins anew
-    #[arg(long, value_name = "SPAN", value_parser = span, requires = "cluster")]
+    #[arg(long, value_name = "SPAN", value_parser = some_span, requires = "cluster")]
     checkpoint_every: Option<Span>,
     /// Jobs that are made to go save their progress first
     #[arg(long, requires = "cluster")]
@@ -68,6 +68,14 @@ pub struct FleetArgs {
 
 fn span(text: &str) -> Result<Span, String> {
     parse_span(text).map_err(|malformed| malformed.label)
+}
+
+/// A span that is not nothing.
+fn some_span(text: &str) -> Result<Span, String> {
+    match span(text)? {
+        Span(0) => Err("expected a length of time above zero, such as 30m".to_owned()),
+        span => Ok(span),
+    }
 }
 
 /// What all runs have in common.
