@@ -72,7 +72,7 @@ fn mistakes_are_told_with_what_to_do() {
     home.write("stray.txt", "half\nnobody\n");
     for (words, said, hint) in [
         ("--no-departures --trace pods.csv", "--cluster", ""),
-        ("--cluster nodes.csv --trace pods.csv", "--no-departures", ""),
+        ("--cluster nodes.csv --trace pods.csv", "no job of the trace can run", "`--no-departures`"),
         ("--cluster nodes.csv --trace pods.csv --no-departures --procs 8", "--procs", ""),
         (
             "--cluster nodes.csv --trace pods.csv --no-departures --scheduler easy",

@@ -135,6 +135,9 @@ fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Gi
         load.strangers = 0;
     }
     warn_of_bad_rows(app, &read);
+    if let Some(first) = cluster.bad.first() {
+        app.ui.warning(&format!("nodes that cannot be read are left out; the first is {first}"));
+    }
     let FleetArgs { checkpoint_every, checkpoint_on_signal, restart, node_mtbf, gpu_mtbf, repair, .. } =
         args.fleet;
     Ok(Given {
@@ -155,11 +158,17 @@ fn queues(path: &Path) -> Result<QueueTree> {
 
 fn nothing(load: &FleetLoad) -> Failure {
     let FleetLoad { never_ran, too_large, .. } = load;
-    Failure::usage("no job of the trace can run").hint(format!(
+    let counted = format!(
         "{} never ran where they come from, {} not even the idle cluster could host",
         count(*never_ran, "job"),
         count(*too_large, "job")
-    ))
+    );
+    let hint = if *never_ran > 0 {
+        format!("{counted}; `--no-departures` fills the cluster with jobs whose runtimes nobody knows")
+    } else {
+        counted
+    };
+    Failure::usage("no job of the trace can run").hint(hint)
 }
 
 /// Where events go, line by line; nowhere unless that was asked for.
