@@ -1,12 +1,6 @@
 //! A stream of choices from one number: SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number
 //! generators"; constants of its reference form). Not for secrets.
 
-use muster_model::Span;
-
-/// How long users believe that a job runs, who promise too much: any time from its runtime to so many times that (the f-model
-/// of Mu'alem and Feitelson 2001, with f = 4).
-const MOST_TIMES: f64 = 5.0;
-
 /// The stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
@@ -48,10 +42,4 @@ impl Dice {
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.roll(100) < percent
     }
-}
-
-/// A user's estimate of a runtime.
-pub(crate) fn estimate(runtime: Span, dice: &mut Dice) -> Span {
-    let times = 1.0 + dice.unit() * (MOST_TIMES - 1.0);
-    Span((runtime.0 as f64 * times) as u64).max(runtime)
 }

@@ -8,7 +8,7 @@
 //! * `measure.rs`: what simulations measure alike
 //! * `packing/`: how much of a cluster each placement policy fills, pod by pod, and what of the rest is of no use
 //! * `peers/`: models of how others schedule
-//! * `dice.rs`: choices from one number
+//! * `dice.rs`: choices from one number; `arrivals.rs`: loads made denser, or less well known
 //! * `trace/`: what is in a trace; traces made from a recipe
 //! * `prove/`: what placing gangs pod by pod comes to, and what gang admission comes to
 //!
@@ -17,6 +17,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there"))]
 
+mod arrivals;
 mod dice;
 pub mod flat;
 pub mod fleet;

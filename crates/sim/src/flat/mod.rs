@@ -13,7 +13,8 @@ use std::sync::Arc;
 use muster_model::{Span, Time};
 use muster_spec::TraceJob;
 
-use crate::dice::{self, Dice};
+use crate::arrivals;
+use crate::dice::Dice;
 pub use figures::{Rows, figures, rows};
 pub use scheduler::{FlatScheduler, Run, ran};
 
@@ -96,7 +97,7 @@ impl FlatLoad {
     pub fn with_noise(mut self, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         for job in &mut self.jobs {
-            job.estimate = dice::estimate(job.runtime, &mut dice);
+            job.estimate = arrivals::noisy(job.runtime, &mut dice);
         }
         self
     }
@@ -104,11 +105,7 @@ impl FlatLoad {
     /// The same with arrivals `factor` times as fast.
     #[must_use]
     pub fn at(mut self, factor: f64) -> Self {
-        let first = self.jobs.first().map_or(Time(0), |job| job.submit);
-        for job in &mut self.jobs {
-            let after = job.submit.since(first).0 as f64 / factor;
-            job.submit = first + Span(after.round() as u64);
-        }
+        arrivals::hasten(self.jobs.iter_mut().map(|job| &mut job.submit), factor);
         self
     }
 }

@@ -10,7 +10,8 @@ use muster_spec::TraceJob;
 
 use super::pool::Pool;
 use super::site::Site;
-use crate::dice::{self, Dice};
+use crate::arrivals;
+use crate::dice::Dice;
 use crate::flat::Estimates;
 
 /// Number of a job, from 0 in order of arrival.
@@ -125,11 +126,7 @@ impl FleetLoad {
     /// The same with arrivals `factor` times as fast.
     #[must_use]
     pub fn at(mut self, factor: f64) -> Self {
-        let first = self.jobs.first().map_or(Time(0), |job| job.submit);
-        for job in &mut self.jobs {
-            let after = job.submit.since(first).0 as f64 / factor;
-            job.submit = first + Span(after.round() as u64);
-        }
+        arrivals::hasten(self.jobs.iter_mut().map(|job| &mut job.submit), factor);
         self
     }
 
@@ -138,7 +135,7 @@ impl FleetLoad {
     pub fn with_noise(mut self, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         for job in &mut self.jobs {
-            job.estimate = Some(dice::estimate(job.runtime, &mut dice));
+            job.estimate = Some(arrivals::noisy(job.runtime, &mut dice));
         }
         self
     }
