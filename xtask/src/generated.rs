@@ -34,6 +34,7 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ("docs/schema/fleet-comparison.schema.json", MUSTER, "schema fleet-comparison"),
     ("docs/schema/fleet-event.schema.json", MUSTER, "schema fleet-event"),
     ("docs/schema/fleet-instant.schema.json", MUSTER, "schema fleet-instant"),
+    ("docs/schema/what-if.schema.json", MUSTER, "schema what-if"),
     ("docs/schema/packing-comparison.schema.json", MUSTER, "schema packing-comparison"),
     ("docs/cli.md", MUSTER, "__docs"),
     ("docs/advise.md", MUSTER, "__docs advise"),

@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use futures_util::Stream;
 use hyper_util::rt::TokioIo;
-use muster_model::{JobId, Replicas};
+use muster_model::{JobId, Replicas, SiteSnapshot};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery};
+use crate::query::{
+    AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, SnapshotQuery, TimelineQuery,
+};
 use crate::routes::{self, RouteId};
 use crate::types::{
     ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, DropReservationRequest, ErrorBody,
@@ -191,6 +193,11 @@ impl Client {
     pub async fn drop_reservation(&self, name: &str) -> Result<ActionResponse, ClientError> {
         let request = to_value(&DropReservationRequest {})?;
         self.call(RouteId::DropReservation, Some(name), None, Some(request)).await
+    }
+
+    /// The state and what has run, without names.
+    pub async fn snapshot(&self, query: SnapshotQuery) -> Result<SiteSnapshot, ClientError> {
+        self.read(RouteId::Snapshot, None, Some(to_value(&query)?)).await
     }
 
     /// Who held what when.

@@ -84,6 +84,15 @@ pub struct TimelineQuery {
     pub since: Option<Time>,
 }
 
+/// How much of the past goes into a snapshot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SnapshotQuery {
+    /// What was submitted so many seconds ago, and since; absent: 30 days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub past_secs: Option<u64>,
+}
+
 /// Where a long poll stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

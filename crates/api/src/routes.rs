@@ -1,10 +1,13 @@
 //! The one table of routes. The daemon's router, the OpenAPI document and the client are made from it, so none of
 //! them can know a path that the others do not.
 
+use muster_model::SiteSnapshot;
 use muster_model::view::JobView;
 use schemars::{Schema, SchemaGenerator};
 
-use crate::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery};
+use crate::query::{
+    AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, SnapshotQuery, TimelineQuery,
+};
 use crate::types::{
     ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, DropReservationRequest, Explained,
     JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest, ResumeRequest, SavedRequest,
@@ -64,6 +67,8 @@ pub enum RouteId {
     DropReservation,
     /// Who held what when.
     Timeline,
+    /// All of it, without names.
+    Snapshot,
     /// Long poll.
     Changes,
     /// The OpenAPI document.
@@ -303,6 +308,15 @@ pub const ROUTES: &[Route] = &[
             "/v1/timeline",
             "Who held which device when, and planned starts.",
             json!(Timeline),
+        )
+    },
+    Route {
+        query: query!(SnapshotQuery),
+        ..get(
+            RouteId::Snapshot,
+            "/v1/snapshot",
+            "The state and what has run, without names: what what-if questions are asked of.",
+            json!(SiteSnapshot),
         )
     },
     Route {

@@ -38,6 +38,7 @@ impl App {
             Command::StopDaemon(args) => cmd::stop_daemon::run(self, args).await,
             Command::Advise(args) => cmd::advise::run(self, &args),
             Command::Simulate(args) => cmd::simulate::run(self, &args).await,
+            Command::WhatIf(args) => cmd::whatif::run(self, *args).await,
             Command::Prove(args) => cmd::prove::run(self, &args),
             Command::Trace(args) => cmd::trace::run(self, &args),
             Command::Compare(args) => cmd::compare::run(self, &args),

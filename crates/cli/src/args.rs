@@ -104,6 +104,8 @@ pub enum Command {
     Serve(cmd::serve::Args),
     StopDaemon(cmd::stop_daemon::Args),
     Simulate(Box<cmd::simulate::Args>),
+    #[command(name = "whatif", visible_alias = "what-if")]
+    WhatIf(Box<cmd::whatif::Args>),
     Prove(cmd::prove::Args),
     Trace(cmd::trace::Args),
     Schema(cmd::schema::Args),

@@ -242,6 +242,18 @@ impl Engine {
         self.state.pool.get(node).map(|node| &node.spec)
     }
 
+    /// Topology levels, widest first, without the node.
+    #[must_use]
+    pub fn levels(&self) -> &[Arc<str>] {
+        self.state.pool.domains.levels()
+    }
+
+    /// Queues, quotas and policies as configured.
+    #[must_use]
+    pub fn tree(&self) -> &QueueTree {
+        self.state.policy.tree()
+    }
+
     /// All queues, parents before children.
     #[must_use]
     pub fn queues(&self, now: Time) -> Vec<QueueView> {

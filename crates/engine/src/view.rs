@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use muster_model::view::{
     ArrayView, CheckpointAskedView, CheckpointView, DeviceView, ElasticView, ElementView, JobView, NodeView,
-    QueueView, State as Word, TaskView, device_indices,
+    QueueView, RoleView, State as Word, TaskView, device_indices,
 };
 use muster_model::{
-    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, JobSpec, NodeId, Outcome, Rank, Reason,
+    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, JobSpec, NodeId, Outcome, Rank, Reason, TaskGroup,
     TaskPlacement, Time,
 };
 use muster_policy::LeafId;
@@ -62,6 +62,7 @@ impl State {
             state: job_word(record),
             tasks,
             gpus,
+            roles: spec.groups.iter().map(role_view).collect(),
             elastic: elastic(spec),
             time_limit: spec.time_limit,
             submitted: record.submitted,
@@ -237,6 +238,18 @@ fn size(record: &JobRecord) -> (u32, GpuMilli) {
     match element.and_then(|element| element.run.as_ref()) {
         Some(run) => (run.placement.len() as u32, gpu_milli(run.milli())),
         None => (spec.min_tasks(), gpu_milli(spec.min_gpus())),
+    }
+}
+
+fn role_view(group: &TaskGroup) -> RoleView {
+    let task = &group.task;
+    RoleView {
+        name: group.name.to_string(),
+        tasks: group.min_tasks,
+        gpus: task.gpu.milli(),
+        models: task.gpu.models.clone(),
+        cpus: task.cpus,
+        memory: task.memory,
     }
 }
 

@@ -6,6 +6,7 @@
 mod fleet;
 mod gantt;
 mod told;
+mod whatif;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ pub use fleet::{
 };
 pub use gantt::{Gantt, GanttBar, GanttJob, GanttNode};
 pub use told::{FleetEvent, FleetHappening, FleetInstant, FleetWaiting};
+pub use whatif::{Past, Starts, Waiting, WhatIf};
 
 /// Schedulers compared on one load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -83,6 +83,9 @@ pub struct JobView {
     pub tasks: u32,
     /// GPUs of these tasks.
     pub gpus: GpuMilli,
+    /// What each role asks for, as in the job's file.
+    #[serde(default)]
+    pub roles: Vec<RoleView>,
     /// Set for elastic gangs.
     #[serde(default)]
     pub elastic: Option<ElasticView>,
@@ -109,6 +112,23 @@ pub struct JobView {
     pub waiting_for: Option<Reason>,
     /// When its first waiting element starts at the latest, when that is known.
     pub eta: Option<Time>,
+}
+
+/// What the tasks of one role ask for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RoleView {
+    /// The role.
+    pub name: String,
+    /// Fewest tasks of it.
+    pub tasks: u32,
+    /// GPUs of each: whole ones, or a share of one.
+    pub gpus: GpuMilli,
+    /// Models that will do; empty means any.
+    pub models: Vec<GpuModel>,
+    /// CPUs of each.
+    pub cpus: CpuMilli,
+    /// Memory of each.
+    pub memory: Bytes,
 }
 
 /// Sizes that an elastic gang may have.

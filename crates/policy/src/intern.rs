@@ -97,6 +97,14 @@ impl Users {
         &self.names
     }
 
+    pub(crate) fn rename(&mut self, name: impl FnMut(&UserName) -> UserName) {
+        let names: Vec<UserName> = self.names.iter().map(name).collect();
+        *self = Self::default();
+        for name in &names {
+            self.intern(name);
+        }
+    }
+
     pub(crate) fn find(&self, name: &UserName) -> Option<UserId> {
         self.ids.get(name).copied()
     }

@@ -172,6 +172,11 @@ impl Policy {
         self.users.intern(name)
     }
 
+    /// Calls users by other names, each by one of its own; who they are and what they used stays.
+    pub fn rename_users(&mut self, name: impl FnMut(&UserName) -> UserName) {
+        self.users.rename(name);
+    }
+
     /// A user's name.
     #[must_use]
     pub fn user_name(&self, user: UserId) -> &UserName {

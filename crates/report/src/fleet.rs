@@ -5,7 +5,7 @@ mod findings;
 mod instant;
 mod runs;
 mod sizes;
-mod words;
+pub(crate) mod words;
 
 use muster_model::simulation::{FleetComparison, FleetUnit};
 

@@ -31,6 +31,7 @@ mod topology;
 pub mod trace;
 pub mod usage;
 pub mod watch;
+pub mod whatif;
 pub mod windows;
 
 #[cfg(test)]

@@ -274,6 +274,7 @@ pub fn job(number: u64, name: &str, state: State, gpus: u32) -> JobView {
         state,
         tasks: gpus,
         gpus: GpuMilli(gpus * 1000),
+        roles: Vec::new(),
         elastic: None,
         time_limit: Some(Span::from_secs(20)),
         submitted: NOON,

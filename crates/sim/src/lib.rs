@@ -10,6 +10,7 @@
 //! * `peers/`: models of how others schedule
 //! * `dice.rs`: choices from one number; `arrivals.rs`: loads made denser, or less well known
 //! * `trace/`: what is in a trace; traces made from a recipe
+//! * `whatif/`: what would become of a site with more nodes, another quota, another policy
 //! * `prove/`: what placing gangs pod by pod comes to, and what gang admission comes to
 //!
 //! It must not hold scheduling logic of its own, and no clock, file, thread or source of chance: the same question gets the
@@ -28,6 +29,7 @@ pub mod prove;
 pub mod scenario;
 pub mod storm;
 pub mod trace;
+pub mod whatif;
 pub mod world;
 
 pub use world::{World, WorldError};

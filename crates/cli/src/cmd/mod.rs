@@ -31,6 +31,7 @@ pub mod stop_daemon;
 pub mod trace;
 pub mod usage;
 pub mod wait;
+pub mod whatif;
 
 use anyhow::Result;
 use muster_api::types::ActionRequest;

@@ -4,7 +4,7 @@ use anyhow::Result;
 use muster_model::advice::{Advice, Comparison, SiteAdvice, answer_schema};
 use muster_model::proof::{GangOrders, GangProof, GangSweep};
 use muster_model::simulation::{
-    FlatComparison, FleetComparison, FleetEvent, FleetInstant, PackingComparison,
+    FlatComparison, FleetComparison, FleetEvent, FleetInstant, PackingComparison, WhatIf,
 };
 use muster_model::trace::TraceSummary;
 
@@ -47,7 +47,9 @@ enum Kind {
     FleetEvent,
     /// One of what `muster simulate --at --json` lists
     FleetInstant,
-    /// The answer with --no-departures
+    /// The answer of `muster whatif --json`
+    WhatIf,
+    /// The answer of `muster simulate --no-departures --json`
     PackingComparison,
     /// The answer of `muster prove gang --json`
     GangProof,
@@ -76,6 +78,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         Kind::FleetComparison => answer_schema::<FleetComparison>(),
         Kind::FleetEvent => answer_schema::<FleetEvent>(),
         Kind::FleetInstant => answer_schema::<FleetInstant>(),
+        Kind::WhatIf => answer_schema::<WhatIf>(),
         Kind::PackingComparison => answer_schema::<PackingComparison>(),
         Kind::GangProof => answer_schema::<GangProof>(),
         Kind::GangOrders => answer_schema::<GangOrders>(),

@@ -32,3 +32,4 @@ mod slices;
 mod terminal;
 mod trace;
 mod views;
+mod whatif;

@@ -59,6 +59,7 @@ impl<S: StateStore> Dispatcher<S> {
                 }),
             ),
             Ask::Planned(reply) => send(reply, self.read(|engine| Ok(planned(engine)))),
+            Ask::State(reply) => send(reply, self.read(|engine| Ok((now, Box::new(engine.snapshot()))))),
             Ask::Status(reply) => send(reply, Ok(self.status())),
         }
     }

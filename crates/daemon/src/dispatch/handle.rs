@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use muster_api::Action;
 use muster_api::types::ActionResponse;
 use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView, WindowView};
-use muster_model::{ElementId, Event, JobId, QueueName, QueueTree, UserName};
+use muster_model::{ElementId, Event, JobId, QueueName, QueueTree, Time, UserName};
+use muster_runtime::engine::Snapshot;
 use muster_runtime::{Receipt, Submission};
 use tokio::sync::{mpsc, oneshot};
 
@@ -97,6 +98,10 @@ impl Handle {
 
     pub(crate) async fn planned(&self) -> Result<Planned, Failure> {
         self.ask(Ask::Planned).await
+    }
+
+    pub(crate) async fn state(&self) -> Result<(Time, Box<Snapshot>), Failure> {
+        self.ask(Ask::State).await
     }
 
     pub(crate) async fn status(&self) -> Result<Status, Failure> {

@@ -11,6 +11,7 @@ use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView,
 use muster_model::{
     ElementId, Event, JobId, JobSpec, NodeId, NodeName, QueueName, QueueTree, TaskPlacement, UserName,
 };
+use muster_runtime::engine::Snapshot;
 use muster_runtime::{Receipt, Submission};
 use tokio::sync::oneshot;
 
@@ -97,6 +98,8 @@ pub(crate) enum Ask {
     Usage(Reply<BTreeMap<(UserName, QueueName), u64>>),
     /// Planned starts and names of nodes.
     Planned(Reply<Planned>),
+    /// The whole state as it is durable, and when it was.
+    State(Reply<(Time, Box<Snapshot>)>),
     /// The clock, and what users should be warned of.
     Status(Reply<Status>),
 }

@@ -7,6 +7,7 @@ mod jobs;
 mod nodes;
 mod queues;
 mod saved;
+mod snapshot;
 mod submit;
 pub(crate) mod task;
 mod timeline;
@@ -98,6 +99,7 @@ fn handler(route: &Route) -> MethodRouter<App> {
         RouteId::Reserve => on(filter, windows::reserve),
         RouteId::DropReservation => on(filter, windows::take_back),
         RouteId::Timeline => on(filter, timeline::timeline),
+        RouteId::Snapshot => on(filter, snapshot::snapshot),
         RouteId::Changes => on(filter, timeline::changes),
         RouteId::OpenApi => on(filter, daemon::openapi),
     }

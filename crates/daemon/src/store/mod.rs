@@ -24,7 +24,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 pub use access::StateStore;
 pub use lock::DirLock;
-pub use read::{AttemptRow, Ended, HistoryFilter, Reader, What};
+pub use read::{AttemptRow, Ended, HistoryFilter, Reader, Stint, What};
 pub use retain::Retention;
 
 use fault::{damaged, refused, refused_io};

@@ -76,6 +76,21 @@ pub struct AttemptRow {
     pub placement: Vec<TaskPlacement>,
 }
 
+/// When an element held something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stint {
+    /// Which.
+    pub element: ElementId,
+    /// From when its first attempt held its resources.
+    pub began: Time,
+    /// From when the processes of its last attempt ran.
+    pub running_from: Option<Time>,
+    /// Until when that held them; `None` while it does.
+    pub ended: Option<Time>,
+    /// Tasks of that attempt.
+    pub tasks: u32,
+}
+
 impl Reader {
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -177,6 +192,48 @@ impl Reader {
             ))
             .map_err(refused)?;
         let rows = query.query_map(params![sql(since.0), limit], attempt).map_err(refused)?;
+        rows.map(|row| row.map_err(refused)).collect()
+    }
+
+    /// Jobs that have ended of those submitted since an instant, by number.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn ended_of(&self, since: Time) -> Result<Vec<JobView>, StoreError> {
+        let connection = self.lock();
+        let mut query = connection
+            .prepare_cached("SELECT view FROM history WHERE submitted >= ?1 ORDER BY job")
+            .map_err(refused)?;
+        let rows = query.query_map([sql(since.0)], |row| row.get::<_, String>(0)).map_err(refused)?;
+        rows.map(|row| parse(&row.map_err(refused)?, "a history row")).collect()
+    }
+
+    /// Every element that held something after `since`, by number.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn stints(&self, since: Time) -> Result<Vec<Stint>, StoreError> {
+        let connection = self.lock();
+        let mut query = connection
+            .prepare_cached(
+                // The other columns are those of the row with the highest attempt.
+                "SELECT job, element, running_from, ended, json_array_length(placement), max(attempt),
+                     (SELECT min(held_from) FROM attempts AS first
+                      WHERE first.job = last.job AND first.element = last.element)
+                 FROM attempts AS last WHERE ended IS NULL OR ended > ?1
+                 GROUP BY job, element ORDER BY job, element",
+            )
+            .map_err(refused)?;
+        let stint = |row: &Row<'_>| {
+            Ok(Stint {
+                element: ElementId { job: JobId(unsigned(row.get(0)?)), index: row.get(1)? },
+                began: instant(row.get(6)?),
+                running_from: row.get::<_, Option<i64>>(2)?.map(instant),
+                ended: row.get::<_, Option<i64>>(3)?.map(instant),
+                tasks: row.get(4)?,
+            })
+        };
+        let rows = query.query_map([sql(since.0)], stint).map_err(refused)?;
         rows.map(|row| row.map_err(refused)).collect()
     }
 

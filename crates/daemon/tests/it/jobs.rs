@@ -1,13 +1,13 @@
 //! What people do with jobs, from submission to history.
 
 use muster_api::Action;
-use muster_api::query::{JobFilter, TimelineQuery};
+use muster_api::query::{JobFilter, SnapshotQuery, TimelineQuery};
 use muster_api::types::{ActionRequest, DrainRequest, QueuesRequest, ResumeRequest};
 use muster_backends::driver::Command;
 use muster_backends::fake::FakeWorld;
 use muster_model::outcome::Outcome;
 use muster_model::view::State;
-use muster_model::{JobId, Reason};
+use muster_model::{GpuMilli, JobId, Reason, Span};
 
 use crate::site::{Site, ids, node, refused, request, until};
 
@@ -47,6 +47,13 @@ async fn a_job_runs_and_is_found_in_history() {
     assert_eq!(client.jobs(state).await.unwrap().jobs.len(), 1);
     let other = JobFilter { all: true, user: Some("nobody".to_owned()), ..JobFilter::default() };
     assert_eq!(client.jobs(other).await.unwrap().jobs.len(), 0);
+
+    let snapshot = client.snapshot(SnapshotQuery::default()).await.unwrap();
+    let [one, two] = &snapshot.past[..] else { panic!("{snapshot:?}") };
+    assert_eq!((one.element.job, one.tasks, one.limit), (jobs[0], 1, Some(Span::from_secs(60))));
+    assert_eq!((one.submitted, one.is_over, one.roles[0].gpus), (done.submitted, true, GpuMilli(2000)));
+    assert!(one.began >= one.submitted && one.began + one.ran <= done.ended.unwrap());
+    assert_eq!((two.element.job, two.user.as_str(), two.limit), (jobs[1], "user-1", None));
 
     let detail = client.job(jobs[0], None).await.unwrap();
     assert_eq!(detail.commands.unwrap()["main"], "exit 0");

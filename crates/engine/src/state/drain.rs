@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use muster_model::{DeviceSet, Drain, NodeSpec, Time};
+use muster_model::{DeviceSet, Drain, NodeSpec, Redaction, Time};
 use serde::{Deserialize, Serialize};
 
 use super::wall::{Wall, Walls, When};
@@ -44,6 +44,17 @@ impl Drains {
     /// True when one of them stops what is there.
     pub(crate) fn stops(&self) -> bool {
         self.all().any(|drain| drain.stop)
+    }
+
+    /// As it may leave the house.
+    pub(super) fn redacted(self, names: &mut Redaction) -> Self {
+        let Self { node, devices } = self;
+        let devices = devices.into_iter().map(|one| {
+            let DeviceDrain { index, uuid, drain } = one;
+            DeviceDrain { index, uuid: names.device(&uuid), drain: names.drain(drain) }
+        });
+        let devices = devices.collect();
+        Self { node: node.map(|drain| names.drain(drain)), devices }
     }
 
     fn all(&self) -> impl Iterator<Item = &Drain> {

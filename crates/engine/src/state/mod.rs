@@ -21,6 +21,7 @@ pub(crate) mod overdue;
 pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod rank_set;
+pub(crate) mod redact;
 pub(crate) mod report;
 pub(crate) mod runners;
 pub(crate) mod scalars;

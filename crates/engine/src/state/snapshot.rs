@@ -20,32 +20,32 @@ use crate::refusal::RestoreError;
 /// Durable state. It serialises; equal states give equal values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Snapshot {
-    policy: Policy,
+    pub(super) policy: Policy,
     #[serde(default)]
-    levels: Vec<Arc<str>>,
+    pub(super) levels: Vec<Arc<str>>,
     /// By node id.
-    nodes: Vec<StoredNode>,
-    epoch: u64,
+    pub(super) nodes: Vec<StoredNode>,
+    pub(super) epoch: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    windows: Vec<Placed>,
-    jobs: BTreeMap<JobId, JobRecord>,
-    recent: Recent,
+    pub(super) windows: Vec<Placed>,
+    pub(super) jobs: BTreeMap<JobId, JobRecord>,
+    pub(super) recent: Recent,
     #[serde(default, skip_serializing_if = "Mix::is_empty")]
-    mix: Mix,
+    pub(super) mix: Mix,
     #[serde(default, skip_serializing_if = "Moves::is_blank")]
-    moves: Moves,
+    pub(super) moves: Moves,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct StoredNode {
-    spec: NodeSpec,
-    up: bool,
+pub(super) struct StoredNode {
+    pub(super) spec: NodeSpec,
+    pub(super) up: bool,
     /// Of a snapshot that knows of drained nodes only, and of no more than the reason.
     #[serde(default, skip_serializing)]
-    drained: Option<Arc<str>>,
-    foreign: Foreign,
+    pub(super) drained: Option<Arc<str>>,
+    pub(super) foreign: Foreign,
     #[serde(default, skip_serializing_if = "Drains::is_empty")]
-    drains: Drains,
+    pub(super) drains: Drains,
 }
 
 impl State {

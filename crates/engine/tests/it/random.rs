@@ -402,6 +402,19 @@ fn check_restore(world: &mut World) {
     assert_eq!(restored.plan(later), world.engine.plan(later));
     assert_eq!(restored.outstanding(), world.engine.outstanding());
     assert_eq!(restored.expected_tasks(), world.engine.expected_tasks());
+    check_redacted(world);
+}
+
+/// Without names it plans the same, and nobody is named.
+fn check_redacted(world: &mut World) {
+    let redacted = world.engine.snapshot().redacted().0;
+    let stored = text(&redacted);
+    for name in ["ann", "bob", "cy", "any", "zone", "east", "west", "n0", "n1", "n5", "b0", "l1"] {
+        assert!(!stored.contains(&format!("\"{name}\"")), "{name} is named in {stored}");
+    }
+    let mut restored = Engine::restore(serde_json::from_str(&stored).unwrap()).unwrap();
+    assert_eq!(restored.sanity_check(), []);
+    assert_eq!(restored.plan(world.now), world.engine.plan(world.now));
 }
 
 proptest! {

@@ -43,12 +43,12 @@ impl Figure {
 }
 
 /// Seconds as a length of time.
-pub(super) fn span(secs: f64) -> String {
+pub(crate) fn span(secs: f64) -> String {
     Span((secs.max(0.0) * 1000.0).round() as u64).to_string()
 }
 
 /// As many decimals as matter: `0`, `0.0021`, `0.25`, `12.5`, `1,234`.
-pub(super) fn amount(value: f64) -> String {
+pub(crate) fn amount(value: f64) -> String {
     let tenths = (value * 10.0).round() / 10.0;
     if value >= 100.0 || tenths.fract() == 0.0 && value >= 1.0 {
         return grouped(value.round() as u64);
@@ -66,7 +66,7 @@ pub(super) fn amount(value: f64) -> String {
 }
 
 /// A share from 0 to 1 in percent.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 

@@ -15,3 +15,4 @@ mod ray;
 mod scenario;
 mod slurm;
 mod volcano;
+mod whatif;

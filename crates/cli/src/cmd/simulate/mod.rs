@@ -5,7 +5,7 @@ mod cluster;
 mod fleet;
 mod packing;
 mod play;
-mod watch;
+pub mod watch;
 
 use std::path::{Path, PathBuf};
 

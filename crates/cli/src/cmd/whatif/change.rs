@@ -1,0 +1,134 @@
+//! What is different, as it is written on the command line. What follows from it is known to `muster-sim`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::Result;
+use muster_model::GpuModel;
+use muster_report::amount::grouped_count;
+use muster_sim::whatif::{Change, ChangeError, NodeKind, Situation};
+use muster_spec::parse_queues;
+
+use crate::exit::Failure;
+use crate::source;
+
+/// What is different.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "What is different (several are one change together)")]
+pub struct ChangeArgs {
+    /// So many more nodes, like most of those that there are; or with these GPUs each: 2xh100:8
+    #[arg(long, value_name = "N[xMODEL:GPUS]")]
+    add_nodes: Vec<Nodes>,
+    /// So many nodes fewer, those on which least runs; what runs there goes on
+    #[arg(long, value_name = "N[xMODEL:GPUS]")]
+    remove_nodes: Vec<Nodes>,
+    /// Another quota of a queue, in GPUs, or in GPUs of a model; none takes it away
+    #[arg(long, value_name = "QUEUE=[MODEL:]N|none")]
+    quota: Vec<Quota>,
+    /// Other queues, quotas and policies: a queue file
+    #[arg(long, value_name = "FILE")]
+    queues: Option<PathBuf>,
+}
+
+/// So many nodes of a kind.
+#[derive(Clone, Debug)]
+struct Nodes {
+    count: u32,
+    kind: NodeKind,
+}
+
+impl FromStr for Nodes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "expected a number of nodes, such as 2, or with their GPUs 2xh100:8".to_owned();
+        let count = |text: &str| text.parse().ok().filter(|count| *count > 0).ok_or_else(wrong);
+        let Some((nodes, gpus)) = text.split_once('x') else {
+            return Ok(Self { count: count(text)?, kind: NodeKind { gpus: None } });
+        };
+        let (model, gpus) = gpus.rsplit_once(':').filter(|(model, _)| !model.is_empty()).ok_or_else(wrong)?;
+        let kind = NodeKind { gpus: Some((model.into(), gpus.parse().map_err(|_| wrong())?)) };
+        Ok(Self { count: count(nodes)?, kind })
+    }
+}
+
+/// A quota of a queue.
+#[derive(Clone, Debug)]
+struct Quota {
+    queue: String,
+    model: Option<GpuModel>,
+    gpus: Option<u64>,
+}
+
+impl FromStr for Quota {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || "expected a queue and its GPUs: research=16, research=h100:16, research=none".to_owned();
+        let (queue, quota) = text.split_once('=').filter(|(queue, _)| !queue.is_empty()).ok_or_else(wrong)?;
+        let (model, gpus) = match quota.rsplit_once(':') {
+            Some((model, gpus)) => (Some(model.into()), gpus),
+            None => (None, quota),
+        };
+        let gpus = if gpus == "none" { None } else { Some(gpus.parse().map_err(|_| wrong())?) };
+        Ok(Self { queue: queue.to_owned(), model, gpus })
+    }
+}
+
+impl ChangeArgs {
+    /// Nothing is.
+    pub fn is_none(&self) -> bool {
+        self.add_nodes.is_empty()
+            && self.remove_nodes.is_empty()
+            && self.quota.is_empty()
+            && self.queues.is_none()
+    }
+
+    /// The change to a site, and what it is in words.
+    pub fn to(&self, situation: &Situation) -> Result<(Change, Vec<String>)> {
+        let mut change = Change::default();
+        let mut words = Vec::new();
+        // 1. Nodes.
+        for nodes in &self.add_nodes {
+            let joined = situation.more(nodes.count, &nodes.kind).map_err(|error| wrong(&error))?;
+            let gpus = joined.first().map_or(0, |node| node.devices.len() as u64);
+            let model = joined.first().and_then(|node| node.devices.first());
+            let model = model.map_or_else(String::new, |device| format!(" ({})", device.model));
+            words.push(format!(
+                "{} more, each with {}{model}",
+                grouped_count(u64::from(nodes.count), "node"),
+                grouped_count(gpus, "GPU")
+            ));
+            change.join(joined);
+        }
+        for nodes in &self.remove_nodes {
+            change.drained.extend(situation.fewer(nodes.count, &nodes.kind).map_err(|error| wrong(&error))?);
+            words.push(format!("{} fewer", grouped_count(u64::from(nodes.count), "node")));
+        }
+        // 2. Queues, then quotas in them.
+        if let Some(path) = &self.queues {
+            let text = source::read(path)?;
+            change.tree = Some(parse_queues(&text.source, text.file.as_deref()).map_err(Failure::from)?);
+            words.push(format!("the queues of {}", path.display()));
+        }
+        for Quota { queue, model, gpus } in &self.quota {
+            let tree = change.tree.take().unwrap_or_else(|| situation.engine().tree().clone());
+            let tree =
+                situation.with_quota(tree, queue, model.as_ref(), *gpus).map_err(|error| wrong(&error))?;
+            change.tree = Some(tree);
+            let model = model.as_ref().map_or_else(String::new, |model| format!("{model} "));
+            words.push(match gpus {
+                Some(gpus) => {
+                    format!("a quota of {} for {queue}", grouped_count(*gpus, &format!("{model}GPU")))
+                }
+                None => format!("no {model}quota for {queue}"),
+            });
+        }
+        Ok((change, words))
+    }
+}
+
+fn wrong(error: &ChangeError) -> Failure {
+    Failure::usage(error.to_string())
+}

@@ -1,0 +1,101 @@
+//! What-if questions to a running daemon, as somebody types them who wonders whether to buy a node.
+
+use muster_model::SiteSnapshot;
+use muster_model::simulation::WhatIf;
+use muster_model::view::State;
+use serde_json::Value;
+
+use crate::home::Home;
+
+/// Four GPUs: one job holds three, another waits for two.
+fn contended() -> (Home, u64, u64) {
+    let home = Home::with_gpus(4);
+    let gate = home.gate("go");
+    let holds = home.sh("--gpus 3 --time 1h --name secret-run", &gate);
+    home.until_state(holds, State::Running);
+    let waits = home.run("--gpus 2 --time 1h", &["true"]);
+    (home, holds, waits)
+}
+
+#[test]
+fn a_job_that_waits_would_start_at_once_with_another_node() {
+    let (home, _, waits) = contended();
+    let answer: WhatIf = home.words("whatif --add-nodes 1 --json").json();
+    assert_eq!(answer.changes, ["1 node more, each with 4 GPUs (virtual)"]);
+    let [job] = &answer.waiting[..] else { panic!("{answer:?}") };
+    assert_eq!((job.job.0, job.name.as_str(), job.elements), (waits, "true", 1));
+    let hour_ms = 3_600_000;
+    let as_it_is = job.as_it_is.first.unwrap();
+    assert!(as_it_is.0 > answer.taken.0 + hour_ms / 2, "not before the other reaches its limit: {answer:?}");
+    assert_eq!(job.changed.first, Some(answer.taken));
+    assert!(!answer.is_partial);
+
+    let text = home.words("whatif --add-nodes 1").ok().stdout;
+    assert!(text.contains("what if: 1 node more, each with 4 GPUs (virtual)"), "{text}");
+    assert!(text.contains("with the change 1 of 1 job starts sooner and 0 later; 1 at once"), "{text}");
+    assert_eq!(home.job(waits).state, State::Pending, "nothing has changed");
+}
+
+#[test]
+fn a_snapshot_names_nobody_and_answers_as_the_daemon_does() {
+    let (home, holds, waits) = contended();
+    let file = home.path("site.json");
+    let file = file.to_str().unwrap();
+    home.muster(&["whatif", "--snapshot-out", file]).ok();
+    let text = home.read("site.json");
+    let user = home.job(holds).user;
+    let node = home.words("nodes --json").json::<Value>()["nodes"][0]["name"].as_str().unwrap().to_owned();
+    for name in ["secret-run", "go", user.as_str(), &node] {
+        assert!(!text.contains(&format!("\"{name}\"")), "{name} is named: {text}");
+    }
+    let snapshot: SiteSnapshot = serde_json::from_str(&text).unwrap();
+    assert_eq!(snapshot.past.len(), 1, "what runs counts as far as it has come: {text}");
+    assert!(!snapshot.past[0].is_over);
+
+    home.kill_daemon();
+    let answer: WhatIf = home.muster(&["whatif", "--snapshot", file, "--add-nodes", "1", "--json"]).json();
+    let [job] = &answer.waiting[..] else { panic!("{answer:?}") };
+    assert_eq!((job.job.0, job.user.as_str(), job.name.as_str()), (waits, "user-1", ""));
+    assert_eq!(job.changed.first, Some(answer.taken));
+    assert_eq!(answer.taken, snapshot.taken);
+}
+
+#[test]
+fn another_quota_and_another_queue_file_are_tried_without_being_set() {
+    let home = Home::with_gpus(4);
+    let queues = "queues: [{name: research, quota: {virtual: 2}, borrow: 0}, {name: prod, quota: {virtual: 2}, borrow: 0}]";
+    home.muster(&["queues", "--set", home.write("q.yaml", queues).to_str().unwrap()]).ok();
+    let waits = home.run("--gpus 2 --time 1h --queue research --hold", &["true"]);
+    let gate = home.gate("go");
+    let holds = home.sh("--gpus 2 --time 1h --queue research", &gate);
+    home.until_state(holds, State::Running);
+    home.words(&format!("release {waits}")).ok();
+
+    let quota: WhatIf = home.words("whatif --quota research=4 --quota prod=0 --json").json();
+    assert_eq!(quota.waiting[0].changed.first, Some(quota.taken), "{quota:?}");
+    let file = home.write("wide.yaml", "queues: [{name: research}, {name: prod}]");
+    let file: WhatIf = home.muster(&["whatif", "--queues", file.to_str().unwrap(), "--json"]).json();
+    assert_eq!(file.waiting[0].changed.first, Some(file.taken), "{file:?}");
+    // More of what is not short does not help, and the answer says what does keep it back.
+    let node = home.words("whatif --add-nodes 1").ok().stdout;
+    assert!(node.contains("0 of 1 job start sooner") && node.contains("quota of research"), "{node}");
+}
+
+#[test]
+fn mistakes_are_told_with_what_would_be_right() {
+    let (home, ..) = contended();
+    let said = |args: &[&str], code: i32, words: &str| {
+        let said = home.muster(args).code(code).stderr;
+        assert!(said.contains(words), "{args:?}: {said}");
+    };
+    said(&["whatif"], 2, "what is to be different?");
+    said(&["whatif", "--quota", "reserch=4"], 2, "there is no queue `reserch`; the queues are default");
+    said(&["whatif", "--quota", "default"], 2, "research=16");
+    said(&["whatif", "--add-nodes", "x"], 2, "2xh100:8");
+    said(&["whatif", "--remove-nodes", "2"], 2, "of such nodes the site has 1 in service");
+    said(&["whatif", "--queues", "/nowhere.yaml"], 2, "/nowhere.yaml");
+    let file = home.write("no.json", "{\"version\": 1}");
+    said(&["whatif", "--snapshot", file.to_str().unwrap(), "--add-nodes", "1"], 2, "is no snapshot");
+    home.kill_daemon();
+    said(&["whatif", "--add-nodes", "1"], 3, "no daemon is running");
+}

@@ -1,0 +1,225 @@
+//! `muster whatif`: what waits and what has run, as it is and with a change. Numbers are made in `sim`.
+
+use muster_model::Time;
+use muster_model::simulation::{FleetFigures, FleetUnit, Past, Starts, Waiting, WhatIf};
+
+use crate::amount::{gpus, grouped, grouped_count};
+use crate::clock;
+use crate::fleet::words::{amount, percent, span};
+use crate::reason::short;
+use crate::style::{Style, wrap};
+use crate::table::{Align, Cell, Table};
+
+/// Columns where there is no terminal.
+const WIDTH: usize = 100;
+/// Jobs that are shown; the sentence below counts all.
+const ROWS: usize = 30;
+
+/// The change, the jobs that wait, and what has run.
+#[must_use]
+pub fn whatif(answer: &WhatIf, style: &Style) -> String {
+    let width = style.width.unwrap_or(WIDTH);
+    let mut text = format!("what if: {}\n", answer.changes.join("; "));
+    text.push('\n');
+    text.push_str(&waiting(answer, width, style));
+    if let Some(past) = &answer.past {
+        text.push('\n');
+        text.push_str(&replayed(past, answer.taken, width, style));
+    } else {
+        text.push_str("nothing has run in that time\n");
+    }
+    if answer.is_partial {
+        text.push_str("interrupted: what is here is about what had been reached by then\n");
+    }
+    text
+}
+
+/// A sentence in as many lines as it needs.
+fn wrapped(sentence: &str, width: usize) -> String {
+    wrap(sentence, width).join("\n") + "\n"
+}
+
+fn waiting(answer: &WhatIf, width: usize, style: &Style) -> String {
+    if answer.waiting.is_empty() {
+        return "nothing waits now\n".to_owned();
+    }
+    let columns = [
+        ("JOB", Align::Right),
+        ("NAME", Align::Left),
+        ("USER", Align::Left),
+        ("QUEUE", Align::Left),
+        ("GPUS", Align::Right),
+        ("WAITED", Align::Right),
+        ("STARTS IN", Align::Right),
+        ("CHANGED", Align::Right),
+        ("THEN WAITS FOR", Align::Left),
+    ];
+    let mut table = Table::new(&columns);
+    for job in answer.waiting.iter().take(ROWS) {
+        let starts = |starts: &Starts| starts_in(starts, job, answer.taken);
+        table.row(vec![
+            Cell::from(job.job.to_string()),
+            Cell::from(&job.name),
+            Cell::from(job.user.as_str()),
+            Cell::from(job.queue.as_str()),
+            Cell::from(gpus(job.gpus)),
+            Cell::from(clock::elapsed(answer.taken.since(job.submitted))),
+            Cell::from(starts(&job.as_it_is)),
+            Cell::from(starts(&job.changed)),
+            Cell::from(
+                job.still.as_ref().map_or_else(String::new, |still| short(still, answer.taken, style)),
+            ),
+        ]);
+    }
+    let mut text = table.render(style);
+    if answer.waiting.len() > ROWS {
+        text.push_str(&format!("and {} more\n", grouped((answer.waiting.len() - ROWS) as u64)));
+    }
+    text.push_str(&wrapped(&sums(answer), width));
+    text
+}
+
+/// `now`, `3h10m`, `1h to 5h` for the elements of an array, `not known`.
+fn starts_in(starts: &Starts, job: &Waiting, taken: Time) -> String {
+    let ahead = |at: Time| if at <= taken { "now".to_owned() } else { clock::ahead(at.since(taken)) };
+    let text = match (starts.first, starts.last) {
+        (Some(first), Some(last)) if job.elements > 1 && last > first => {
+            format!("{} to {}", ahead(first), ahead(last))
+        }
+        (Some(first), _) => ahead(first),
+        (None, _) => return "not known".to_owned(),
+    };
+    match starts.begun < job.elements {
+        true => {
+            format!("{text} ({} of {})", grouped(u64::from(starts.begun)), grouped(u64::from(job.elements)))
+        }
+        false => text,
+    }
+}
+
+/// How many start sooner, later, at once.
+fn sums(answer: &WhatIf) -> String {
+    let at = |starts: &Starts| starts.first.map_or(Time::NEVER, |first| first.max(answer.taken));
+    let count = |is: &dyn Fn(&&Waiting) -> bool| answer.waiting.iter().filter(is).count() as u64;
+    let sooner = count(&|job| at(&job.changed) < at(&job.as_it_is));
+    let later = count(&|job| at(&job.changed) > at(&job.as_it_is));
+    let now = |of: fn(&Waiting) -> &Starts| count(&|job| at(of(job)) <= answer.taken);
+    let verb = |count: u64| if count == 1 { "starts" } else { "start" };
+    format!(
+        "with the change {} of {} {} sooner and {} later; {} at once, {} as it is. Nobody is taken to submit anything more.",
+        grouped(sooner),
+        grouped_count(answer.waiting.len() as u64, "job"),
+        verb(sooner),
+        grouped(later),
+        grouped(now(|job| &job.changed)),
+        grouped(now(|job| &job.as_it_is)),
+    )
+}
+
+fn replayed(past: &Past, taken: Time, width: usize, style: &Style) -> String {
+    let unit = match past.unit {
+        FleetUnit::Gpu => "GPU",
+        FleetUnit::Cpu => "CPU",
+    };
+    let left_out = past.runs - past.replayed.min(past.runs);
+    let left_out = match left_out {
+        0 => String::new(),
+        _ => format!(" ({} never got to work and are left out)", grouped(left_out)),
+    };
+    let sentence = format!(
+        "what was submitted since {}, {}{left_out}, once more from an idle site:",
+        clock::time(past.since, taken, style),
+        grouped_count(past.runs, "run"),
+    );
+    let columns =
+        [("", Align::Left), ("IN FACT", Align::Right), ("AS IT IS", Align::Right), ("CHANGED", Align::Right)];
+    let mut table = Table::new(&columns);
+    let mut row = |name: String, fact: String, of: &dyn Fn(&FleetFigures) -> String| {
+        table.row([name, fact, of(&past.as_it_is), of(&past.changed)].iter().map(Cell::from).collect());
+    };
+    let fact = &past.waited_secs;
+    row("wait: mean".into(), span(fact.mean), &|run| span(run.wait_secs.mean));
+    row("wait: half".into(), span(fact.p50), &|run| span(run.wait_secs.p50));
+    row("wait: 95 %".into(), span(fact.p95), &|run| span(run.wait_secs.p95));
+    row(format!("{unit}s used"), String::new(), &|run| percent(ratio(run.hours.ran, run.hours.all)));
+    row(format!("{unit}-hours idle"), String::new(), &|run| amount((run.hours.all - run.hours.ran).max(0.0)));
+    row(format!("{unit}-hours stranded"), String::new(), &|run| amount(run.hours.stranded));
+    row(format!("{unit}-hours lost"), String::new(), &|run| amount(run.hours.lost));
+    row("evicted".into(), String::new(), &|run| grouped(run.evictions));
+    row("fairness of users".into(), String::new(), &|run| format!("{:.2}", run.user_fairness));
+    row("never started".into(), String::new(), &|run| grouped(run.left + run.refused));
+    wrapped(&sentence, width) + &table.render(style)
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+    use muster_model::simulation::Spread;
+    use muster_model::{GpuMilli, JobId, Reason, Span};
+
+    use super::*;
+    use crate::fleet::sample;
+    use crate::sample::NOON;
+
+    fn starts(begun: u32, first_secs: u64, last_secs: u64) -> Starts {
+        let at = |secs| Some(NOON + Span::from_secs(secs));
+        Starts { begun, first: at(first_secs), last: at(last_secs) }
+    }
+
+    fn waiting(job: u64, elements: u32, as_it_is: Starts, changed: Starts) -> Waiting {
+        Waiting {
+            job: JobId(job),
+            name: format!("job-{job}"),
+            user: "ann".into(),
+            queue: "research".into(),
+            gpus: GpuMilli(8000),
+            submitted: NOON - Span::from_secs(90),
+            elements,
+            as_it_is,
+            changed,
+            still: (changed.first != Some(NOON)).then_some(Reason::Held),
+        }
+    }
+
+    fn answer() -> WhatIf {
+        WhatIf {
+            taken: NOON,
+            changes: vec!["2 nodes more, each with 8 GPUs (h100)".to_owned(), "no quota for prod".to_owned()],
+            waiting: vec![
+                waiting(1, 1, starts(1, 3600, 3600), starts(1, 0, 0)),
+                waiting(2, 10, starts(4, 60, 600), starts(10, 30, 7200)),
+                waiting(3, 1, Starts::default(), Starts::default()),
+            ],
+            past: Some(Past {
+                since: NOON - Span::from_secs(86_400),
+                runs: 1204,
+                replayed: 1200,
+                unit: FleetUnit::Gpu,
+                waited_secs: Spread { mean: 754.2, p50: 61.0, p95: 3600.0, p99: 7200.0, max: 9000.0 },
+                as_it_is: sample::run("muster", 760.0),
+                changed: sample::run("muster", 120.0),
+            }),
+            is_partial: false,
+        }
+    }
+
+    #[test]
+    fn what_waits_and_what_has_run_stand_beside_what_they_would_be() {
+        assert_snapshot!(whatif(&answer(), &Style::plain()));
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let none = WhatIf { waiting: Vec::new(), past: None, is_partial: true, ..answer() };
+        let text = whatif(&none, &Style::plain());
+        assert!(
+            text.contains("nothing waits now\n") && text.contains("nothing has run in that time"),
+            "{text}"
+        );
+        assert!(text.contains("interrupted: "), "{text}");
+    }
+}

@@ -1,0 +1,228 @@
+//! What is different: nodes that come or go, and other queues. A change enters the engine as the events that would make it.
+
+use std::collections::BTreeMap;
+
+use muster_model::{
+    Bytes, CpuMilli, Device, Drain, Event, GpuModel, NodeName, NodeSpec, QueueSpec, QueueTree,
+};
+
+use super::{Situation, WhatIfError};
+
+/// What is different.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Nodes that are there too.
+    pub joined: Vec<NodeSpec>,
+    /// Nodes that take no new work; what runs there goes on.
+    pub drained: Vec<NodeName>,
+    /// Other queues, quotas and policies.
+    pub tree: Option<QueueTree>,
+}
+
+/// Nodes that are alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeKind {
+    /// GPU model, and how many; `None` for nodes like most of those that are there.
+    pub gpus: Option<(GpuModel, u32)>,
+}
+
+/// Why something cannot be changed so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// There is no node to take as a pattern.
+    #[error("the site has no node to be like")]
+    NoNodes,
+    /// Fewer are there than are to go.
+    #[error("of such nodes the site has {there} in service")]
+    TooFew {
+        /// How many are.
+        there: usize,
+    },
+    /// There is no such queue.
+    #[error("there is no queue `{name}`; the queues are {known}")]
+    NoQueue {
+        /// Which.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// A quota without a model, where there are several models.
+    #[error("quotas are by GPU model here: {known}")]
+    WhichModel {
+        /// Models that there are.
+        known: String,
+    },
+}
+
+impl Change {
+    /// Nodes that are there too, by names that no other node has.
+    pub fn join(&mut self, nodes: Vec<NodeSpec>) {
+        for node in nodes {
+            let name = format!("new-{}", self.joined.len() + 1).into();
+            self.joined.push(NodeSpec { name, ..node });
+        }
+    }
+}
+
+impl Situation {
+    /// The same with a change.
+    ///
+    /// # Errors
+    /// The engine does not accept it.
+    pub fn with(&self, change: &Change) -> Result<Self, WhatIfError> {
+        let mut changed = self.clone();
+        let now = self.taken;
+        let joined = change.joined.iter().map(|node| Event::NodeJoined(Box::new(node.clone())));
+        let drained = change.drained.iter().map(|node| {
+            let drain = Drain { from: now, by: None, reason: "what if".into(), stop: false };
+            Event::DrainSet { node: node.clone(), devices: None, drain: Some(drain) }
+        });
+        let tree = change.tree.iter().map(|tree| Event::QueuesSet(Box::new(tree.clone())));
+        changed.engine.turn(now);
+        for event in joined.chain(drained).chain(tree) {
+            let refused = |refusal| WhatIfError::Refused { what: what(&event).to_owned(), refusal };
+            changed.engine.judge(&event).map_err(refused)?;
+            changed.engine.apply(now, &event);
+        }
+        Ok(changed)
+    }
+
+    /// So many more nodes of a kind, to be given names. Where there is none of that kind, CPUs and memory are those of most nodes.
+    ///
+    /// # Errors
+    /// There is no node at all.
+    pub fn more(&self, count: u32, kind: &NodeKind) -> Result<Vec<NodeSpec>, ChangeError> {
+        let nodes: Vec<&NodeSpec> = self.nodes().collect();
+        let usual = most_common(&nodes).ok_or(ChangeError::NoNodes)?;
+        let like = nodes.iter().find(|node| kind.gpus.is_some() && kind.is(node)).copied().unwrap_or(usual);
+        let (model, gpus) = match &kind.gpus {
+            Some((model, gpus)) => (Some(model), *gpus as usize),
+            None => (like.devices.first().map(|device| &device.model), like.devices.len()),
+        };
+        let memory_bytes = like.devices.first().filter(|device| Some(&device.model) == model);
+        let device = model.map(|model| Device {
+            model: model.clone(),
+            memory: memory_bytes.map_or(Bytes(0), |device| device.memory),
+            uuid: "".into(),
+            is_virtual: true,
+            slice_of: None,
+        });
+        let devices = device.iter().cycle().take(gpus).cloned().collect();
+        Ok(vec![NodeSpec { devices, ..like.clone() }; count as usize])
+    }
+
+    /// So many nodes of a kind, those on which least runs.
+    ///
+    /// # Errors
+    /// There are fewer.
+    pub fn fewer(&self, count: u32, kind: &NodeKind) -> Result<Vec<NodeName>, ChangeError> {
+        let site = self.site();
+        let nodes: Vec<&NodeSpec> = site.nodes.iter().collect();
+        let usual = most_common(&nodes).ok_or(ChangeError::NoNodes)?;
+        let is_meant = |node: &&&NodeSpec| match kind.gpus {
+            Some(_) => kind.is(node),
+            None => looks(node) == looks(usual),
+        };
+        let used: BTreeMap<NodeName, u64> = self
+            .engine()
+            .nodes()
+            .into_iter()
+            .map(|view| {
+                let gpus: u64 = view.devices.iter().map(|device| u64::from(device.used.0)).sum();
+                (view.name, gpus + u64::from(view.cpus_used.0))
+            })
+            .collect();
+        let mut meant: Vec<&NodeName> = nodes.iter().filter(is_meant).map(|node| &node.name).collect();
+        if meant.len() < count as usize {
+            return Err(ChangeError::TooFew { there: meant.len() });
+        }
+        meant.sort_by_key(|name| used.get(*name).copied().unwrap_or(0));
+        Ok(meant.into_iter().take(count as usize).cloned().collect())
+    }
+
+    /// The tree with another nominal quota of a queue. `None` takes the quota away.
+    ///
+    /// # Errors
+    /// There is no such queue, or it is not clear of which model.
+    pub fn with_quota(
+        &self,
+        mut tree: QueueTree,
+        queue: &str,
+        model: Option<&GpuModel>,
+        gpus: Option<u64>,
+    ) -> Result<QueueTree, ChangeError> {
+        let mut models: Vec<GpuModel> =
+            self.nodes().flat_map(|node| &node.devices).map(|device| device.model.clone()).collect();
+        models.sort();
+        models.dedup();
+        let mut known = Vec::new();
+        names(&tree.queues, "", &mut known);
+        let spec = find(&mut tree.queues, queue)
+            .ok_or_else(|| ChangeError::NoQueue { name: queue.to_owned(), known: known.join(", ") })?;
+        let model = match (model, models.as_slice(), spec.quota.len()) {
+            (Some(model), _, _) => model.clone(),
+            (None, _, 1) => spec.quota.keys().next().cloned().unwrap_or_else(|| "".into()),
+            (None, [only], _) => only.clone(),
+            (None, _, _) => {
+                let known: Vec<String> = models.iter().map(ToString::to_string).collect();
+                return Err(ChangeError::WhichModel { known: known.join(", ") });
+            }
+        };
+        match gpus {
+            Some(gpus) => drop(spec.quota.insert(model, gpus)),
+            None => drop(spec.quota.remove(&model)),
+        }
+        Ok(tree)
+    }
+}
+
+impl NodeKind {
+    fn is(&self, node: &NodeSpec) -> bool {
+        self.gpus.as_ref().is_some_and(|(model, count)| {
+            node.devices.len() == *count as usize && node.devices.iter().all(|device| device.model == *model)
+        })
+    }
+}
+
+/// Of which event a refusal speaks.
+fn what(event: &Event) -> &'static str {
+    match event {
+        Event::NodeJoined(_) => "the nodes",
+        Event::QueuesSet(_) => "the queues",
+        _ => "the change",
+    }
+}
+
+/// What makes nodes alike.
+type Looks<'a> = (Vec<&'a GpuModel>, CpuMilli, Bytes);
+
+fn looks(node: &NodeSpec) -> Looks<'_> {
+    (node.devices.iter().map(|device| &device.model).collect(), node.cpus, node.memory)
+}
+
+/// One of the kind that there is most of; of several the first.
+fn most_common<'a>(nodes: &[&'a NodeSpec]) -> Option<&'a NodeSpec> {
+    let mut kinds: BTreeMap<Looks<'_>, usize> = BTreeMap::new();
+    for node in nodes {
+        *kinds.entry(looks(node)).or_default() += 1;
+    }
+    let most = kinds.values().max().copied()?;
+    nodes.iter().find(|node| kinds[&looks(node)] == most).copied()
+}
+
+fn names(queues: &[QueueSpec], above: &str, known: &mut Vec<String>) {
+    for queue in queues {
+        let path = if above.is_empty() { queue.name.to_string() } else { format!("{above}/{}", queue.name) };
+        names(&queue.queues, &path, known);
+        known.push(path);
+    }
+}
+
+fn find<'a>(queues: &'a mut [QueueSpec], path: &str) -> Option<&'a mut QueueSpec> {
+    let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let queue = queues.iter_mut().find(|queue| *queue.name == *first)?;
+    match rest {
+        None => Some(queue),
+        Some(rest) => find(&mut queue.queues, rest),
+    }
+}

@@ -1,0 +1,216 @@
+//! What waits now, and when it starts, if nobody submits anything more. The engine goes on from where it was: tasks start as
+//! soon as they are placed, end when jobs like theirs usually do and are gone as soon as they are told. Who takes checkpoints
+//! goes on from the last one.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use muster_engine::Engine;
+use muster_model::simulation::Starts;
+use muster_model::view::{JobView, State};
+use muster_model::{
+    AttemptId, Effect, ElementId, Event, JobId, Observation, Rank, Reason, Span, TaskCheckpoint, TaskExit,
+    TaskReport, Time,
+};
+
+use super::usual::Usual;
+use super::{Situation, WhatIfError};
+
+/// Nobody is told of what lies further ahead.
+const HORIZON: Span = Span::from_secs(400 * 86_400);
+
+/// A forecast under way.
+#[derive(Debug)]
+pub struct Forecast<'a> {
+    engine: Engine,
+    usual: &'a Usual,
+    now: Time,
+    until: Time,
+    ends: BinaryHeap<Reverse<(Time, AttemptId)>>,
+    /// Attempts that run: since when, and what was saved before.
+    running: BTreeMap<AttemptId, (Time, Span)>,
+    /// Work that elements have saved.
+    saved: BTreeMap<ElementId, Span>,
+    /// Elements that have started, then or before.
+    begun: BTreeSet<ElementId>,
+    starts: BTreeMap<JobId, Starts>,
+    /// Elements that wait since the beginning.
+    left: u64,
+}
+
+impl<'a> Forecast<'a> {
+    /// Everything as it is.
+    #[must_use]
+    pub fn of(situation: &Situation, usual: &'a Usual) -> Self {
+        let engine = situation.engine().clone();
+        let now = situation.taken;
+        let jobs = engine.jobs(now);
+        let starts = jobs.iter().filter(|job| waiting(job) > 0).map(|job| (job.job, Starts::default()));
+        let attempts: BTreeSet<AttemptId> =
+            engine.expected_tasks().into_iter().map(|(attempt, _, _)| attempt).collect();
+        let mut forecast = Self {
+            usual,
+            now,
+            until: now + HORIZON,
+            ends: BinaryHeap::new(),
+            running: BTreeMap::new(),
+            saved: BTreeMap::new(),
+            begun: attempts.iter().map(|attempt| attempt.element).collect(),
+            starts: starts.collect(),
+            left: jobs.iter().map(|job| u64::from(waiting(job))).sum(),
+            engine,
+        };
+        for attempt in attempts {
+            let view = forecast.engine.element(now, attempt.element);
+            if let Some(since) = view.and_then(|view| view.started) {
+                forecast.runs(attempt, since);
+            }
+        }
+        forecast
+    }
+
+    /// Elements that wait and have not started yet.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// When elements of the jobs that wait start, so far.
+    #[must_use]
+    pub fn starts(&self) -> &BTreeMap<JobId, Starts> {
+        &self.starts
+    }
+
+    /// Why a job waits, as far as the forecast has come.
+    #[must_use]
+    pub fn reason(&self, job: JobId) -> Option<Reason> {
+        self.engine.job(self.now, job)?.waiting_for
+    }
+
+    /// What is ordered already is carried out, and the first decisions are made.
+    ///
+    /// # Errors
+    /// A defect of the engine.
+    pub fn begin(&mut self) -> Result<(), WhatIfError> {
+        self.engine.turn(self.now);
+        for effect in self.engine.outstanding() {
+            self.carry_out(&effect);
+        }
+        self.decide()
+    }
+
+    /// Goes on to the next instant at which something happens. False when there is none, or all that waited has started.
+    ///
+    /// # Errors
+    /// A defect of the engine.
+    pub fn step(&mut self) -> Result<bool, WhatIfError> {
+        let end = self.ends.peek().map(|Reverse((at, _))| *at);
+        let wake = self.engine.next_wake().map(|wake| wake.max(self.now + Span(1)));
+        let Some(next) = [end, wake].into_iter().flatten().min().filter(|next| *next <= self.until) else {
+            return Ok(false);
+        };
+        if self.left == 0 {
+            return Ok(false);
+        }
+        self.now = next.max(self.now);
+        self.engine.turn(self.now);
+        while let Some(Reverse((at, attempt))) = self.ends.peek().copied()
+            && at <= self.now
+        {
+            self.ends.pop();
+            // One that was stopped, or went on from elsewhere, ends another time.
+            if self.running.remove(&attempt).is_some() {
+                self.report(attempt, &Observation::Exited(TaskExit::Code { code: 0 }));
+            }
+        }
+        self.decide()?;
+        Ok(true)
+    }
+
+    fn decide(&mut self) -> Result<(), WhatIfError> {
+        for event in self.engine.overdue(self.now) {
+            self.engine.apply(self.now, &event);
+        }
+        loop {
+            let plan = self.engine.plan(self.now);
+            self.engine.check(self.now, &plan).map_err(WhatIfError::BadPlan)?;
+            self.engine.commit(self.now, &plan);
+            let effects = self.engine.take_effects();
+            self.engine.take_facts();
+            if effects.is_empty() {
+                return Ok(());
+            }
+            effects.iter().for_each(|effect| self.carry_out(effect));
+        }
+    }
+
+    fn carry_out(&mut self, effect: &Effect) {
+        let attempt = effect.id();
+        match effect {
+            Effect::Prepare { .. } | Effect::Go { .. } => {
+                if !self.running.contains_key(&attempt) {
+                    self.report(attempt, &Observation::Started);
+                    self.count_start(attempt.element);
+                    self.runs(attempt, self.now);
+                }
+            }
+            Effect::Checkpoint { request, .. } => {
+                if let Some((since, before)) = self.running.get(&attempt) {
+                    self.saved.insert(attempt.element, *before + self.now.since(*since));
+                }
+                let (request, at) = (*request, self.now);
+                let told =
+                    TaskCheckpoint { count: request, answers: request, warned: false, at, label: "".into() };
+                self.report(attempt, &Observation::Checkpointed(told));
+            }
+            Effect::Stop { .. } => {
+                self.running.remove(&attempt);
+                self.report(attempt, &Observation::Exited(TaskExit::Stopped));
+            }
+            Effect::Forget { .. } => {}
+        }
+    }
+
+    /// An attempt runs, and ends when jobs like it do.
+    fn runs(&mut self, attempt: AttemptId, since: Time) {
+        let saved = self.saved.get(&attempt.element).copied().unwrap_or(Span(0));
+        self.running.insert(attempt, (since, saved));
+        let Some(job) = self.engine.job_spec(attempt.element.job) else { return };
+        if let Some(runtime) = self.usual.runtime(&job, self.now.since(since) + saved) {
+            let left = Span(runtime.0.saturating_sub(saved.0));
+            self.ends.push(Reverse(((since + left).max(self.now + Span(1)), attempt)));
+        }
+    }
+
+    fn count_start(&mut self, element: ElementId) {
+        if !self.begun.insert(element) {
+            return;
+        }
+        if let Some(starts) = self.starts.get_mut(&element.job) {
+            starts.begun += 1;
+            starts.first.get_or_insert(self.now);
+            starts.last = Some(self.now);
+            self.left = self.left.saturating_sub(1);
+        }
+    }
+
+    /// Says the same of every task of an attempt.
+    fn report(&mut self, id: AttemptId, what: &Observation) {
+        let tasks = self.engine.placement(id.element).map_or(0, |(_, places)| places.len() as u32);
+        for rank in 0..tasks {
+            let report = TaskReport { id, rank: Rank(rank), what: what.clone() };
+            self.engine.apply(self.now, &Event::Task(report));
+        }
+    }
+}
+
+/// Elements of a job that wait for something else than a person.
+#[must_use]
+pub fn waiting(job: &JobView) -> u32 {
+    match (&job.array, &job.service) {
+        _ if job.state == State::Held => 0,
+        (Some(array), _) => array.waiting,
+        (None, Some(service)) => service.waiting,
+        (None, None) => job.elements.iter().filter(|element| element.state == State::Pending).count() as u32,
+    }
+}

@@ -1,0 +1,204 @@
+//! What-if questions whose answers are known beforehand.
+
+use std::sync::Arc;
+
+use muster_engine::Engine;
+use muster_model::job::{Array, GpuRequest, Resources};
+use muster_model::simulation::Starts;
+use muster_model::view::RoleView;
+use muster_model::{
+    Bytes, CpuMilli, ElementId, Event, GpuMilli, JobId, JobSpec, Observation, PastRun, QueueSpec, QueueTree,
+    Rank, SiteSnapshot, Span, TaskGroup, TaskReport, Time,
+};
+use muster_sim::fleet::Site;
+use muster_sim::whatif::{
+    Change, ChangeError, Forecast, NodeKind, Situation, Usual, WhatIfError, load, waited,
+};
+
+use crate::fleet::{played, site};
+
+const LIKE_MOST: NodeKind = NodeKind { gpus: None };
+
+fn secs(secs: u64) -> Time {
+    Time(0) + Span::from_secs(secs)
+}
+
+/// So many GPUs, alone, with a limit.
+fn job(user: &str, gpus: u32, limit_secs: u64) -> JobSpec {
+    let task = Resources { gpu: GpuRequest::whole(1), ..Resources::default() };
+    let group = TaskGroup::of("main", gpus, task);
+    JobSpec { time_limit: Some(Span::from_secs(limit_secs)), ..JobSpec::plain("j", user, vec![group]) }
+}
+
+/// What the daemon would hand out after these jobs were submitted together at 0 and what started ran until `taken`.
+fn snapshot(site: &Site, jobs: Vec<JobSpec>, past: Vec<PastRun>, taken: Time) -> SiteSnapshot {
+    let mut engine = Engine::new(site.tree.clone()).unwrap();
+    for node in &site.nodes {
+        engine.apply(Time(0), &Event::NodeJoined(Box::new(node.clone())));
+    }
+    for (spec, job) in jobs.into_iter().zip(1..) {
+        engine.apply(Time(0), &Event::Submitted { job: JobId(job), spec: Arc::new(spec) });
+    }
+    let plan = engine.plan(Time(0));
+    engine.commit(Time(0), &plan);
+    for (id, placement, _) in plan.starts() {
+        for rank in 0..placement.len() as u32 {
+            let report = TaskReport { id, rank: Rank(rank), what: Observation::Started };
+            engine.apply(Time(0), &Event::Task(report));
+        }
+    }
+    let state = serde_json::to_value(engine.snapshot().redacted().0).unwrap();
+    SiteSnapshot { version: 1, taken, since: Time(0), state, past }
+}
+
+fn situation(site: &Site, jobs: Vec<JobSpec>, past: Vec<PastRun>, taken: Time) -> Situation {
+    Situation::read(snapshot(site, jobs, past, taken)).unwrap()
+}
+
+/// Seconds at which elements of a job start: how many, the first, the last.
+fn starts(situation: &Situation, job: u64) -> (u32, Option<u64>, Option<u64>) {
+    let usual = Usual::of(&situation.past);
+    let mut forecast = Forecast::of(situation, &usual);
+    forecast.begin().unwrap();
+    while forecast.step().unwrap() {}
+    let Starts { begun, first, last } = forecast.starts()[&JobId(job)];
+    let secs = |at: Option<Time>| at.map(|at| at.0 / 1000);
+    (begun, secs(first), secs(last))
+}
+
+fn run(user: &str, submitted: u64, began: u64, ran: u64, limit: u64) -> PastRun {
+    PastRun {
+        element: ElementId { job: JobId(100 + submitted), index: 0 },
+        user: user.into(),
+        queue: "default".into(),
+        priority: 0,
+        submitted: secs(submitted),
+        began: secs(began),
+        ran: Span::from_secs(ran),
+        is_over: true,
+        limit: Some(Span::from_secs(limit)),
+        is_open_ended: false,
+        tasks: 5,
+        roles: vec![RoleView {
+            name: "role-1".to_owned(),
+            tasks: 5,
+            gpus: GpuMilli(1000),
+            models: Vec::new(),
+            cpus: CpuMilli(0),
+            memory: Bytes(0),
+        }],
+    }
+}
+
+#[test]
+fn what_waits_starts_when_what_runs_ends_or_at_once_where_there_is_more() {
+    let now = situation(&site(1, 8), vec![job("ann", 5, 100), job("bob", 5, 100)], Vec::new(), secs(40));
+    assert_eq!(starts(&now, 2), (1, Some(100), Some(100)));
+
+    let mut change = Change::default();
+    change.join(now.more(1, &LIKE_MOST).unwrap());
+    let more = now.with(&change).unwrap();
+    assert_eq!(starts(&more, 2), (1, Some(40), Some(40)));
+    assert_eq!(more.site().nodes.len(), 2);
+    assert_eq!(starts(&now, 2), (1, Some(100), Some(100)), "the question changed nothing");
+
+    // Three are idle, and two more of another model make five tasks of one GPU fit.
+    let kind = NodeKind { gpus: Some(("h100".into(), 2)) };
+    let mut change = Change::default();
+    change.join(now.more(1, &kind).unwrap());
+    assert_eq!(change.joined[0].devices.len(), 2);
+    assert_eq!(starts(&now.with(&change).unwrap(), 2), (1, Some(40), Some(40)));
+}
+
+#[test]
+fn jobs_are_taken_to_run_as_their_users_jobs_did() {
+    let past: Vec<PastRun> = (0..5).map(|nth| run("user-1", nth * 100, nth * 100, 50, 100)).collect();
+    let at = |taken| {
+        let jobs = vec![job("ann", 5, 100), job("ann", 5, 100)];
+        starts(&situation(&site(1, 8), jobs, past.clone(), secs(taken)), 2)
+    };
+    assert_eq!(at(40), (1, Some(50), Some(50)));
+    // Once it has outrun them all it may take what it promised.
+    assert_eq!(at(60), (1, Some(100), Some(100)));
+}
+
+#[test]
+fn elements_of_an_array_start_one_after_the_other_as_its_cap_says() {
+    let array = Array { first: 0, last: 3, step: 1, max_running: Some(1) };
+    let array = JobSpec { array: Some(array), ..job("ann", 1, 10) };
+    let now = situation(&site(1, 8), vec![array], Vec::new(), secs(4));
+    // The first element runs since 0; three wait.
+    assert_eq!(starts(&now, 1), (3, Some(10), Some(30)));
+}
+
+#[test]
+fn a_quota_lets_start_what_it_kept_back() {
+    let mut tree = QueueTree::single();
+    let capped =
+        |name: &str, gpus| QueueSpec { quota: [("a100".into(), gpus)].into(), ..QueueSpec::named(name) };
+    tree.queues = vec![
+        QueueSpec { borrow: Some(0), ..capped("default", 4) },
+        QueueSpec { borrow: Some(0), ..capped("other", 4) },
+    ];
+    let site = Site { tree, ..site(1, 8) };
+    let now = situation(&site, vec![job("ann", 4, 100), job("bob", 4, 100)], Vec::new(), secs(40));
+    assert_eq!(starts(&now, 2), (1, Some(100), Some(100)));
+
+    let tree = now.with_quota(now.engine().tree().clone(), "default", None, Some(8)).unwrap();
+    let changed = now.with(&Change { tree: Some(tree), ..Change::default() }).unwrap();
+    assert_eq!(starts(&changed, 2), (1, Some(40), Some(40)));
+
+    let known = now.with_quota(now.engine().tree().clone(), "nobody", None, Some(8));
+    assert!(matches!(known, Err(ChangeError::NoQueue { known, .. }) if known == "default, other"));
+}
+
+#[test]
+fn nodes_that_go_are_those_on_which_least_runs_and_what_runs_there_goes_on() {
+    let now = situation(&site(3, 8), vec![job("ann", 8, 100), job("bob", 3, 100)], Vec::new(), secs(40));
+    let gone = now.fewer(2, &LIKE_MOST).unwrap();
+    // One is idle, on one three GPUs are held.
+    let left = now.with(&Change { drained: gone, ..Change::default() }).unwrap();
+    let serving = left.site().nodes;
+    assert_eq!(serving.len(), 1);
+    let views = left.engine().nodes();
+    let stays = views.iter().find(|view| view.name == serving[0].name).unwrap();
+    assert!(stays.devices.iter().all(|device| device.used == GpuMilli(1000)));
+    assert_eq!(now.fewer(4, &LIKE_MOST), Err(ChangeError::TooFew { there: 3 }));
+}
+
+#[test]
+fn what_waits_for_what_nobody_knows_is_not_promised() {
+    let endless = JobSpec { time_limit: None, ..job("ann", 5, 1) };
+    let now = situation(&site(1, 8), vec![endless, job("bob", 5, 100)], Vec::new(), secs(40));
+    assert_eq!(starts(&now, 2), (0, None, None));
+}
+
+#[test]
+fn the_past_is_run_once_more() {
+    // Two gangs of five on eight GPUs, each for 100 seconds, submitted together: the second waited for the first.
+    let past = vec![run("user-1", 0, 0, 100, 200), run("user-2", 1, 100, 100, 200)];
+    let now = situation(&site(1, 8), Vec::new(), past, secs(300));
+    assert!((waited(&now.past).mean - 49.5).abs() < 1e-9);
+    let began = |situation: &Situation| {
+        let site = situation.site();
+        let plane = muster_sim::fleet::Scheduler::Muster.begin(&site, 0).unwrap();
+        let fleet = played(&site, plane, &load(&situation.past, &site).jobs);
+        let jobs = (0..2).map(muster_sim::fleet::JobNo);
+        jobs.map(|job| fleet.desk().fate(job).began.unwrap().0 / 1000).collect::<Vec<_>>()
+    };
+    assert_eq!(began(&now), [0, 100]);
+    let mut change = Change::default();
+    change.join(now.more(1, &LIKE_MOST).unwrap());
+    assert_eq!(began(&now.with(&change).unwrap()), [0, 1]);
+    // Less of the past is what was submitted since.
+    assert_eq!(now.since(Span(299_500)).past.len(), 1);
+}
+
+#[test]
+fn what_is_no_snapshot_or_a_newer_one_is_refused() {
+    let good = snapshot(&site(1, 8), Vec::new(), Vec::new(), secs(1));
+    let newer = SiteSnapshot { version: 99, ..good.clone() };
+    assert_eq!(Situation::read(newer).unwrap_err(), WhatIfError::Newer { found: 99 });
+    let broken = SiteSnapshot { state: "nothing".into(), ..good };
+    assert!(matches!(Situation::read(broken).unwrap_err(), WhatIfError::Malformed(_)));
+}
