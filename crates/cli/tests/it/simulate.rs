@@ -136,6 +136,30 @@ fn control_planes_are_compared_on_a_cluster() {
 }
 
 /// What can never start under a quota is not taken by the engine, and said so; a model lets it wait.
+/// Ctrl-C while it runs: what it had come to, and that this is not all.
+#[test]
+fn a_run_that_is_interrupted_says_how_far_it_came() {
+    let home = Home::with_gpus(0);
+    home.write("cluster.yaml", CLUSTER);
+    let jobs = 300_000;
+    let rows: String = (0..jobs).map(|job| format!("{job},{job},8,1,8,ann\n")).collect();
+    home.write("long.csv", &format!("id,submit,runtime,tasks,gpus,user\n{rows}"));
+    let asked =
+        "simulate --cluster cluster.yaml --trace long.csv --scheduler muster --events-out events.jsonl";
+    let run = home.spawn(&asked.split(' ').collect::<Vec<_>>());
+    let written = || std::fs::metadata(home.path("events.jsonl")).map_or(0, |file| file.len());
+    home.until("it is well under way", || written() > 100_000);
+    let pid = rustix::process::Pid::from_child(&run);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("muster was interrupted (*): of 300,000 jobs "), "{told}");
+    assert!(told.contains("muster*"), "{told}");
+    let arrived = home.read("events.jsonl").lines().filter(|line| line.contains("arrived")).count();
+    assert!(arrived > 0 && arrived < jobs, "{arrived} of {jobs} jobs had arrived");
+}
+
 #[test]
 fn what_a_queue_file_refuses_is_counted() {
     let home = Home::with_gpus(0);
