@@ -36,7 +36,7 @@ impl App {
             Command::Nodes(args) => cmd::nodes::run(self, args).await,
             Command::Reserve(args) => cmd::reserve::run(self, *args).await,
             Command::StopDaemon(args) => cmd::stop_daemon::run(self, args).await,
-            Command::Advise(args) => cmd::advise::run(self, &args),
+            Command::Advise(args) => cmd::advise::run(self, &args).await,
             Command::Simulate(args) => cmd::simulate::run(self, &args).await,
             Command::WhatIf(args) => cmd::whatif::run(self, *args).await,
             Command::Prove(args) => cmd::prove::run(self, &args),

@@ -5,6 +5,7 @@
 //! * `storm/`: whole stories under faults, each from one number
 //! * `flat/`: schedulers on processors that are all alike, as the literature compares them
 //! * `fleet/`: nodes with GPUs, jobs of a trace, and whoever decides between them: the engine, or a model of another
+//! * `advised/`: a site that advice is on as a fleet and a load, and what figures say of the advice
 //! * `measure.rs`: what simulations measure alike
 //! * `packing/`: how much of a cluster each placement policy fills, pod by pod, and what of the rest is of no use
 //! * `peers/`: models of how others schedule
@@ -18,6 +19,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there"))]
 
+pub mod advised;
 mod arrivals;
 mod dice;
 pub mod flat;

@@ -8,7 +8,11 @@ use super::source::{Rust, Tree, line_at, words};
 /// Rooms whose state and order must be exact, so that replaying the journal gives the same state.
 const EXACT: [&str; 4] = ["engine", "model", "policy", "runtime"];
 /// What is measured and only shown: means and quotients, of which no state and no order comes.
-const MEASURES: [&str; 2] = ["crates/model/src/simulation.rs", "crates/model/src/simulation/fleet.rs"];
+const MEASURES: [&str; 3] = [
+    "crates/model/src/simulation.rs",
+    "crates/model/src/simulation/fleet.rs",
+    "crates/model/src/advice/proof.rs",
+];
 
 /// Places in tests that may sleep: how often, and why that is not a guess at a duration. A test waits for a
 /// condition with a deadline; the pause between two looks at the condition is such a place.

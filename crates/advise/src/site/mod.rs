@@ -51,7 +51,7 @@ pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
     let sharing = sharing::of(&case, &site.models);
     let notebooks = notebooks::of(&case);
     let workloads = mix::workloads(site, &case);
-    SiteAdvice { advice, workloads, sharing, notebooks, operations }
+    SiteAdvice { advice, workloads, sharing, notebooks, operations, proof: None }
 }
 
 /// The label alone.

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::{Fact, Facts, Label, Plane, Source, Value};
+use super::{Fact, Facts, Label, Plane, SiteProof, Source, Value};
 
 /// Advice on one workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -162,7 +162,7 @@ pub struct Position {
 }
 
 /// Advice on a site.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SiteAdvice {
     /// The same answer as for one workload.
     #[serde(flatten)]
@@ -178,6 +178,9 @@ pub struct SiteAdvice {
     pub notebooks: Vec<FiredRule>,
     /// What it takes to run the recommended stack.
     pub operations: Operations,
+    /// What a simulation shows beside it, where that was asked for. It changes nothing of the above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<SiteProof>,
 }
 
 /// One kind of work on the recommended plane.

@@ -1,6 +1,7 @@
 //! Advice as people read it: one screen first, everything with `--details`. Nothing here decides or judges.
 
 mod layout;
+mod proof;
 mod site;
 mod stack;
 
@@ -96,20 +97,32 @@ fn instead(label: &Label, present: &Label) -> String {
 
 /// Heading and sections as text: cut to a screen, or whole.
 fn compose(label: &Label, mut sections: Vec<Section>, depth: &Depth, style: &Style) -> String {
+    sections.extend(next(depth));
+    text(&cut(label, &sections, depth, style))
+}
+
+/// Commands that go on from here.
+fn next(depth: &Depth) -> Option<Section> {
+    // Broken between commands only.
+    let commands: Vec<String> = depth.next.iter().map(|command| command.replace(' ', "\u{a0}")).collect();
+    let items = vec![Item::new(commands.join("\u{a0}\u{a0}\u{a0} "))];
+    (!depth.next.is_empty()).then_some(Section { label: "next", items, rank: 0, apart: false })
+}
+
+/// Heading and sections as lines.
+fn cut(label: &Label, sections: &[Section], depth: &Depth, style: &Style) -> Vec<String> {
     let page = Page::new(style);
-    if !depth.next.is_empty() {
-        // Broken between commands only.
-        let commands = depth.next.iter().map(|command| command.replace(' ', "\u{a0}"));
-        let next = Item::new(commands.collect::<Vec<_>>().join("\u{a0}\u{a0}\u{a0} "));
-        sections.push(Section { label: "next", items: vec![next], rank: 0, apart: false });
-    }
     let mut lines = page.heading(&headline(label));
     lines.push(String::new());
     let left = SCREEN.saturating_sub(lines.len());
     lines.extend(match depth.details {
-        true => page.whole(&sections),
-        false => page.fitting(&sections, left),
+        true => page.whole(sections),
+        false => page.fitting(sections, left),
     });
+    lines
+}
+
+fn text(lines: &[String]) -> String {
     lines.iter().map(|line| line.replace('\u{a0}', " ") + "\n").collect()
 }
 

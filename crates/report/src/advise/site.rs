@@ -2,8 +2,8 @@
 
 use muster_model::advice::{FiredRule, Operations, SiteAdvice, WorkloadOnSite};
 
-use super::layout::{Item, Section};
-use super::{Depth, cited, compose, headline, rule_item, sections};
+use super::layout::{Item, Page, Section};
+use super::{Depth, cited, compose, cut, headline, next, proof, rule_item, sections, text};
 use crate::style::{Style, clean};
 
 /// Advice on a site.
@@ -16,7 +16,13 @@ pub fn site(advice: &SiteAdvice, depth: &Depth, style: &Style) -> String {
     all.push(own("sharing", 6, rules(&advice.sharing)));
     all.push(own("notebooks", 6, rules(&advice.notebooks)));
     all.push(own("operate", 3, operation_items(&advice.operations, depth.details)));
-    compose(&advice.advice.label, all, depth, style)
+    let Some(proof) = &advice.proof else { return compose(&advice.advice.label, all, depth, style) };
+    // What was asked for is shown whole, below what fits on a screen.
+    let mut lines = cut(&advice.advice.label, &all, depth, style);
+    lines.push(String::new());
+    lines.extend(proof::lines(proof, style));
+    lines.extend(Page::new(style).whole(next(depth).as_slice()));
+    text(&lines)
 }
 
 fn work_item(work: &WorkloadOnSite, details: bool) -> Item {

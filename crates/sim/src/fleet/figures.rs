@@ -20,6 +20,16 @@ const SIZES: [(u64, &str); 6] = [
     (512_000, "65 to 512"),
     (u64::MAX, "more than 512"),
 ];
+/// How the size of a job is called among [`SizeFigures`].
+#[must_use]
+pub fn size_name(width_milli: u64) -> &'static str {
+    SIZES[size(width_milli)].1
+}
+
+fn size(width_milli: u64) -> usize {
+    SIZES.iter().position(|(most, _)| width_milli <= *most).unwrap_or(0)
+}
+
 /// Users that are listed.
 const MOST_USERS: usize = 50;
 
@@ -121,8 +131,7 @@ fn sizes(desk: &Desk) -> Vec<SizeFigures> {
     let mut waits: [Vec<f64>; SIZES.len()] = Default::default();
     for job in (0..desk.jobs().len() as u32).map(JobNo) {
         let Some(wait) = wait(desk, job) else { continue };
-        let size = SIZES.iter().position(|(most, _)| desk.width_milli(job) <= *most).unwrap_or(0);
-        waits[size].push(secs(wait));
+        waits[size(desk.width_milli(job))].push(secs(wait));
     }
     let named = SIZES.iter().zip(waits).filter(|(_, waits)| !waits.is_empty());
     named

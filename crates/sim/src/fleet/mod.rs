@@ -33,7 +33,7 @@ mod told;
 pub use desk::{Desk, Fate, Terms};
 pub use engine::EnginePlane;
 pub use failures::Failures;
-pub use figures::figures;
+pub use figures::{figures, size_name};
 pub use intervals::over_seeds;
 pub use load::{FleetJob, FleetLoad, JobNo};
 pub use plane::{Plane, PlaneError, Scheduler};

@@ -6,5 +6,6 @@ mod names;
 mod quantiles;
 mod summary;
 
+pub(crate) use generate::draw;
 pub use generate::generate;
 pub use summary::{Source, Summary};

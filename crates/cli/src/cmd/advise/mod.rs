@@ -5,6 +5,7 @@ mod ask;
 mod batch;
 mod expect;
 mod next;
+mod prove;
 mod questions;
 
 use std::io::{self, IsTerminal};
@@ -12,12 +13,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use muster_model::QueueTree;
-use muster_model::advice::Facts;
+use muster_model::advice::{Facts, SiteAdvice, SiteProfile};
 use muster_report::advise::Depth;
 use serde_json::json;
 
 use self::answer::{Answer, Field, Picked};
 use self::batch::{Batch, Count};
+use self::prove::ProveArgs;
 use crate::app::App;
 use crate::args::Format;
 use crate::exit::{Failure, INTERRUPTED, USAGE};
@@ -32,6 +34,7 @@ Examples:
   muster advise --facts facts.yaml --multi-tenant=false      options win over the file
   muster advise --job train.yaml --bare-metal                what the job does not tell
   muster advise --site site.yaml --details
+  muster advise --site site.yaml --prove --gpu-hour-price 2.5
   muster advise --batch --fields primary,addon,hybrid < facts.jsonl
   muster advise --facts facts.yaml --json > decision.json    commit both; then, in CI:
   muster advise --facts facts.yaml --expect decision.json
@@ -68,6 +71,9 @@ pub struct Args {
     #[command(flatten)]
     rules: RuleArgs,
 
+    #[command(flatten)]
+    prove: ProveArgs,
+
     /// Show everything: sources, how failures show and what cures them, what each page says where they disagree
     #[arg(long, conflicts_with = "form", conflicts_with = "batch", help_heading = "Output")]
     details: bool,
@@ -102,9 +108,12 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(app: &App, args: &Args) -> Result<u8> {
+pub async fn run(app: &App, args: &Args) -> Result<u8> {
     if let Some(word) = args.stray.first() {
         return Err(stray(word).into());
+    }
+    if args.prove.prove {
+        return proved(app, args).await;
     }
     if args.expect.as_ref().is_some_and(|path| path.as_os_str() == "-") && args.reads_stdin() {
         return Err(Failure::usage("stdin cannot hold the facts and what is expected, too")
@@ -122,6 +131,24 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
             Ok(0)
         }
     }
+}
+
+/// Advice on a site, and what a simulation shows beside it.
+async fn proved(app: &App, args: &Args) -> Result<u8> {
+    let Some(path) = &args.site else {
+        return Err(Failure::usage(
+            "`--prove` takes a site: one workload says nothing of a fleet or of its load",
+        )
+        .hint("`muster advise --site site.yaml --prove`; docs/site.md has what stands in it")
+        .into());
+    };
+    if path.as_os_str() == "-" && args.prove.reads_stdin() {
+        return Err(Failure::usage("stdin cannot hold the site and the trace, too").into());
+    }
+    let (profile, mut advice) = site(args, path)?;
+    let is_whole = prove::run(app, &args.prove, &profile, &mut advice).await?;
+    print(app, args, &Answer::Site(Box::new(advice)))?;
+    Ok(if is_whole { 0 } else { INTERRUPTED })
 }
 
 impl Args {
@@ -152,7 +179,8 @@ fn stray(word: &str) -> Failure {
 /// The answer to whatever was given; `None` when somebody left the interview.
 fn answer(app: &App, args: &Args) -> Result<Option<Answer>> {
     if let Some(path) = &args.site {
-        return site(args, path).map(Some);
+        let (_, advice) = site(args, path)?;
+        return Ok(Some(Answer::Site(Box::new(advice))));
     }
     let nothing = args.facts.is_empty() && args.job.is_none();
     let (mut workload, ask) = match nothing && !args.ask {
@@ -184,7 +212,7 @@ fn answer(app: &App, args: &Args) -> Result<Option<Answer>> {
     Ok(Some(Answer::Workload(Box::new(advice))))
 }
 
-fn site(args: &Args, path: &Path) -> Result<Answer> {
+fn site(args: &Args, path: &Path) -> Result<(SiteProfile, SiteAdvice)> {
     if !args.facts.is_empty() {
         return Err(Failure::usage("facts of a workload say nothing of a site")
             .hint("write them under `mix:` in the site file")
@@ -193,7 +221,8 @@ fn site(args: &Args, path: &Path) -> Result<Answer> {
     let text = source::read(path)?;
     let mut site = muster_spec::parse_site(&text.source, text.file.as_deref()).map_err(Failure::from)?;
     args.rules.apply_to_site(&mut site.thresholds)?;
-    Ok(Answer::Site(Box::new(muster_advise::advise_site(&site, args.rules.ruleset()))))
+    let advice = muster_advise::advise_site(&site, args.rules.ruleset());
+    Ok((site, advice))
 }
 
 /// The facts from files and options.

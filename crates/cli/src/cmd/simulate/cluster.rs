@@ -1,14 +1,16 @@
-//! The cluster that a simulation is about: a cluster file of ours, or a node list of openb. What stands in them is known to
-//! `muster-spec`.
+//! The cluster that a simulation is about, a cluster file of ours or a node list of openb, and its queues. What stands in them
+//! is known to `muster-spec`.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use muster_model::NodeSpec;
-use muster_spec::{RowError, openb, parse_cluster};
+use muster_model::{NodeSpec, QueueTree};
+use muster_spec::{RowError, openb, parse_cluster, parse_queues};
 
+use crate::app::App;
 use crate::exit::Failure;
+use crate::source;
 use crate::trace_file;
 
 /// Nodes, how they lie, and the rows that are none.
@@ -37,6 +39,19 @@ pub fn read(path: &Path, strict: bool) -> Result<Given> {
     let file = path.display().to_string();
     let cluster = parse_cluster(&lines.join("\n"), Some(&file)).map_err(Failure::from)?;
     Ok(Given { nodes: cluster.nodes, levels: cluster.levels, bad: Vec::new() })
+}
+
+/// Reads a queue file.
+pub fn queues(path: &Path) -> Result<QueueTree> {
+    let text = source::read(path)?;
+    Ok(parse_queues(&text.source, text.file.as_deref()).map_err(Failure::from)?)
+}
+
+/// Says that nodes are left out.
+pub fn warn_of_bad_nodes(app: &App, bad: &[RowError]) {
+    if let Some(first) = bad.first() {
+        app.ui.warning(&format!("nodes that cannot be read are left out; the first is {first}"));
+    }
 }
 
 /// The nodes of a list, and the rows that are none.

@@ -1,7 +1,7 @@
 //! `muster simulate`: a trace replayed on a machine that exists only for the question, under one scheduler or several. Decided
 //! in `muster-sim`, written in `muster-report`; here are files and threads.
 
-mod cluster;
+pub mod cluster;
 mod fleet;
 mod packing;
 mod play;
@@ -205,7 +205,8 @@ async fn replayed(app: &App, args: &Args) -> Result<u8> {
     Ok(if played.iter().any(Played::is_partial) { INTERRUPTED } else { 0 })
 }
 
-fn warn_of_bad_rows(app: &App, read: &ReadTrace) {
+/// Says that rows are left out.
+pub fn warn_of_bad_rows(app: &App, read: &ReadTrace) {
     if let Some(first) = read.bad.first() {
         let rows = count(read.bad_count, "row");
         let are = if read.bad_count == 1 { "is" } else { "are" };

@@ -6,6 +6,7 @@ mod batch;
 mod expect;
 mod inputs;
 mod mistakes;
+mod prove;
 mod schemas;
 
 /// A site with a bit of everything.

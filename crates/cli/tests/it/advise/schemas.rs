@@ -49,6 +49,7 @@ fn answers_keep_to_the_schema() {
     }
     check(&site, "--site site.yaml");
     check(&site, "--site small.yaml");
+    check(&site, "--site small.yaml --prove --gpu-hour-price 2.5");
 
     // A schema that lets everything through would say nothing.
     let good: Value = home.words(&format!("advise {GRPO} --json")).json();

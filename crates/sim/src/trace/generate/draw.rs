@@ -16,7 +16,7 @@ pub(super) fn exponential(dice: &mut Dice, mean_ms: f64) -> f64 {
 }
 
 /// A length of time, at least a second.
-pub(super) fn length(dice: &mut Dice, lengths: &Lengths) -> Span {
+pub(crate) fn length(dice: &mut Dice, lengths: &Lengths) -> Span {
     let ms = match *lengths {
         Lengths::Fixed(span) => return span,
         Lengths::LogUniform(from, to) => {
@@ -40,10 +40,10 @@ fn normal(dice: &mut Dice) -> f64 {
 
 /// Places in proportion to weights.
 #[derive(Clone, Debug)]
-pub(super) struct Weighted(Vec<f64>);
+pub(crate) struct Weighted(Vec<f64>);
 
 impl Weighted {
-    pub(super) fn new(weights: impl Iterator<Item = f64>) -> Self {
+    pub(crate) fn new(weights: impl Iterator<Item = f64>) -> Self {
         let sums = weights.scan(0.0, |sum, weight| {
             *sum += weight;
             Some(*sum)
@@ -52,7 +52,7 @@ impl Weighted {
     }
 
     /// One of them; the first where there are none.
-    pub(super) fn draw(&self, dice: &mut Dice) -> usize {
+    pub(crate) fn draw(&self, dice: &mut Dice) -> usize {
         let at = dice.unit() * self.0.last().copied().unwrap_or_default();
         self.0.partition_point(|sum| *sum <= at).min(self.0.len().saturating_sub(1))
     }

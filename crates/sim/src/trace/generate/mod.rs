@@ -1,6 +1,6 @@
 //! Makes a trace from a recipe. The same recipe and seed make the same trace; chance comes in as the seed alone.
 
-mod draw;
+pub(crate) mod draw;
 mod kueue;
 mod mix;
 

@@ -15,14 +15,12 @@ use anyhow::{Context, Result};
 use muster_model::{QueueTree, Span};
 use muster_report::amount::count;
 use muster_sim::fleet::{Failures, Fleet, FleetLoad, PlaneError, Scheduler, Site, Terms, event};
-use muster_spec::parse_queues;
 use muster_spec::quantity::parse_span;
 
 use super::{EstimatesArg, cluster, named, warn_of_bad_rows};
 use crate::app::App;
 use crate::args::whole;
 use crate::exit::Failure;
-use crate::source;
 use crate::trace_file;
 
 /// What is asked of a fleet.
@@ -122,7 +120,7 @@ pub async fn run(app: &App, args: &super::Args) -> Result<u8> {
 fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Given> {
     let path = args.cluster.as_deref().unwrap_or(Path::new("-"));
     let cluster = cluster::read(path, args.strict)?;
-    let tree = args.fleet.queues.as_deref().map_or_else(|| Ok(QueueTree::single()), queues)?;
+    let tree = args.fleet.queues.as_deref().map_or_else(|| Ok(QueueTree::single()), cluster::queues)?;
     let site = Site { nodes: cluster.nodes, levels: cluster.levels, tree };
     let read = trace_file::read(&args.trace, args.format, args.strict)?;
     let as_tasks = read.format.names_tasks();
@@ -135,9 +133,7 @@ fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Gi
         load.strangers = 0;
     }
     warn_of_bad_rows(app, &read);
-    if let Some(first) = cluster.bad.first() {
-        app.ui.warning(&format!("nodes that cannot be read are left out; the first is {first}"));
-    }
+    cluster::warn_of_bad_nodes(app, &cluster.bad);
     let FleetArgs { checkpoint_every, checkpoint_on_signal, restart, node_mtbf, gpu_mtbf, repair, .. } =
         args.fleet;
     Ok(Given {
@@ -149,11 +145,6 @@ fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Gi
         has_noise: args.estimates == EstimatesArg::Noisy,
         bad_rows: read.bad_count + cluster.bad.len() as u64,
     })
-}
-
-fn queues(path: &Path) -> Result<QueueTree> {
-    let text = source::read(path)?;
-    Ok(parse_queues(&text.source, text.file.as_deref()).map_err(Failure::from)?)
 }
 
 fn nothing(load: &FleetLoad) -> Failure {

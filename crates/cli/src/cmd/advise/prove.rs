@@ -1,0 +1,254 @@
+//! `muster advise --prove`: the advised control plane and others on the site's work. What is made of the site, and what the
+//! figures say, is decided in `muster-sim`; here are options, files and threads. The advice is not changed.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use muster_model::Time;
+use muster_model::advice::{ProvedKind, RuleEffect, SiteAdvice, SiteProfile, SiteProof};
+use muster_model::simulation::{FleetFigures, Hours};
+use muster_report::amount::count;
+use muster_sim::advised::{self, Asked, Contender, NotSimulated};
+use muster_sim::flat::Estimates;
+use muster_sim::fleet::{Failures, Fleet, FleetLoad, Site, Terms, figures, size_name};
+
+use crate::app::App;
+use crate::args::whole;
+use crate::cmd::simulate::watch::{self, Watch};
+use crate::cmd::simulate::{cluster, warn_of_bad_rows};
+use crate::exit::Failure;
+use crate::trace_file;
+
+/// Rules on which waits and idle GPUs bear: those about who is started together, and who queues. All others are about people,
+/// operations, services, or what is there.
+const SEEN: [&str; 4] = ["site-gang-required", "runai-gang", "runai", "kueue"];
+
+/// What is asked of a proof.
+#[derive(Debug, clap::Args)]
+pub struct ProveArgs {
+    /// Simulate the advised control plane, those that flips lead to and the others on the site's mix of work, and show waits, GPU
+    /// use and idle GPU-hours beside the reasons. What the site does not say is assumed, and told
+    #[arg(long, conflicts_with_all = ["fields", "mermaid", "expect", "batch"], help_heading = HEADING)]
+    pub prove: bool,
+    /// Replay this trace in place of the mix; any that `muster simulate` reads, - is stdin
+    #[arg(long, value_name = "FILE", requires = "prove", help_heading = HEADING)]
+    trace: Option<PathBuf>,
+    /// Nodes from a cluster file or a node list, in place of the fleet
+    #[arg(long, value_name = "FILE", requires = "prove", help_heading = HEADING)]
+    cluster: Option<PathBuf>,
+    /// Queues, quotas and policies, in place of equal teams
+    #[arg(long, value_name = "FILE", requires = "prove", help_heading = HEADING)]
+    queues: Option<PathBuf>,
+    /// What a GPU-hour costs, such as 2.5: shows what the idle ones cost
+    #[arg(long, value_name = "PRICE", value_parser = price, requires = "prove", help_heading = HEADING)]
+    gpu_hour_price: Option<f64>,
+    /// Days on which jobs of the mix are submitted [default: 7]
+    #[arg(long, value_name = "N", value_parser = whole(1, 365), requires = "prove", conflicts_with = "trace", help_heading = HEADING)]
+    days: Option<u32>,
+    /// GPU-hours that the mix asks for, in percent of those that there are [default: 90]
+    #[arg(long, value_name = "PERCENT", value_parser = whole(1, 300), requires = "prove", conflicts_with = "trace", help_heading = HEADING)]
+    demand: Option<u32>,
+    /// What chance is drawn from [default: 1]
+    #[arg(long, value_name = "N", requires = "prove", help_heading = HEADING)]
+    seed: Option<u64>,
+}
+
+const HEADING: &str = "Proving it on the site's work";
+const USUAL: Asked = Asked { demand_percent: 90, days: 7, seed: 1 };
+
+impl ProveArgs {
+    /// Whether the trace comes from stdin.
+    pub fn reads_stdin(&self) -> bool {
+        self.trace.as_ref().is_some_and(|path| path.as_os_str() == "-")
+    }
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(price) if price >= 0.0 && price.is_finite() => Ok(price),
+        _ => Err("a price is a number, 0 or more, such as 2.5".to_owned()),
+    }
+}
+
+/// What all runs have in common.
+struct Given {
+    site: Site,
+    load: FleetLoad,
+    seed: u64,
+    /// From when until when use is counted.
+    counted: (Time, Time),
+    /// Rows that could not be read.
+    bad_rows: u64,
+    /// Kinds of work, where the load is made from the mix.
+    kinds: Vec<ProvedKind>,
+    assumed: Vec<String>,
+}
+
+/// Runs it, and puts the proof beside the advice. False when it was interrupted.
+pub async fn run(
+    app: &App,
+    args: &ProveArgs,
+    profile: &SiteProfile,
+    advice: &mut SiteAdvice,
+) -> Result<bool> {
+    // 1. The site, the load, and who is tried.
+    let mut given = given(app, args, profile)?;
+    let contenders = advised::contenders(&advice.advice.label, &advice.advice.flips);
+    let widths = given.load.jobs.iter().map(|job| job.width_milli(true));
+    let largest = size_name(widths.max().unwrap_or_default());
+    let (first, until) = given.counted;
+    let counted_hours = until.since(first).0 as f64 / 3.6e6;
+    let gpus = given.site.size_milli() / 1000;
+    let proof = SiteProof {
+        trace: named(args.trace.as_deref()),
+        cluster: named(args.cluster.as_deref()),
+        queues: named(args.queues.as_deref()),
+        seed: given.seed,
+        nodes: given.site.nodes.len() as u64,
+        gpus,
+        jobs: given.load.jobs.len() as u64,
+        never_ran: given.load.never_ran,
+        too_large: given.load.too_large,
+        bad_rows: given.bad_rows,
+        asked_gpu_hours: advised::gpu_hours(&given.load.jobs),
+        counted_hours,
+        gpu_hours: counted_hours * gpus as f64,
+        gpu_hour_price: args.gpu_hour_price,
+        kinds: std::mem::take(&mut given.kinds),
+        assumed: std::mem::take(&mut given.assumed),
+        largest: format!(
+            "{largest} {}",
+            if largest.ends_with(" 1") || largest == "1" { "GPU" } else { "GPUs" }
+        ),
+        planes: Vec::new(),
+        verdict: advised::verdict(&[], 0.0),
+        unseen: unseen(advice),
+    };
+
+    // 2. The runs.
+    let total = (given.load.jobs.len() * contenders.len()) as u64;
+    let tried = contenders.clone();
+    let runs = move |watch: &Watch| watch::on_all_cores(&tried, |contender| one(watch, &given, contender));
+    let played: Vec<Played> = watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
+
+    // 3. What they come to.
+    let row = |(contender, played): (&Contender, &Played)| {
+        advised::row(contender, &played.counted, &played.end, largest, args.gpu_hour_price)
+    };
+    let planes: Vec<_> = contenders.iter().zip(&played).map(row).collect();
+    let verdict = advised::verdict(&planes, proof.gpu_hours);
+    advice.proof = Some(SiteProof { planes, verdict, ..proof });
+    Ok(played.iter().all(|played| !played.end.is_partial))
+}
+
+fn named(path: Option<&Path>) -> Option<String> {
+    path.map(|path| path.display().to_string())
+}
+
+/// Ids of the reasons that waits and idle GPUs say nothing about.
+fn unseen(advice: &SiteAdvice) -> Vec<String> {
+    let weighs = advice.advice.rules.iter().filter(|rule| rule.effect != RuleEffect::Reason);
+    weighs.map(|rule| rule.id.to_owned()).filter(|id| !SEEN.contains(&id.as_str())).collect()
+}
+
+/// The site and the load, from files where they are given.
+fn given(app: &App, args: &ProveArgs, profile: &SiteProfile) -> Result<Given> {
+    let mut assumed = Vec::new();
+    let (mut levels, mut bad_rows) = (Vec::new(), 0);
+    // 1. Nodes and queues.
+    let nodes = match &args.cluster {
+        Some(path) => {
+            let cluster = cluster::read(path, false)?;
+            cluster::warn_of_bad_nodes(app, &cluster.bad);
+            (levels, bad_rows) = (cluster.levels, cluster.bad.len() as u64);
+            cluster.nodes
+        }
+        None => advised::nodes(profile, &mut assumed).map_err(|refusal| refused(&refusal))?,
+    };
+    let tree = match &args.queues {
+        Some(path) => cluster::queues(path)?,
+        None => advised::queues(profile, &mut assumed),
+    };
+    let site = Site { nodes, levels, tree };
+    if !site.has_gpus() {
+        return Err(refused(&NotSimulated::NoGpus).into());
+    }
+    // 2. Jobs.
+    let seed = args.seed.unwrap_or(USUAL.seed);
+    let days = args.days.unwrap_or(USUAL.days);
+    let (load, kinds) = match &args.trace {
+        Some(path) => {
+            let read = trace_file::read(path, None, false)?;
+            warn_of_bad_rows(app, &read);
+            bad_rows += read.bad_count;
+            let as_tasks = read.format.names_tasks();
+            (FleetLoad::of(&read.jobs, &site, Estimates::Requested, as_tasks), Vec::new())
+        }
+        None => {
+            let asked = Asked { demand_percent: args.demand.unwrap_or(USUAL.demand_percent), days, seed };
+            let work =
+                advised::work(profile, &site, asked, &mut assumed).map_err(|refusal| refused(&refusal))?;
+            (FleetLoad::of(&work.jobs, &site, Estimates::Requested, true), work.kinds)
+        }
+    };
+    if load.jobs.is_empty() {
+        let hint = format!(
+            "{} never ran where they come from, {} not even the idle cluster could host",
+            count(load.never_ran, "job"),
+            count(load.too_large, "job")
+        );
+        return Err(Failure::usage("no job can run on this cluster").hint(hint).into());
+    }
+    let counted = advised::counted(&load.jobs, &site, if args.trace.is_some() { 0 } else { days });
+    Ok(Given { site, load, seed, counted, bad_rows, kinds, assumed })
+}
+
+fn refused(refusal: &NotSimulated) -> Failure {
+    let failure = Failure::usage(format!("this site cannot be simulated: {refusal}"));
+    failure.hint(match refusal {
+        NotSimulated::TooManyJobs { .. } => "fewer `--days`, or a smaller `--cluster`",
+        NotSimulated::NoGpus => "`--cluster` takes one with GPUs",
+        NotSimulated::TooLarge { .. } | NotSimulated::TooDense { .. } => {
+            "`--cluster` takes the part of it that matters, as `muster simulate` does"
+        }
+    })
+}
+
+/// What a run came to.
+struct Played {
+    /// Where the hours went in the time that is counted.
+    counted: Hours,
+    end: FleetFigures,
+}
+
+fn one(watch: &Watch, given: &Given, contender: &Contender) -> Result<Played> {
+    let scheduler = contender.scheduler;
+    let jobs = if scheduler.gives_shares() { given.load.jobs.clone() } else { given.load.in_whole_gpus() };
+    let plane = scheduler.begin(&given.site, given.seed)?;
+    let mut fleet = Fleet::new(&given.site, plane, jobs, Terms::default(), Failures::default());
+    let (_, until) = given.counted;
+    if watch::play(watch, &mut fleet, Some(until), |_| Ok(()))? {
+        fleet.rest_until(until);
+    }
+    let counted = figures(scheduler, fleet.desk(), true).hours;
+    let is_over = watch::play(watch, &mut fleet, None, |_| Ok(()))?;
+    watch.count(given.load.jobs.len() - fleet.desk().jobs().len());
+    Ok(Played { counted, end: figures(scheduler, fleet.desk(), !is_over) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_that_are_seen_are_reasons() {
+        let known = muster_advise::anchors();
+        assert!(SEEN.iter().all(|id| known.contains(id)), "{SEEN:?}");
+    }
+
+    #[test]
+    fn a_price_is_nothing_or_more() {
+        assert_eq!((price("2.5"), price("0")), (Ok(2.5), Ok(0.0)));
+        assert!(["-1", "two", "NaN", "inf", "$2"].iter().all(|text| price(text).is_err()));
+    }
+}

@@ -1,0 +1,159 @@
+//! What a simulation of a site's work shows beside the advice on it: the load, what was assumed to make it, a row per control
+//! plane, and whether the figures agree with the advice. Values only; they change no advice. What gang admission is proved to
+//! do is elsewhere.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Changes;
+use crate::simulation::Spread;
+
+/// Control planes on a site's work.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SiteProof {
+    /// The trace that was replayed, as it was named; absent where the load was made from the mix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    /// The cluster, as it was named; absent where it was made from the fleet of the site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// The queues, as they were named; absent where they were made from the teams of the site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<String>,
+    /// What chance was drawn from.
+    pub seed: u64,
+    /// Nodes.
+    pub nodes: u64,
+    /// GPUs.
+    pub gpus: u64,
+    /// Jobs that arrive.
+    pub jobs: u64,
+    /// Jobs that are left out, since they never ran where they come from.
+    pub never_ran: u64,
+    /// Jobs that are left out, since not even the idle cluster could host them.
+    pub too_large: u64,
+    /// Rows of the trace or the node list that could not be read.
+    pub bad_rows: u64,
+    /// GPU-hours that all jobs ask for.
+    pub asked_gpu_hours: f64,
+    /// Hours in which use and idleness are counted, from the first arrival on: until the last, or until the GPUs could have done
+    /// all the work where that is later. The same for all planes.
+    pub counted_hours: f64,
+    /// GPU-hours that there are in that time.
+    pub gpu_hours: f64,
+    /// What a GPU-hour costs, in whatever it was given in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_hour_price: Option<f64>,
+    /// Kinds of work that the mix was made into; none of a trace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<ProvedKind>,
+    /// What the site does not say, and was assumed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<String>,
+    /// The largest jobs that there are, such as `9 to 64 GPUs`.
+    pub largest: String,
+    /// A row per control plane: the advised one, those that flips lead to, the others that have a model, and Muster's own engine.
+    pub planes: Vec<ProvedPlane>,
+    /// What the figures say of the advice.
+    pub verdict: ProofVerdict,
+    /// Reasons for the advice, by id, that these figures cannot see.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
+}
+
+/// A kind of work as jobs.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ProvedKind {
+    /// As the mix calls it.
+    pub name: String,
+    /// How many jobs.
+    pub jobs: u64,
+    /// Tasks of each.
+    pub tasks: u32,
+    /// GPUs of each task.
+    pub gpus_per_task: u32,
+    /// GPU-hours of all of them.
+    pub gpu_hours: f64,
+}
+
+/// What one control plane made of the load.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ProvedPlane {
+    /// What it is.
+    pub name: String,
+    /// Why it is here.
+    pub role: ProvedRole,
+    /// The change of facts that leads to it, of a runner-up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<Changes>,
+    /// What stands for it in the simulation, as docs/models.md describes it.
+    pub scheduler: String,
+    /// Parts of its label that no model has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_model: Vec<String>,
+    /// It was interrupted: its figures are about what had happened by then.
+    pub is_partial: bool,
+    /// Jobs that ended.
+    pub ended: u64,
+    /// Jobs that it did not take.
+    pub refused: u64,
+    /// Jobs that never end, however long one waits.
+    pub left: u64,
+    /// Seconds from submission to the first start, of jobs that began.
+    pub wait_secs: Spread,
+    /// Mean wait of the largest jobs; absent where none of them began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_wait_secs: Option<f64>,
+    /// Of the GPU-hours that there are, the percent in which jobs ran.
+    pub gpu_use_percent: f64,
+    /// GPU-hours in which no job ran.
+    pub idle_gpu_hours: f64,
+    /// Of them, held by jobs that did not run.
+    pub held_idle_gpu_hours: f64,
+    /// Of them, free while a job waited that asked for no more than was free in all.
+    pub stranded_gpu_hours: f64,
+    /// GPU-hours of work that were lost when jobs were made to go; they count as used.
+    pub lost_gpu_hours: f64,
+    /// What the idle GPU-hours cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_cost: Option<f64>,
+}
+
+/// Why a control plane is among those that are simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProvedRole {
+    /// It is what the site was advised to take.
+    Advised,
+    /// A flip of the advice leads to it.
+    RunnerUp,
+    /// Neither, but it could be advised to another site.
+    Other,
+    /// Muster's own engine.
+    Muster,
+}
+
+/// What figures say of advice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ProofVerdict {
+    /// In a word.
+    pub says: ProofSays,
+    /// Schedulers of planes that do clearly better than the advised one.
+    pub better: Vec<String>,
+    /// Schedulers of planes that do clearly worse.
+    pub worse: Vec<String>,
+}
+
+/// What figures say of advice, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProofSays {
+    /// No other plane does clearly better, and one at least does clearly worse.
+    Supports,
+    /// Another plane does clearly better.
+    Contradicts,
+    /// No plane does clearly better or worse.
+    Neither,
+    /// Runs were interrupted: nothing is said.
+    Interrupted,
+}

@@ -1,0 +1,321 @@
+//! What a simulation shows beside advice: the load, a row per control plane, and what the figures say. The figures are made and
+//! judged elsewhere; here they become words.
+
+use std::collections::BTreeSet;
+
+use muster_model::Span;
+use muster_model::advice::{ProofSays, ProvedPlane, ProvedRole, SiteProof};
+
+use super::changes;
+use super::layout::{Item, Page, Section};
+use crate::amount::{grouped, grouped_count};
+use crate::fleet::words::amount;
+use crate::style::{Ink, Style, clean};
+use crate::table::{Align, Cell, Table};
+
+/// Blanks before a row of the table.
+const INDENT: usize = 2;
+/// Planes that are named in the verdict, beside how many more.
+const NAMED: usize = 3;
+
+/// A heading, how it lines up, and what stands below it; a column of nothing is left out.
+type Column = (&'static str, Align, fn(&ProvedPlane) -> String);
+
+const COLUMNS: [Column; 9] = [
+    ("MODEL", Align::Left, |plane| format!("{}{}", plane.scheduler, if plane.is_partial { "*" } else { "" })),
+    ("WAIT", Align::Right, |plane| waited(plane, plane.wait_secs.mean)),
+    ("95 %", Align::Right, |plane| waited(plane, plane.wait_secs.p95)),
+    ("LARGEST", Align::Right, |plane| plane.largest_wait_secs.map_or_else(|| "-".to_owned(), span)),
+    ("GPU USE", Align::Right, |plane| format!("{:.1} %", plane.gpu_use_percent)),
+    ("IDLE GPU-H", Align::Right, |plane| amount(plane.idle_gpu_hours)),
+    ("COST", Align::Right, |plane| plane.idle_cost.map(amount).unwrap_or_default()),
+    ("UNDONE", Align::Right, |plane| match plane.left + plane.refused {
+        0 => String::new(),
+        undone => grouped(undone),
+    }),
+    ("STANDS FOR", Align::Left, |plane| match plane.role {
+        ProvedRole::Advised => format!("advised: {}", plane.name),
+        ProvedRole::RunnerUp => format!("flip: {}", plane.name),
+        ProvedRole::Other | ProvedRole::Muster => plane.name.clone(),
+    }),
+];
+/// Columns that go first where there is no room for all.
+const SPARED: [&str; 2] = ["LARGEST", "95 %"];
+
+/// A length of time in whole seconds.
+fn span(secs: f64) -> String {
+    Span::from_secs(secs.round() as u64).to_string()
+}
+
+/// Where no job began nobody knows how long they wait.
+fn waited(plane: &ProvedPlane, secs: f64) -> String {
+    if plane.ended == 0 { "-".to_owned() } else { span(secs) }
+}
+
+/// Lines of the proof, to stand below the advice.
+pub(super) fn lines(proof: &SiteProof, style: &Style) -> Vec<String> {
+    let page = Page::new(style);
+    let section = |label, items: Vec<String>| Section {
+        label,
+        items: items.into_iter().map(Item::new).collect(),
+        rank: 0,
+        apart: false,
+    };
+    let mut lines = page.whole(&[section("proved", vec![load(proof), counted(proof)])]);
+    lines.push(String::new());
+    lines.extend(table(proof, INDENT + page.room(), style).lines().map(str::to_owned));
+    lines.push(String::new());
+    lines.extend(page.whole(&[
+        section("figures", vec![verdict(proof)]),
+        section("unseen", unseen(proof)),
+        section("no model", without_model(proof)),
+        section("assumed", proof.assumed.iter().map(|line| clean(line).into_owned()).collect()),
+    ]));
+    lines
+}
+
+/// What arrives where, and what is left out of it.
+fn load(proof: &SiteProof) -> String {
+    let of = proof.trace.as_deref().map_or("the mix".into(), clean);
+    let jobs = grouped_count(proof.jobs, "job");
+    let (nodes, gpus) = (grouped_count(proof.nodes, "node"), grouped_count(proof.gpus, "GPU"));
+    let mut text =
+        format!("{jobs} of {of} on {nodes} with {gpus}, {} GPU-hours", amount(proof.asked_gpu_hours));
+    let left_out = [
+        (proof.never_ran, "never ran where they come from"),
+        (proof.too_large, "not even the idle cluster could host"),
+        (proof.bad_rows, "cannot be read"),
+    ];
+    for (number, why) in left_out.into_iter().filter(|(number, _)| *number > 0) {
+        text.push_str(&format!("; left out: {} that {why}", grouped(number)));
+    }
+    text + &format!("; seed {}", proof.seed)
+}
+
+/// What the columns are.
+fn counted(proof: &SiteProof) -> String {
+    let hours = amount(proof.gpu_hours);
+    let time = span(proof.counted_hours * 3600.0);
+    let mut text =
+        format!("use and idleness are those of the first {time}, {hours} GPU-hours; waits of all jobs");
+    text.push_str(&format!("; largest: jobs of {}", proof.largest));
+    if let Some(price) = proof.gpu_hour_price {
+        text.push_str(&format!("; cost: idle GPU-hours at {price} each"));
+    }
+    if proof.planes.iter().any(|plane| plane.left + plane.refused > 0) {
+        text.push_str("; undone: jobs that never end, or are not taken");
+    }
+    text
+}
+
+fn table(proof: &SiteProof, width: usize, style: &Style) -> String {
+    let of = |spared: &[&str], style: &Style| {
+        let columns: Vec<&Column> =
+            COLUMNS.iter().filter(|(heading, ..)| !spared.contains(heading)).collect();
+        let headings: Vec<(&str, Align)> =
+            columns.iter().map(|(heading, align, _)| (*heading, *align)).collect();
+        let mut table = Table::new(&headings).indented(INDENT);
+        for plane in &proof.planes {
+            let ink = if plane.role == ProvedRole::Advised { Ink::Strong } else { Ink::Plain };
+            table.row(columns.iter().map(|(_, _, text)| Cell::inked(text(plane), ink)).collect());
+        }
+        table.render(&style.clone().with_width(width))
+    };
+    let fits =
+        |spared: &&&[&str]| of(spared, &Style::plain()).lines().all(|line| line.chars().count() <= width);
+    let choices: [&[&str]; 2] = [&[], &SPARED[..1]];
+    of(choices.iter().find(fits).copied().unwrap_or(&SPARED), style)
+}
+
+/// What the figures say of the advice, in one sentence, and which of them.
+fn verdict(proof: &SiteProof) -> String {
+    let advised = proof.planes.iter().find(|plane| plane.role == ProvedRole::Advised);
+    let Some(advised) = advised else { return String::new() };
+    let told = |plane: &ProvedPlane| {
+        let undone = match plane.left + plane.refused {
+            0 => String::new(),
+            jobs => format!(", {} never end", grouped(jobs)),
+        };
+        let (wait, idle) = (waited(plane, plane.wait_secs.mean), amount(plane.idle_gpu_hours));
+        format!("under {} jobs wait {wait} and {idle} GPU-hours are idle{undone}", plane.scheduler)
+    };
+    match proof.verdict.says {
+        ProofSays::Interrupted => {
+            "interrupted (*): they are about what had happened by then, and say nothing of the advice"
+                .to_owned()
+        }
+        ProofSays::Neither => {
+            format!(
+                "speak neither for nor against the advice at this load: nothing does clearly better or worse than {}",
+                advised.scheduler
+            )
+        }
+        ProofSays::Supports => format!(
+            "speak for the advice at this load: nothing does clearly better than {}, and {} worse",
+            advised.scheduler,
+            named(&proof.verdict.worse)
+        ),
+        ProofSays::Contradicts => {
+            let better = |plane: &&ProvedPlane| proof.verdict.better.contains(&plane.scheduler);
+            let by_wait = |one: &&ProvedPlane, other: &&ProvedPlane| {
+                one.wait_secs.mean.total_cmp(&other.wait_secs.mean)
+            };
+            let best = proof.planes.iter().filter(better).min_by(by_wait).unwrap_or(advised);
+            format!(
+                "speak against the advice at this load: {} clearly better; {}, {}. The rules decide, and the advice stays",
+                named(&proof.verdict.better),
+                told(best),
+                told(advised)
+            )
+        }
+    }
+}
+
+/// `a, b and c do`.
+fn named(names: &[String]) -> String {
+    match names {
+        [] => "nothing does".to_owned(),
+        [one] => format!("{one} does"),
+        [first @ .., last] if names.len() <= NAMED => format!("{} and {last} do", first.join(", ")),
+        _ => format!("{} and {} more do", names[..NAMED - 1].join(", "), names.len() - NAMED + 1),
+    }
+}
+
+/// What no simulation weighs, and what rests on it.
+fn unseen(proof: &SiteProof) -> Vec<String> {
+    let what = "what keeps services up, operations, people and what is there already";
+    vec![match proof.unseen.as_slice() {
+        [] => what.to_owned(),
+        reasons => format!("{what}: {}", reasons.join(", ")),
+    }]
+}
+
+/// Parts of labels that no model has, each once: of the advised plane, and of where flips lead.
+fn without_model(proof: &SiteProof) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut items = Vec::new();
+    for plane in &proof.planes {
+        let new: Vec<&str> =
+            plane.without_model.iter().map(String::as_str).filter(|part| seen.insert(*part)).collect();
+        if new.is_empty() {
+            continue;
+        }
+        let at = match &plane.change {
+            Some(change) => format!("{}, if {}", plane.name, changes(change)),
+            None => plane.name.clone(),
+        };
+        items.push(format!("{at}: {}", new.join(", ")));
+    }
+    items
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::advice::ProofVerdict;
+    use muster_model::simulation::Spread;
+
+    use super::*;
+
+    fn plane(scheduler: &str, role: ProvedRole, wait: f64, idle: f64) -> ProvedPlane {
+        ProvedPlane {
+            name: format!("kubernetes with {scheduler}"),
+            role,
+            change: None,
+            scheduler: scheduler.to_owned(),
+            without_model: vec!["KubeRay".to_owned()],
+            is_partial: false,
+            ended: 8,
+            refused: 0,
+            left: 0,
+            wait_secs: Spread { mean: wait, p95: wait * 3.0, ..Spread::default() },
+            largest_wait_secs: (wait > 100.0).then_some(wait * 2.0),
+            gpu_use_percent: 81.25,
+            idle_gpu_hours: idle,
+            held_idle_gpu_hours: 0.0,
+            stranded_gpu_hours: 0.0,
+            lost_gpu_hours: 0.0,
+            idle_cost: Some(idle * 2.5),
+        }
+    }
+
+    fn proof(says: ProofSays, better: &[&str], worse: &[&str]) -> SiteProof {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        SiteProof {
+            trace: None,
+            cluster: None,
+            queues: None,
+            seed: 1,
+            nodes: 16,
+            gpus: 128,
+            jobs: 4321,
+            never_ran: 0,
+            too_large: 2,
+            bad_rows: 0,
+            asked_gpu_hours: 19353.6,
+            counted_hours: 168.0,
+            gpu_hours: 21504.0,
+            gpu_hour_price: Some(2.5),
+            kinds: Vec::new(),
+            assumed: vec!["one switch".to_owned()],
+            largest: "9 to 64 GPUs".to_owned(),
+            planes: vec![
+                plane("slurm", ProvedRole::Advised, 3600.0, 4032.0),
+                plane("kai", ProvedRole::RunnerUp, 60.0, 3000.0),
+            ],
+            verdict: ProofVerdict { says, better: names(better), worse: names(worse) },
+            unseen: vec!["working-slurm-stays".to_owned()],
+        }
+    }
+
+    #[test]
+    fn rows_stand_in_any_width_and_the_advised_first() {
+        for width in [80, 100] {
+            let style = Style::plain().with_width(width);
+            let shown = lines(&proof(ProofSays::Contradicts, &["kai"], &[]), &style);
+            assert!(shown.iter().all(|line| line.chars().count() <= width), "{width}:\n{}", shown.join("\n"));
+            let rows: Vec<&String> = shown
+                .iter()
+                .filter(|line| line.starts_with("  slurm ") || line.starts_with("  kai "))
+                .collect();
+            let words: Vec<&str> = rows[0].split_whitespace().collect();
+            assert!(
+                words.contains(&"10,080") && words.contains(&"4,032") && rows[0].contains("advised:"),
+                "{rows:?}"
+            );
+            assert!(rows[1].contains("flip:"), "{rows:?}");
+            assert!(shown.concat().contains("left out: 2"), "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn the_verdict_is_plain() {
+        let check = |says, better: &[&str], worse: &[&str], expected: &str| {
+            assert_eq!(verdict(&proof(says, better, worse)), expected);
+        };
+        check(
+            ProofSays::Contradicts,
+            &["kai"],
+            &[],
+            "speak against the advice at this load: kai does clearly better; under kai jobs wait 1m and 3,000 GPU-hours are idle, \
+             under slurm jobs wait 1h and 4,032 GPU-hours are idle. The rules decide, and the advice stays",
+        );
+        check(
+            ProofSays::Supports,
+            &[],
+            &["ray", "none"],
+            "speak for the advice at this load: nothing does clearly better than slurm, and ray and none do worse",
+        );
+        check(
+            ProofSays::Neither,
+            &[],
+            &[],
+            "speak neither for nor against the advice at this load: nothing does clearly better or worse than slurm",
+        );
+        assert!(verdict(&proof(ProofSays::Interrupted, &[], &[])).starts_with("interrupted (*)"));
+        let four: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+        assert_eq!(
+            (named(&four[..3]), named(&four)),
+            ("a, b and c do".to_owned(), "a, b and 2 more do".to_owned())
+        );
+    }
+}
