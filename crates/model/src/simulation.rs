@@ -12,7 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use fleet::{
-    Curve, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, MEASURED, OwnerFigures, SizeFigures,
+    Curve, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, LevelSpread, MEASURED, OwnerFigures,
+    SizeFigures,
 };
 pub use gantt::{Gantt, GanttBar, GanttJob, GanttNode};
 pub use told::{FleetEvent, FleetHappening, FleetInstant, FleetWaiting};

@@ -85,6 +85,9 @@ pub struct FleetFigures {
     pub breakdowns: u64,
     /// Nodes that jobs of several tasks ran on ÷ the fewest that could have hosted them; mean over these jobs, at least 1.
     pub node_spread: f64,
+    /// The same of the domains of each level of the network, widest first; empty where the cluster has no levels.
+    #[serde(default)]
+    pub domain_spread: Vec<LevelSpread>,
     /// Jain's index over users: 1 when the time that work took in the system ÷ the time that it ran is the same for all of
     /// them (Jain, Chiu and Hawe 1984).
     pub user_fairness: f64,
@@ -100,6 +103,15 @@ pub struct FleetFigures {
     pub curve: Curve,
     /// Means over several seeds; empty with one.
     pub intervals: Vec<Interval>,
+}
+
+/// How far gangs were spread over the domains of a level.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LevelSpread {
+    /// The level, such as `rack`.
+    pub level: String,
+    /// Domains that jobs of several tasks ran in ÷ the fewest that could have hosted them; mean over these jobs, at least 1.
+    pub spread: f64,
 }
 
 /// Hours of GPUs, or CPUs, from the first submission to the last end. What is neither of these was idle, and nobody wanted it.
@@ -177,7 +189,7 @@ pub struct Interval {
 type Reading = fn(&FleetFigures) -> f64;
 
 /// Figures that intervals are made of, by name: where they stand in [`FleetFigures`], or what they come to.
-pub const MEASURED: [(&str, Reading); 17] = [
+pub const MEASURED: [(&str, Reading); 18] = [
     ("wait_secs.mean", |run| run.wait_secs.mean),
     ("wait_secs.p50", |run| run.wait_secs.p50),
     ("wait_secs.p95", |run| run.wait_secs.p95),
@@ -193,6 +205,7 @@ pub const MEASURED: [(&str, Reading); 17] = [
     ("evictions", |run| run.evictions as f64),
     ("breakdowns", |run| run.breakdowns as f64),
     ("node_spread", |run| run.node_spread),
+    ("domain_spread", |run| run.domain_spread.last().map_or(1.0, |narrowest| narrowest.spread)),
     ("user_fairness", |run| run.user_fairness),
     ("queue_fairness", |run| run.queue_fairness),
 ];

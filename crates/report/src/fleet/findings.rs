@@ -42,6 +42,7 @@ pub fn findings(comparison: &FleetComparison) -> Vec<String> {
     );
     sentences.extend(facts.lost());
     sentences.extend(facts.spread());
+    sentences.extend(facts.domains());
     sentences.extend(facts.fairness());
     sentences
 }
@@ -209,6 +210,16 @@ impl<'c> Facts<'c> {
         let (least, most) = self.apart("node_spread", LEAST_SPREAD)?;
         Some(format!(
             "under {} jobs of several tasks ran on {:.1} times the fewest nodes that could host them, under {} on {:.1} times",
+            most.0.scheduler, most.1, least.0.scheduler, least.1
+        ))
+    }
+
+    /// Gangs that lay in more domains of the narrowest level than they need to.
+    fn domains(&self) -> Option<String> {
+        let (least, most) = self.apart("domain_spread", LEAST_SPREAD)?;
+        let level = &most.0.domain_spread.last()?.level;
+        Some(format!(
+            "under {} jobs of several tasks lay in {:.1} times the fewest {level}s that could host them, under {} in {:.1} times",
             most.0.scheduler, most.1, least.0.scheduler, least.1
         ))
     }

@@ -38,6 +38,7 @@ pub(crate) fn run(scheduler: &str, wait_secs: f64) -> FleetFigures {
         evictions: 0,
         breakdowns: 0,
         node_spread: 1.05,
+        domain_spread: Vec::new(),
         user_fairness: 0.93,
         queue_fairness: 0.97,
         sizes: vec![

@@ -21,6 +21,7 @@
     ["fair to users", "user_fairness", plain],
     ["fair to queues", "queue_fairness", plain],
     ["nodes ÷ fewest", "node_spread", plain],
+    ["domains ÷ fewest", "domain_spread", plain],
     ["evictions", "evictions", grouped],
     ["breakdowns", "breakdowns", grouped],
     ["ended", "ended", grouped],
@@ -36,6 +37,9 @@
     }
     if (path === "used_share") {
       return run.hours.all > 0 ? run.hours.ran / run.hours.all : 0;
+    }
+    if (path === "domain_spread") {
+      return run.domain_spread.length > 0 ? run.domain_spread[run.domain_spread.length - 1].spread : 1;
     }
     return path.split(".").reduce((part, key) => part[key], run);
   }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use muster_model::{DeviceSet, NodeId, Span, Time};
 
+use super::domains::Domains;
 use super::kept::{Kept, KeptNodes};
 use super::load::{FleetJob, JobNo};
 use super::plane::PlaneError;
@@ -26,7 +27,7 @@ pub struct Terms {
 }
 
 /// How a job stands, or how it ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
     /// When it began first.
     pub began: Option<Time>,
@@ -40,6 +41,8 @@ pub struct Fate {
     pub stops: u32,
     /// Nodes that it ran on last.
     pub nodes: u32,
+    /// Domains of each level that these lay in, widest first; empty where the site has no levels.
+    pub domains: Vec<u32>,
     /// Fewest nodes that it could have run on, were the cluster idle.
     pub fewest_nodes: u32,
 }
@@ -80,6 +83,7 @@ pub struct Desk {
     jobs: Vec<FleetJob>,
     runs: Vec<Run>,
     pool: Pool,
+    domains: Domains,
     kept: KeptNodes,
     endings: BinaryHeap<Reverse<(Time, JobNo, u32)>>,
     /// How many jobs wait, by what they ask for.
@@ -98,6 +102,7 @@ impl Desk {
             jobs: Vec::new(),
             runs: Vec::new(),
             pool: Pool::new(&site.nodes),
+            domains: Domains::new(site),
             kept: KeptNodes::default(),
             endings: BinaryHeap::new(),
             waiting: BTreeMap::new(),
@@ -124,6 +129,12 @@ impl Desk {
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// How its nodes lie to each other.
+    #[must_use]
+    pub fn domains(&self) -> &Domains {
+        &self.domains
     }
 
     /// Jobs that have arrived, by number.
@@ -404,7 +415,9 @@ impl Desk {
         run.since = Some(self.now);
         run.fate.began.get_or_insert(self.now);
         run.fate.last_began = Some(self.now);
-        run.fate.nodes = distinct(run.held.iter().flatten().map(|held| held.node));
+        let nodes = run.held.iter().flatten().map(|held| held.node);
+        run.fate.domains = self.domains.spanned(nodes.clone());
+        run.fate.nodes = distinct(nodes);
         self.endings.push(Reverse((self.now + again + left, job, run.epoch)));
         self.record.tell(self.now, Happening::Began(job));
     }

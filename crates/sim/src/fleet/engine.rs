@@ -3,12 +3,14 @@
 //! chooses.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use muster_engine::{Engine, Refusal};
 use muster_model::job::{AfterCheckpoint, Checkpoint, CheckpointBy, Restart};
 use muster_model::{
-    AttemptId, DeviceSet, Effect, Event, Foreign, JobId, JobSpec, NodeId, NodeSpec, Observation, Rank,
-    Reason, Span, StopCause, TaskCheckpoint, TaskExit, TaskGroup, TaskPlacement, TaskReport, Time,
+    AttemptId, DeviceSet, Effect, Event, Foreign, JobId, JobSpec, NodeConstraint, NodeId, NodeSpec,
+    Observation, Rank, Reason, Span, StopCause, TaskCheckpoint, TaskExit, TaskGroup, TaskPlacement,
+    TaskReport, Time, Topology, TopologyRule,
 };
 use muster_report::style::Style;
 
@@ -133,7 +135,7 @@ impl Plane for EnginePlane {
 
     fn arrived(&mut self, desk: &Desk, job: JobNo) -> Result<(), PlaneError> {
         self.attempts.push(None);
-        let spec = spec(desk.job(job), desk.terms().saves_when_told);
+        let spec = spec(desk.job(job), desk.terms().saves_when_told, self.engine.levels());
         let event = Event::Submitted { job: JobId(u64::from(job.0) + 1), spec: spec.into() };
         match self.engine.judge(&event) {
             Ok(()) => self.engine.apply(self.now, &event),
@@ -212,9 +214,15 @@ fn job_no(id: AttemptId) -> JobNo {
     JobNo(id.element.job.0 as u32 - 1)
 }
 
-/// A job as its user would have written it: it restarts when a node is lost, and takes the signal to save if it can.
-fn spec(job: &FleetJob, saves_when_told: bool) -> JobSpec {
+/// A job as its user would have written it: it restarts when a node is lost, takes the signal to save if it can, and is to lie close
+/// together where the site has levels.
+fn spec(job: &FleetJob, saves_when_told: bool, levels: &[Arc<str>]) -> JobSpec {
     let group = TaskGroup::of("main", job.tasks, (*job.task).clone());
+    // As the models of those who know of topology take it: close together if it can be.
+    let topology = levels
+        .last()
+        .filter(|_| job.tasks > 1)
+        .map(|narrowest| Topology { rule: TopologyRule::Preferred(Arc::clone(narrowest)), segment: None });
     let checkpoint = Checkpoint {
         signal: 10,
         lead: Span::from_secs(60),
@@ -227,6 +235,7 @@ fn spec(job: &FleetJob, saves_when_told: bool) -> JobSpec {
         time_limit: job.estimate,
         restart: Restart { on_failure: true, max_restarts: u32::MAX, ..Restart::NEVER },
         checkpoint: saves_when_told.then_some(checkpoint),
+        constraint: NodeConstraint { topology, ..NodeConstraint::default() },
         ..JobSpec::plain(job.id.clone(), job.user.clone(), vec![group])
     }
 }

@@ -66,6 +66,7 @@ pub fn figures(scheduler: Scheduler, desk: &Desk, is_partial: bool) -> FleetFigu
         evictions: desk.record().evictions,
         breakdowns: desk.record().breakdowns,
         node_spread: node_spread(desk),
+        domain_spread: desk.domains().spreads(desk),
         user_fairness: jain(users.iter().map(|user| user.stretch)),
         queue_fairness: jain(queues.iter().map(|queue| queue.stretch)),
         sizes: sizes(desk),

@@ -5,6 +5,7 @@
 //!
 //! * `site.rs`: what there is; `load.rs`: what arrives
 //! * `pool.rs`: what is free; `desk.rs`: orders and what follows from them at once
+//! * `domains.rs`: how nodes lie to each other
 //! * `kept.rs`: nodes that somebody keeps and does not use
 //! * `run.rs`: time passes
 //! * `failures.rs`: what breaks, and when
@@ -17,6 +18,7 @@
 //! logic stands here.
 
 mod desk;
+mod domains;
 mod engine;
 mod failures;
 mod figures;
@@ -31,6 +33,7 @@ mod site;
 mod told;
 
 pub use desk::{Desk, Fate, Terms};
+pub use domains::Domains;
 pub use engine::EnginePlane;
 pub use failures::Failures;
 pub use figures::{figures, size_name};

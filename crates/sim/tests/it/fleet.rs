@@ -6,7 +6,7 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::simulation::FleetHappening;
 use muster_model::{Bytes, CpuMilli, Device, NodeSpec, QueueSpec, QueueTree, Span, Time};
 use muster_sim::fleet::{
-    Desk, Failures, Fleet, FleetJob, JobNo, Plane, Scheduler, Site, Terms, event, gantt, instant,
+    Desk, Failures, Fleet, FleetJob, JobNo, Plane, Scheduler, Site, Terms, event, figures, gantt, instant,
 };
 use muster_sim::peers::kube::{Creation, KubeDefault};
 
@@ -51,6 +51,27 @@ pub(crate) fn played(site: &Site, plane: Box<dyn Plane>, jobs: &[FleetJob]) -> F
     let mut fleet = Fleet::new(site, plane, jobs.to_vec(), Terms::default(), Failures::default());
     while fleet.step().unwrap() {}
     fleet
+}
+
+/// A gang that two nodes can host, in one rack of two or over both.
+#[test]
+fn a_gang_lies_in_as_few_racks_as_can_be_where_whoever_decides_knows_of_racks() {
+    let mut racks = site(4, 8);
+    racks.levels = vec!["rack".into()];
+    for (nth, node) in racks.nodes.iter_mut().enumerate() {
+        node.domains = vec![format!("r{}", nth % 2).into()];
+    }
+    for (scheduler, spread) in [
+        (Scheduler::Muster, 1.0),
+        (Scheduler::Slurm, 1.0),
+        (Scheduler::KueueTas, 1.0),
+        (Scheduler::KubeDefault, 2.0),
+    ] {
+        let fleet = played(&racks, scheduler.begin(&racks, 1).unwrap(), &[gang("a", 0, 16, 60)]);
+        let [level] = &figures(scheduler, fleet.desk(), false).domain_spread[..] else { panic!("one level") };
+        assert_eq!(level.level, "rack");
+        assert!((level.spread - spread).abs() < 1e-9, "{}: {level:?}", scheduler.name());
+    }
 }
 
 /// Pods that each job holds, and whether it runs, after the instant at which the last arrived.

@@ -111,7 +111,7 @@ fn higher_priority_goes_first_and_makes_lower_go() {
     let site = site(1, 4);
     let urgent = FleetJob { priority: 10, ..gang("urgent", 100, 4, 50) };
     let fleet = played(&site, kai(&site), &[gang("a", 0, 2, 1_000), gang("b", 0, 2, 1_000), urgent]);
-    let fate = |job| *fleet.desk().fate(JobNo(job));
+    let fate = |job| fleet.desk().fate(JobNo(job)).clone();
     assert_eq!((fate(2).began, fate(0).stops, fate(1).stops), (Some(Time(100_000)), 1, 1));
     assert_eq!((fate(0).last_began, fate(1).last_began), (Some(Time(150_000)), Some(Time(150_000))));
 }

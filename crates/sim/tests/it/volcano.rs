@@ -68,7 +68,7 @@ fn a_gang_reclaims_what_its_queue_deserves_and_no_more() {
     let site_with = |preemption| with_queues(site(1, 8), two.clone(), preemption);
     let reclaiming = site_with(Preemption::default());
     let fleet = played(&reclaiming, volcano(&reclaiming), &jobs);
-    let fate = |job| *fleet.desk().fate(JobNo(job));
+    let fate = |job| fleet.desk().fate(JobNo(job)).clone();
     // Pods are there one session after the job, and one of a's two gangs goes for one of b's.
     assert_eq!((fate(0).stops, fate(1).stops, fleet.desk().record().evictions), (1, 0, 1));
     assert_eq!(fate(2).began, Some(Time(101_000)));

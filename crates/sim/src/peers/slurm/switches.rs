@@ -4,41 +4,21 @@
 //! tightest last (doc/html/topology.shtml). Room is counted in tasks. Whether a job may start is not asked here.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use muster_model::NodeId;
 
-use crate::fleet::Site;
+use crate::fleet::{Domains, Site};
 
 /// Nodes, and how many tasks of the job go on each.
 pub(super) type Places = Vec<(NodeId, u32)>;
 
-/// The switches of a site.
+/// The switches of a site: one per domain of each level, and one above all.
 #[derive(Clone, Debug)]
-pub(super) struct Switches {
-    /// Of each node the number of its switch per level, widest first, the leaf last; empty without topology.
-    paths: Vec<Vec<usize>>,
-}
+pub(super) struct Switches(Domains);
 
 impl Switches {
-    /// A switch per domain of each level, and one above all. Nodes that say nothing of where they stand have switches of their own.
     pub(super) fn new(site: &Site) -> Self {
-        if site.levels.is_empty() {
-            return Self { paths: Vec::new() };
-        }
-        let mut known: Vec<&[Arc<str>]> = Vec::new();
-        let mut number = |prefix| {
-            known.iter().position(|other| *other == prefix).unwrap_or_else(|| {
-                known.push(prefix);
-                known.len() - 1
-            })
-        };
-        let mut paths = Vec::new();
-        for node in &site.nodes {
-            let depths = 1..=site.levels.len();
-            paths.push(depths.map(|depth| number(&node.domains[..depth.min(node.domains.len())])).collect());
-        }
-        Self { paths }
+        Self(Domains::new(site))
     }
 
     /// Places for all tasks; `None` where there is too little room. Nodes in their order.
@@ -47,9 +27,9 @@ impl Switches {
         if there < u64::from(tasks) {
             return None;
         }
-        Some(match self.paths.first() {
-            None => consecutive(rooms, tasks),
-            Some(path) => self.below_switches(rooms, tasks, path.len()),
+        Some(match self.0.depth() {
+            0 => consecutive(rooms, tasks),
+            levels => self.below_switches(rooms, tasks, levels),
         })
     }
 
@@ -75,9 +55,9 @@ impl Switches {
     /// Rooms by the switch of a level that they are below, in order of its first node.
     fn groups(&self, rooms: &[(NodeId, u32)], level: usize) -> Vec<Vec<(NodeId, u32)>> {
         let mut groups: Vec<Vec<(NodeId, u32)>> = Vec::new();
-        let mut group_of: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut group_of: BTreeMap<u32, usize> = BTreeMap::new();
         for room in rooms {
-            let switch = self.paths[room.0.0 as usize][level];
+            let switch = self.0.of(room.0, level);
             let group = *group_of.entry(switch).or_insert(groups.len());
             match groups.get_mut(group) {
                 Some(group) => group.push(*room),
@@ -129,11 +109,24 @@ fn in_order(rooms: &[(NodeId, u32)], mut left: u32, places: &mut Places) -> u32 
 
 #[cfg(test)]
 mod tests {
+    use muster_model::{Bytes, CpuMilli, NodeSpec, QueueTree};
+
     use super::*;
 
     /// Places for so many tasks, with room by node and the leaf switch of each node.
     fn check(room: &[u32], leaves: &[usize], tasks: u32, expected: &[(u32, u32)]) {
-        let switches = Switches { paths: leaves.iter().map(|leaf| vec![*leaf]).collect() };
+        let node = |leaf: &usize| NodeSpec {
+            name: "n".into(),
+            devices: Vec::new(),
+            cpus: CpuMilli(0),
+            memory: Bytes(0),
+            extras: [].into(),
+            labels: [].into(),
+            domains: vec![format!("leaf-{leaf}").into()],
+        };
+        let levels = if leaves.is_empty() { Vec::new() } else { vec!["leaf".into()] };
+        let nodes = leaves.iter().map(node).collect();
+        let switches = Switches::new(&Site { nodes, levels, tree: QueueTree::single() });
         let rooms: Vec<(NodeId, u32)> =
             (0..).map(NodeId).zip(room.iter().copied()).filter(|(_, room)| *room > 0).collect();
         let places = switches.choose(&rooms, tasks);

@@ -1,0 +1,157 @@
+//! How nodes lie to each other in the network: racks, blocks, whatever levels a site has. It counts; who chooses places stands
+//! elsewhere.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::NodeId;
+use muster_model::job::Resources;
+use muster_model::simulation::LevelSpread;
+
+use super::desk::Desk;
+use super::load::JobNo;
+use super::pool::Pool;
+use super::site::Site;
+
+/// The domains of a site.
+#[derive(Clone, Debug, Default)]
+pub struct Domains {
+    levels: Vec<Arc<str>>,
+    /// Of each node the number of its domain per level, widest first; empty without levels. Nodes that say nothing of where they
+    /// stand have a domain of their own together.
+    paths: Vec<Vec<u32>>,
+}
+
+impl Domains {
+    /// A number for each domain of each level; domains of one name below different ones are different ones.
+    #[must_use]
+    pub fn new(site: &Site) -> Self {
+        if site.levels.is_empty() {
+            return Self::default();
+        }
+        let mut known: BTreeMap<(usize, &[Arc<str>]), u32> = BTreeMap::new();
+        let mut paths = Vec::new();
+        for node in &site.nodes {
+            let numbered = (1..=site.levels.len()).map(|depth| {
+                let next = known.len() as u32;
+                *known.entry((depth, &node.domains[..depth.min(node.domains.len())])).or_insert(next)
+            });
+            paths.push(numbered.collect());
+        }
+        Self { levels: site.levels.clone(), paths }
+    }
+
+    /// The domain of a level that a node lies in.
+    #[must_use]
+    pub fn of(&self, node: NodeId, level: usize) -> u32 {
+        self.paths[node.0 as usize][level]
+    }
+
+    /// How many levels there are.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// Domains of each level that these nodes lie in.
+    pub(super) fn spanned(&self, nodes: impl Iterator<Item = NodeId> + Clone) -> Vec<u32> {
+        let at = |level: usize| {
+            let mut domains: Vec<u32> = nodes.clone().map(|node| self.of(node, level)).collect();
+            domains.sort_unstable();
+            domains.dedup();
+            domains.len() as u32
+        };
+        (0..self.depth()).map(at).collect()
+    }
+
+    /// Fewest domains of each level that could host so many tasks, were all idle: those with most room first.
+    fn fewest(&self, idle: &Pool, task: &Resources, tasks: u32) -> Vec<u32> {
+        let at = |level: usize| {
+            let mut rooms: BTreeMap<u32, u64> = BTreeMap::new();
+            for (id, node) in idle.nodes() {
+                *rooms.entry(self.of(id, level)).or_default() += u64::from(node.room(task, tasks));
+            }
+            let mut rooms: Vec<u64> = rooms.into_values().collect();
+            rooms.sort_unstable_by(|one, other| other.cmp(one));
+            let before = rooms.iter().scan(0, |sum, room| {
+                let before = *sum;
+                *sum += room;
+                Some(before)
+            });
+            before.take_while(|before| *before < u64::from(tasks)).count().max(1) as u32
+        };
+        (0..self.depth()).map(at).collect()
+    }
+
+    /// Domains that jobs of several tasks ran in ÷ the fewest that could have hosted them, mean over these jobs, by level.
+    pub(super) fn spreads(&self, desk: &Desk) -> Vec<LevelSpread> {
+        if self.levels.is_empty() {
+            return Vec::new();
+        }
+        let idle = Pool::new(&desk.pool().nodes().map(|(_, node)| (*node.spec).clone()).collect::<Vec<_>>());
+        let mut known: BTreeMap<(u32, &Resources), Vec<u32>> = BTreeMap::new();
+        let (mut sums, mut count) = (vec![0.0; self.depth()], 0.0);
+        for job in (0..desk.jobs().len() as u32).map(JobNo) {
+            let spec = desk.job(job);
+            let spanned = &desk.fate(job).domains;
+            if spec.tasks < 2 || spanned.is_empty() {
+                continue;
+            }
+            let fewest = known
+                .entry((spec.tasks, &spec.task))
+                .or_insert_with(|| self.fewest(&idle, &spec.task, spec.tasks));
+            for ((sum, spanned), fewest) in sums.iter_mut().zip(spanned).zip(fewest) {
+                *sum += f64::from(*spanned) / f64::from(*fewest);
+            }
+            count += 1.0;
+        }
+        let mean = |sum: f64| if count > 0.0 { sum / count } else { 1.0 };
+        let levels = self.levels.iter().zip(sums);
+        levels.map(|(level, sum)| LevelSpread { level: level.to_string(), spread: mean(sum) }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::job::GpuRequest;
+    use muster_model::{Bytes, CpuMilli, Device, NodeSpec, QueueTree};
+
+    use super::*;
+
+    /// Nodes with so many GPUs each, in these blocks and racks.
+    fn site(nodes: &[(usize, &str, &str)]) -> Site {
+        let device = Device {
+            model: "a100".into(),
+            memory: Bytes(0),
+            uuid: "".into(),
+            is_virtual: true,
+            slice_of: None,
+        };
+        let node = |(gpus, block, rack): &(usize, &str, &str)| NodeSpec {
+            name: format!("{block}-{rack}-{gpus}").into(),
+            devices: vec![device.clone(); *gpus],
+            cpus: CpuMilli(64_000),
+            memory: Bytes(0),
+            extras: [].into(),
+            labels: [].into(),
+            domains: vec![(*block).into(), (*rack).into()],
+        };
+        let levels = vec!["block".into(), "rack".into()];
+        Site { nodes: nodes.iter().map(node).collect(), levels, tree: QueueTree::single() }
+    }
+
+    #[test]
+    fn racks_of_one_name_in_different_blocks_are_different_and_the_roomiest_count_first() {
+        let site = site(&[(8, "a", "r1"), (8, "a", "r1"), (8, "a", "r2"), (8, "b", "r1")]);
+        let domains = Domains::new(&site);
+        let spanned = |nodes: &[u32]| domains.spanned(nodes.iter().copied().map(NodeId));
+        assert_eq!(spanned(&[0, 1]), [1, 1]);
+        assert_eq!(spanned(&[0, 2]), [1, 2]);
+        assert_eq!(spanned(&[0, 3]), [2, 2]);
+        let whole = Resources { gpu: GpuRequest::whole(8), ..Resources::default() };
+        let fewest = |tasks| domains.fewest(&Pool::new(&site.nodes), &whole, tasks);
+        assert_eq!(fewest(2), [1, 1]);
+        assert_eq!(fewest(3), [1, 2]);
+        assert_eq!(fewest(4), [2, 3]);
+    }
+}
