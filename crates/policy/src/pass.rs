@@ -12,7 +12,7 @@
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use muster_model::{Tier, Time};
@@ -236,10 +236,15 @@ struct UserCursor {
     share: u64,
     /// Nothing is left, or nothing more is given.
     is_done: bool,
-    /// The entry to be given next, and its place among the user's.
+    /// The entry to be given next.
     head: (u64, Slot),
-    at: usize,
+    /// Those after it that were read, the last first; and how many of the user's were.
+    ahead: Vec<(u64, Slot)>,
+    read: usize,
 }
+
+/// How many entries of a user are read at once.
+const AT_ONCE: usize = 16;
 
 impl LeafCursor {
     fn new(policy: &Policy, node: usize, tier: Tier, skipped: BTreeSet<UserId>) -> Self {
@@ -259,10 +264,12 @@ impl LeafCursor {
                 continue;
             }
             let slot = cursor.head.1;
-            let level = policy.leaf_state(self.leaf).levels.get(&self.priority?)?;
-            cursor.at += 1;
-            if let Some(head) = level.users.get(&cursor.user).and_then(|entries| entries.get(cursor.at)) {
-                cursor.head = *head;
+            if cursor.ahead.is_empty() {
+                let level = policy.leaf_state(self.leaf).levels.get(&self.priority?)?;
+                level.users.get(&cursor.user).into_iter().for_each(|entries| cursor.read_on(entries));
+            }
+            if let Some(head) = cursor.ahead.pop() {
+                cursor.head = head;
                 top.0.1 = head.0;
             } else {
                 PeekMut::pop(top);
@@ -287,7 +294,8 @@ impl LeafCursor {
         let users = level.users.iter().filter(|(user, _)| !self.skipped.contains(user));
         let cursors = users.filter_map(|(user, entries)| {
             let share = policy.user_share(now, self.leaf, *user);
-            Some(UserCursor { user: *user, share, is_done: false, head: *entries.front()?, at: 0 })
+            let head = *entries.front()?;
+            Some(UserCursor { user: *user, share, is_done: false, head, ahead: Vec::new(), read: 1 })
         });
         self.users = cursors.collect();
         self.left = self.users.len();
@@ -320,6 +328,13 @@ impl LeafCursor {
 }
 
 impl UserCursor {
+    /// Reads on among the user's entries.
+    fn read_on(&mut self, entries: &VecDeque<(u64, Slot)>) {
+        let until = entries.len().min(self.read + AT_ONCE);
+        self.ahead.extend(entries.range(self.read..until).rev().copied());
+        self.read = until;
+    }
+
     /// `at` is its place among the users of its leaf.
     fn key(&self, at: usize) -> UserKey {
         (self.share, self.head.0, at)

@@ -12,9 +12,9 @@ use super::Violation;
 use crate::state::node::Node;
 use crate::state::pool::Pool;
 
-/// Thousandths by device. A node has few, and most of what is summed up is on one.
+/// Thousandths by device. Most nodes have no more than these.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Devices(SmallVec<[(usize, u64); 2]>);
+pub(super) struct Devices(SmallVec<[(usize, u64); 8]>);
 
 impl Devices {
     /// What is held of a device, which is `known` where nothing was said yet.

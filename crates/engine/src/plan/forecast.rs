@@ -3,16 +3,19 @@
 //! whole devices without a topology, which is what most of those wait for that get a reservation; `reserve.rs` sweeps for
 //! all others, and must find the same.
 //!
-//! What comes back when is the same for everybody who waits, so it is listed once, as long as nothing else is held.
+//! What comes back when is the same for everybody who waits, so it is listed once, as far as somebody looks and as long as nothing
+//! else is held.
 
 use muster_model::{DeviceSet, NodeId, Span, Time};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::ask::{Freed, Return};
 use super::reserve::{Slot, Wish};
 use super::walk::{List, Walk};
+use crate::state::ends::Upcoming;
 use crate::state::node::{Node, WHOLE, Window};
-use crate::state::pool::Pool;
+use crate::state::pool::{HoldKey, Pool};
 use crate::state::shape::GroupNeed;
 use crate::state::topology::Scope;
 
@@ -21,8 +24,10 @@ use crate::state::topology::Scope;
 pub(crate) struct Forecast {
     /// Of which set of holdings, as seen from when.
     of: Option<(u64, Time)>,
-    /// In order.
+    /// In order, as far as somebody has looked.
     returns: Vec<Return>,
+    /// What comes back later.
+    upcoming: Upcoming,
     /// Instants at which some node was looked at in this round, by whichever way.
     pub(super) looks: usize,
 }
@@ -31,8 +36,8 @@ pub(crate) struct Forecast {
 struct Count<'w> {
     wish: &'w Wish<'w>,
     now: Time,
-    /// By node, once it was looked at: free devices, and tasks. All others take none.
-    seen: Vec<Option<(DeviceSet, u32)>>,
+    /// Nodes that were looked at: free devices, and tasks. All others take none.
+    seen: FxHashMap<NodeId, (DeviceSet, u32)>,
     sum: u64,
 }
 
@@ -50,14 +55,14 @@ impl Forecast {
         let mut past = 0;
         let found = loop {
             // 1. The next instant at which something comes back or a booking begins to matter.
-            let held = self.returns.get(past).map(|one| one.at);
+            let held = self.after(pool, past).map(|one| one.at);
             let Some(from) = [held, begins.next(pool), ends.next(pool)].into_iter().flatten().min() else {
                 break None;
             };
             // 2. What nodes take from then on.
             let mut is_news = false;
-            while let Some(one) = self.returns.get(past).filter(|one| one.at == from) {
-                is_news |= count.give_back(pool, one);
+            while let Some(one) = self.after(pool, past).filter(|one| one.at == from) {
+                is_news |= count.give_back(pool, &one);
                 past += 1;
             }
             self.looks += begins.pass(pool, from, &mut count);
@@ -77,26 +82,38 @@ impl Forecast {
         found
     }
 
-    /// Lists what comes back, unless that is known.
+    /// Forgets what comes back, unless it is the same as before.
     fn refresh(&mut self, pool: &Pool, now: Time) {
         let of = Some((pool.version(), now));
-        if self.of == of {
-            return;
+        if self.of != of {
+            self.of = of;
+            self.returns.clear();
+            self.upcoming = Upcoming::from(now);
         }
-        self.of = of;
-        self.returns.clear();
-        for (at, key) in pool.ends(now) {
-            let first = self.returns.len();
-            for task in pool.holding(key).placement.iter() {
-                let (devices, is_partial) = (task.devices, task.share.0 != u32::from(WHOLE));
-                match self.returns[first..].last_mut() {
-                    // Tasks of one node follow each other.
-                    Some(last) if last.node == task.node => {
-                        last.devices = last.devices.or(devices);
-                        last.is_partial |= is_partial;
-                    }
-                    _ => self.returns.push(Return { at, node: task.node, devices, is_partial }),
+    }
+
+    /// What comes back after so many others.
+    fn after(&mut self, pool: &Pool, past: usize) -> Option<Return> {
+        while self.returns.len() == past {
+            let (at, key) = self.upcoming.peek(pool.ends())?;
+            self.upcoming.pass();
+            self.list(pool, at, key);
+        }
+        self.returns.get(past).copied()
+    }
+
+    /// Lists what a holding gives back.
+    fn list(&mut self, pool: &Pool, at: Time, key: HoldKey) {
+        let first = self.returns.len();
+        for task in pool.holding(key).placement.iter() {
+            let (devices, is_partial) = (task.devices, task.share.0 != u32::from(WHOLE));
+            match self.returns[first..].last_mut() {
+                // Tasks of one node follow each other.
+                Some(last) if last.node == task.node => {
+                    last.devices = last.devices.or(devices);
+                    last.is_partial |= is_partial;
                 }
+                _ => self.returns.push(Return { at, node: task.node, devices, is_partial }),
             }
         }
     }
@@ -149,7 +166,7 @@ impl Edges {
 
 impl<'w> Count<'w> {
     fn new(pool: &mut Pool, now: Time, wish: &'w Wish<'w>) -> Self {
-        let mut count = Self { wish, now, seen: vec![None; pool.nodes().len()], sum: 0 };
+        let mut count = Self { wish, now, seen: FxHashMap::default(), sum: 0 };
         let least = u16::try_from(count.group().devices).unwrap_or(u16::MAX);
         let models = pool.models().filter(|model| count.group().accepts(*model));
         // Only nodes with that many devices free take anything now; the indexes know them.
@@ -157,7 +174,7 @@ impl<'w> Count<'w> {
             for list in [List::Booked, List::Clear] {
                 let mut walk = Walk::ascending(Scope::Cluster, model, list, least);
                 while let Some(id) = walk.next(pool) {
-                    if count.seen[id.0 as usize].is_none() {
+                    if !count.seen.contains_key(&id) {
                         count.look_again(pool, id, now);
                     }
                 }
@@ -186,7 +203,7 @@ impl<'w> Count<'w> {
         }
         let node = pool.node(one.node);
         if is_plain(node) && !one.is_partial {
-            let before = self.seen[one.node.0 as usize].map_or_else(|| node.free(), |(free, _)| free);
+            let before = self.seen.get(&one.node).map_or_else(|| node.free(), |(free, _)| *free);
             let free = before.or(one.devices.and(node.usable));
             self.set(node, one.node, free, self.window(one.at));
         } else {
@@ -207,7 +224,7 @@ impl<'w> Count<'w> {
 
     fn set(&mut self, node: &Node, id: NodeId, free: DeviceSet, window: Window) {
         let room = room(node, self.group(), free, window);
-        let known = self.seen[id.0 as usize].replace((free, room));
+        let known = self.seen.insert(id, (free, room));
         self.sum = self.sum + u64::from(room) - known.map_or(0, |(_, room)| u64::from(room));
     }
 }

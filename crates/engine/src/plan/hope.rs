@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use muster_model::queue::PlacementPolicy;
 use muster_model::{ElementId, JobId, Span, Time};
-use muster_policy::LeafId;
-use rustc_hash::FxHashMap;
+use muster_policy::{LeafId, UserId};
+use smallvec::SmallVec;
 
 use super::ask::{Caps, Pick};
 use super::consider::{Candidate, Seat};
@@ -107,13 +107,12 @@ impl Planner<'_> {
 
     /// True when nothing of a leaf can start or reserve any more in this round. Asked for every blocked entry, it looks
     /// only each time that their number has doubled.
-    pub(super) fn is_leaf_hopeless(
-        &mut self,
-        blocked: &mut FxHashMap<LeafId, u32>,
-        leaf: LeafId,
-        priority: i32,
-    ) -> bool {
-        let count = blocked.entry(leaf).or_default();
+    pub(super) fn is_leaf_hopeless(&mut self, blocked: &mut Vec<u32>, leaf: LeafId, priority: i32) -> bool {
+        let at = leaf.0 as usize;
+        if blocked.len() <= at {
+            blocked.resize(at + 1, 0);
+        }
+        let count = &mut blocked[at];
         *count += 1;
         let is_early = *count < LOOK_AFTER || !count.is_power_of_two();
         if is_early
@@ -124,7 +123,7 @@ impl Planner<'_> {
             return false;
         }
         // The shortest of each class decides for all of it: longer is never easier to place.
-        let classes = self.state.entries.shortest_in_leaf(leaf);
+        let classes: SmallVec<[(ClassId, Span); 8]> = self.state.entries.shortest_in_leaf(leaf).collect();
         // All are tried, so that what is learnt does not depend on the order in which they are kept.
         let hopeful = classes
             .iter()
@@ -134,6 +133,27 @@ impl Planner<'_> {
             })
             .count();
         hopeful == 0
+    }
+
+    /// True when nothing that a user has in a leaf can start or reserve any more in this round, as far as that is known. Asked
+    /// with how many entries of the user were passed over one after the other, it looks only each time that has doubled.
+    pub(super) fn is_user_hopeless(
+        &mut self,
+        (leaf, user): (LeafId, UserId),
+        priority: i32,
+        passed_over: u32,
+    ) -> bool {
+        if passed_over < LOOK_AFTER || !passed_over.is_power_of_two() || self.asked_about == Some(leaf) {
+            return false;
+        }
+        // Others may come to owe a leaf something while a round goes on; all other rights are there from its beginning.
+        let policy = &self.state.policy;
+        if policy.tree().preemption.reclaim && policy.may_be_owed(leaf) || self.has_rights(leaf, priority) {
+            return false;
+        }
+        self.state.entries.shortest_of_user(leaf, user).all(|(class, duration)| {
+            self.is_hopeless(class, duration) && !self.may_reserve(&self.lane(leaf, class))
+        })
     }
 
     /// True when a class is known not to fit for that long.

@@ -145,8 +145,8 @@ impl Planner<'_> {
             return false;
         }
         // In no meaningful order; a judgement changes nothing but what is remembered.
-        let classes = self.state.entries.classes_of_user(leaf, user);
-        classes.into_iter().all(|class| {
+        let classes: Vec<(ClassId, Span)> = self.state.entries.shortest_of_user(leaf, user).collect();
+        classes.into_iter().all(|(class, _)| {
             // What is refused for the shortest is refused for all; the shortest of the leaf is no longer than the user's.
             let shortest = self.state.entries.shortest(leaf, class);
             if self.is_limited(leaf, user, class, shortest) {

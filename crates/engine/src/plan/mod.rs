@@ -42,7 +42,7 @@ pub(crate) use consider::{Candidate, Seat};
 use std::sync::Arc;
 
 use muster_model::queue::Backfill;
-use muster_model::{Decision, ElementId, JobId, Plan, Reservation, Tier, Time, WindowName};
+use muster_model::{Decision, ElementId, JobId, Plan, Reservation, Span, Tier, Time, WindowName};
 use muster_policy::{LeafId, ModelId, Promise, Slot, UserId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -193,6 +193,47 @@ impl Later {
     }
 }
 
+/// Entries of a leaf that need the same and stand at the same priority.
+type Kind = (LeafId, ClassId, i32);
+
+/// What was passed over in a round since somebody was considered last.
+#[derive(Clone, Debug, Default)]
+struct PassedOver {
+    /// The shortest of each kind: what lasts as long is passed over as well.
+    shortest: SmallVec<[(Kind, Span); PassedOver::MOST]>,
+    /// Whose entry was the last.
+    whose: Option<(LeafId, UserId)>,
+    /// How many of theirs came one after the other.
+    in_turn: u32,
+}
+
+impl PassedOver {
+    /// So many kinds are known at most; entries of all others are looked at one by one.
+    const MOST: usize = 8;
+
+    fn has(&self, kind: Kind, duration: Span) -> bool {
+        self.shortest.iter().any(|(known, shortest)| *known == kind && *shortest <= duration)
+    }
+
+    fn add(&mut self, kind: Kind, duration: Span) {
+        if let Some((_, shortest)) = self.shortest.iter_mut().find(|(known, _)| *known == kind) {
+            *shortest = duration;
+        } else if self.shortest.len() < Self::MOST {
+            self.shortest.push((kind, duration));
+        }
+    }
+
+    fn count(&mut self, leaf: LeafId, user: UserId) {
+        self.in_turn = if self.whose == Some((leaf, user)) { self.in_turn + 1 } else { 1 };
+        self.whose = Some((leaf, user));
+    }
+
+    fn clear(&mut self) {
+        self.shortest.clear();
+        (self.whose, self.in_turn) = (None, 0);
+    }
+}
+
 /// A pass under way. Everything it does to the state is on scratch.
 pub(crate) struct Planner<'s> {
     pub(crate) state: &'s mut State,
@@ -308,7 +349,8 @@ impl<'s> Planner<'s> {
         let strict = self.state.policy.tree().backfill == Backfill::None;
         let mut pass = self.state.policy.begin_pass(self.now);
         let mut started: FxHashMap<Slot, u32> = FxHashMap::default();
-        let mut blocked: FxHashMap<LeafId, u32> = FxHashMap::default();
+        let mut blocked: Vec<u32> = Vec::new();
+        let mut passed_over = PassedOver::default();
         let mut tier = Tier::Usual;
         while let Some(slot) = pass.next(&self.state.policy) {
             let Rank { leaf, user, class, duration, priority, .. } = *self.state.entries.rank(slot);
@@ -326,15 +368,20 @@ impl<'s> Planner<'s> {
                 continue;
             }
             // Most entries of a long queue end here, without a look at their job.
-            let lane = self.lane(leaf, class);
-            let verdict = if self.is_hopeless(class, duration)
-                && !self.may_reserve(&lane)
+            let kind = (leaf, class, priority);
+            let verdict = if passed_over.has(kind, duration) {
+                passed_over.count(leaf, user);
+                Verdict::Blocked
+            } else if self.is_hopeless(class, duration)
+                && !self.may_reserve(&self.lane(leaf, class))
                 && !self.may_preempt(leaf, class, priority, duration)
             {
+                passed_over.add(kind, duration);
                 Verdict::Blocked
             } else if self.is_limited(leaf, user, class, duration) && !self.has_rights(leaf, priority) {
                 Verdict::Limited
             } else {
+                passed_over.clear();
                 self.consider(slot)
             };
             if self.fresh.again.is_some() {
@@ -345,9 +392,12 @@ impl<'s> Planner<'s> {
                     *started.entry(slot).or_default() += 1;
                     pass.started(&self.state.policy, leaf, user);
                 }
-                Verdict::Blocked if strict && lane.window.is_none() => pass.skip_leaf(leaf),
+                Verdict::Blocked if strict && self.lane(leaf, class).window.is_none() => pass.skip_leaf(leaf),
                 Verdict::Blocked if self.is_leaf_hopeless(&mut blocked, leaf, priority) => {
                     pass.skip_leaf(leaf);
+                }
+                Verdict::Blocked if self.is_user_hopeless((leaf, user), priority, passed_over.in_turn) => {
+                    pass.skip_user(&self.state.policy, leaf, user);
                 }
                 Verdict::Limited if self.is_user_limited(leaf, user, priority) => {
                     pass.skip_user(&self.state.policy, leaf, user)

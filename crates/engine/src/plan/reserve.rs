@@ -17,7 +17,7 @@ use super::gang;
 use super::gauge::{Gauge, Reach};
 use super::search::EFFORT;
 use super::terms::Admitted;
-use crate::state::ends::{End, EndCursor};
+use crate::state::ends::{End, Upcoming};
 use crate::state::node::Window;
 use crate::state::pool::{HoldKey, Pool};
 use crate::state::shape::Shape;
@@ -71,12 +71,12 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>, looks: &mut usize) -> Opti
     let booking_ends: Vec<Time> = booking_ends.filter(|end| *end > now && *end < Time::NEVER).collect();
     let mut booking_ends = booking_ends.into_iter().peekable();
     let mut back = Back::default();
-    let mut cursor = EndCursor::default();
+    let mut upcoming = Upcoming::from(now);
     let (mut turn, mut turns) = (pool.next_turn(now), 0);
     let mut last = None;
     loop {
         // 1. The next instant at which something comes back.
-        let held = pool.next_end(now, cursor).map(|(time, _, _)| time);
+        let held = upcoming.peek(pool.ends()).map(|(time, _)| time);
         let booked = booking_ends.peek().copied();
         let Some(from) = [held, booked, turn].into_iter().flatten().min() else {
             // Everything is back: the one instant at which it is worth a search.
@@ -91,9 +91,9 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>, looks: &mut usize) -> Opti
             gauge = Gauge::new(pool, wish.reach);
         }
         while booking_ends.next_if_eq(&from).is_some() {}
-        while let Some((time, key, next)) = pool.next_end(now, cursor).filter(|(time, _, _)| *time == from) {
+        while let Some((time, key)) = upcoming.peek(pool.ends()).filter(|(time, _)| *time == from) {
             debug_assert!(time > now);
-            cursor = next;
+            upcoming.pass();
             *looks += pool.holding(key).placement.len() * GIVE_BACK;
             is_news |= give_back(pool, key, &mut back, &mut gauge, wish);
         }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
 use muster_model::{ElementId, Span, Time};
+use smallvec::SmallVec;
 
 use super::pool::HoldKey;
 
@@ -41,11 +42,61 @@ pub(crate) struct Ends {
     floating: BTreeSet<(Span, ElementId, HoldKey)>,
 }
 
-/// A place in the merged order of ends. It stays valid while holdings are only parked, not removed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct EndCursor {
+/// How many ends are read at once: few who look ahead look farther.
+const AT_ONCE: usize = 32;
+
+/// Ends one after the other, as seen from one instant. Valid while holdings are only parked, not removed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Upcoming {
+    now: Time,
+    /// The last that were read of either kind.
     fixed: Option<(Time, ElementId, HoldKey)>,
     floating: Option<(Span, ElementId, HoldKey)>,
+    /// What was read, and the place of the next in it.
+    read: SmallVec<[(Time, HoldKey); AT_ONCE]>,
+    next: usize,
+}
+
+impl Upcoming {
+    /// All of them.
+    pub(crate) fn from(now: Time) -> Self {
+        Self { now, ..Self::default() }
+    }
+
+    /// The next, which stays the next. Equal instants come in order of kind and element.
+    pub(crate) fn peek(&mut self, ends: &Ends) -> Option<(Time, HoldKey)> {
+        if self.next == self.read.len() {
+            self.read_on(ends);
+        }
+        self.read.get(self.next).copied()
+    }
+
+    /// Goes past the one that was seen last.
+    pub(crate) fn pass(&mut self) {
+        debug_assert!(self.next < self.read.len(), "only what was seen is passed");
+        self.next += 1;
+    }
+
+    fn read_on(&mut self, ends: &Ends) {
+        self.read.clear();
+        self.next = 0;
+        let mut fixed = ends.fixed.range((self.fixed.map_or(Unbounded, Excluded), Unbounded)).peekable();
+        let after = self.floating.map_or(Unbounded, Excluded);
+        let mut floating = ends.floating.range((after, Unbounded)).peekable();
+        while self.read.len() < AT_ONCE {
+            let at_fixed = fixed.peek().map(|(time, _, _)| End::At(*time).at(self.now));
+            let at_floating = floating.peek().map(|(span, _, _)| End::After(*span).at(self.now));
+            let is_fixed = at_floating.is_none_or(|other| at_fixed.is_some_and(|at| at <= other));
+            let Some(at) = (if is_fixed { at_fixed } else { at_floating }) else { return };
+            if is_fixed {
+                self.fixed = fixed.next().copied();
+                self.read.extend(self.fixed.map(|(_, _, key)| (at, key)));
+            } else {
+                self.floating = floating.next().copied();
+                self.read.extend(self.floating.map(|(_, _, key)| (at, key)));
+            }
+        }
+    }
 }
 
 impl Ends {
@@ -64,41 +115,6 @@ impl Ends {
             End::Never => true,
         };
     }
-
-    /// All ends, as seen from `now`, in the order of [`Ends::next`].
-    pub(crate) fn all(&self, now: Time) -> impl Iterator<Item = (Time, HoldKey)> {
-        let mut fixed =
-            self.fixed.iter().map(move |(time, _, key)| (End::At(*time).at(now), *key)).peekable();
-        let floating = self.floating.iter().map(move |(span, _, key)| (End::After(*span).at(now), *key));
-        let mut floating = floating.peekable();
-        std::iter::from_fn(move || match (fixed.peek(), floating.peek()) {
-            (Some(first), Some(second)) if first.0 > second.0 => floating.next(),
-            (Some(_), _) => fixed.next(),
-            (None, _) => floating.next(),
-        })
-    }
-
-    /// The next end after the cursor, as seen from `now`. Equal instants come in order of kind and element.
-    pub(crate) fn next(&self, now: Time, cursor: EndCursor) -> Option<(Time, HoldKey, EndCursor)> {
-        let fixed = match cursor.fixed {
-            Some(last) => self.fixed.range((Excluded(last), Unbounded)).next(),
-            None => self.fixed.first(),
-        };
-        let floating = match cursor.floating {
-            Some(last) => self.floating.range((Excluded(last), Unbounded)).next(),
-            None => self.floating.first(),
-        };
-        let at_fixed = fixed.map(|(time, _, _)| End::At(*time).at(now));
-        let at_floating = floating.map(|(span, _, _)| End::After(*span).at(now));
-        match (fixed, floating) {
-            (Some(entry), None) => Some((at_fixed?, entry.2, EndCursor { fixed: Some(*entry), ..cursor })),
-            (Some(entry), Some(_)) if at_fixed <= at_floating => {
-                Some((at_fixed?, entry.2, EndCursor { fixed: Some(*entry), ..cursor }))
-            }
-            (_, Some(entry)) => Some((at_floating?, entry.2, EndCursor { floating: Some(*entry), ..cursor })),
-            (None, None) => None,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -115,13 +131,28 @@ mod tests {
         for (key, end) in rows.into_iter().enumerate() {
             ends.insert(end, ElementId::single(JobId(key as u64)), HoldKey(key as u32));
         }
-        let (mut cursor, mut seen) = (EndCursor::default(), Vec::new());
-        while let Some((time, key, next)) = ends.next(Time(100), cursor) {
-            seen.push((time.0, key.0));
-            cursor = next;
+        assert_eq!(upcoming(&ends, Time(100)), [(101, 0), (120, 1), (200, 3), (250, 4)]);
+    }
+
+    #[test]
+    fn none_is_missed_where_more_are_read() {
+        let mut ends = Ends::default();
+        for key in 0..3 * AT_ONCE as u32 {
+            // Of both kinds in turns; where two come at once, what is fixed comes first.
+            let at = u64::from(key / 2);
+            let end = if key % 2 == 0 { End::At(Time(101 + at)) } else { End::After(Span(1 + at)) };
+            ends.insert(end, ElementId::single(JobId(u64::from(key))), HoldKey(key));
         }
-        assert_eq!(seen, [(101, 0), (120, 1), (200, 3), (250, 4)]);
-        let all: Vec<_> = ends.all(Time(100)).map(|(time, key)| (time.0, key.0)).collect();
-        assert_eq!(all, seen);
+        let all: Vec<_> = (0..3 * AT_ONCE as u32).map(|key| (101 + u64::from(key / 2), key)).collect();
+        assert_eq!(upcoming(&ends, Time(100)), all);
+    }
+
+    fn upcoming(ends: &Ends, now: Time) -> Vec<(u64, u32)> {
+        let (mut upcoming, mut seen) = (Upcoming::from(now), Vec::new());
+        while let Some((time, key)) = upcoming.peek(ends) {
+            seen.push((time.0, key.0));
+            upcoming.pass();
+        }
+        seen
     }
 }

@@ -4,12 +4,11 @@
 //! The fresh elements of an array are enqueued as a few tickets on one slot: the policy interleaves tickets of
 //! different users by their shares, and a pass that uses up all tickets of an array begins another round.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::{JobId, Span, Time};
 use muster_policy::{LeafId, Policy, Slot, UserId};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
 use super::shape::ClassId;
 
@@ -52,12 +51,32 @@ pub(crate) struct Rank {
 /// Longer than every real duration.
 pub(crate) const ENDLESS: Span = Span(u64::MAX);
 
-/// What stands in the order of one leaf: by class, how many entries of each duration, the shortest first. People ask for
-/// round numbers, so those are a few.
-type Census = FxHashMap<ClassId, SmallVec<[(Span, u32); 1]>>;
+/// What stands in an order: by class, how many entries of each duration, the shortest first.
+#[derive(Clone, Debug, Default)]
+struct Census(FxHashMap<ClassId, BTreeMap<Span, u32>>);
 
-/// What a user has standing in the order of one leaf: how many entries of each class, by key. Mostly a few.
-type UserCensus = SmallVec<[(ClassId, u32); 2]>;
+impl Census {
+    /// Counts one in or out.
+    fn count(&mut self, class: ClassId, duration: Span, joins: bool) {
+        let durations = self.0.entry(class).or_default();
+        let count = durations.entry(duration).or_default();
+        *count = if joins { *count + 1 } else { *count - 1 };
+        if *count == 0 {
+            durations.remove(&duration);
+            if durations.is_empty() {
+                self.0.remove(&class);
+            }
+        }
+    }
+
+    /// Every class with its shortest duration; in no meaningful order.
+    fn shortest(&self) -> impl Iterator<Item = (ClassId, Span)> {
+        let first = |(class, durations): (&ClassId, &BTreeMap<Span, u32>)| {
+            durations.first_key_value().map(|(duration, _)| (*class, *duration))
+        };
+        self.0.iter().filter_map(first)
+    }
+}
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -74,7 +93,7 @@ pub(crate) struct Entries {
     by_owner: FxHashMap<Owner, Slot>,
     sleepers: BTreeSet<(Time, Owner)>,
     census: FxHashMap<LeafId, Census>,
-    by_user: FxHashMap<(LeafId, UserId), UserCensus>,
+    by_user: FxHashMap<(LeafId, UserId), Census>,
     queued: u32,
 }
 
@@ -157,36 +176,32 @@ impl Entries {
     }
 
     /// Classes that stand in the order of a leaf, each with its shortest duration; in no meaningful order.
-    pub(crate) fn shortest_in_leaf(&self, leaf: LeafId) -> Vec<(ClassId, Span)> {
-        let Some(census) = self.census.get(&leaf) else { return Vec::new() };
-        let shortest = census
-            .iter()
-            .filter_map(|(class, durations)| durations.first().map(|(duration, _)| (*class, *duration)));
-        shortest.collect()
+    pub(crate) fn shortest_in_leaf(&self, leaf: LeafId) -> impl Iterator<Item = (ClassId, Span)> {
+        self.census.get(&leaf).into_iter().flat_map(Census::shortest)
     }
 
     /// The shortest duration of a class in the order of a leaf.
     pub(crate) fn shortest(&self, leaf: LeafId, class: ClassId) -> Span {
-        let durations = self.census.get(&leaf).and_then(|census| census.get(&class));
-        durations.and_then(|durations| durations.first()).map_or(ENDLESS, |(duration, _)| *duration)
+        let durations = self.census.get(&leaf).and_then(|census| census.0.get(&class));
+        durations.and_then(BTreeMap::first_key_value).map_or(ENDLESS, |(duration, _)| *duration)
     }
 
-    /// Classes that a user has standing in the order of a leaf; in no meaningful order.
-    pub(crate) fn classes_of_user(&self, leaf: LeafId, user: UserId) -> Vec<ClassId> {
-        let classes = self.by_user.get(&(leaf, user)).map(|classes| classes.iter().map(|(class, _)| *class));
-        classes.map(Iterator::collect).unwrap_or_default()
+    /// Classes that stand there for a user, each with his shortest duration; in no meaningful order.
+    pub(crate) fn shortest_of_user(
+        &self,
+        leaf: LeafId,
+        user: UserId,
+    ) -> impl Iterator<Item = (ClassId, Span)> {
+        self.by_user.get(&(leaf, user)).into_iter().flat_map(Census::shortest)
     }
 
     /// Counts an entry in or out of both censuses.
     fn count(&mut self, rank: Rank, joins: bool) {
-        let census = self.census.entry(rank.leaf).or_default();
-        let durations = census.entry(rank.class).or_default();
-        if change(durations, rank.duration, joins) {
-            census.remove(&rank.class);
-        }
+        self.census.entry(rank.leaf).or_default().count(rank.class, rank.duration, joins);
         let whose = (rank.leaf, rank.user);
-        let classes = self.by_user.entry(whose).or_default();
-        if change(classes, rank.class, joins) {
+        let own = self.by_user.entry(whose).or_default();
+        own.count(rank.class, rank.duration, joins);
+        if own.0.is_empty() {
             self.by_user.remove(&whose);
         }
     }
@@ -214,20 +229,6 @@ impl Entries {
         self.by_owner.insert(owner, slot);
         slot
     }
-}
-
-/// Counts one in or out of a list by key. True when nothing is left of it.
-fn change<K: Copy + Ord, const N: usize>(counts: &mut SmallVec<[(K, u32); N]>, key: K, joins: bool) -> bool {
-    let at = counts.binary_search_by_key(&key, |(other, _)| *other).unwrap_or_else(|at| {
-        counts.insert(at, (key, 0));
-        at
-    });
-    let count = &mut counts[at].1;
-    *count = if joins { *count + 1 } else { *count - 1 };
-    if *count == 0 {
-        counts.remove(at);
-    }
-    counts.is_empty()
 }
 
 fn tickets(standing: Standing) -> u32 {

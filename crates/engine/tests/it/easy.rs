@@ -272,3 +272,18 @@ fn the_oracles_differ_from_each_other() {
     assert_ne!(strict, easy);
     assert_ne!(easy, conservative);
 }
+
+#[test]
+fn a_long_queue_hides_nobody_who_is_gone_in_time() {
+    // Behind the first that waits, far more than are looked at one by one last too long for what is left; then come some who are
+    // as wide and short enough.
+    let rigid = |arrives, width, limit| Rigid { arrives, width, limit, runtime: limit };
+    let mut jobs = vec![rigid(1_000, 9, 100_000), rigid(2_000, 10, 100_000)];
+    jobs.extend((0..100).map(|_| rigid(3_000, 1, 1_000_000)));
+    jobs.extend([rigid(4_000, 1, 50_000), rigid(5_000, 1, 20_000), rigid(6_000, 1, 25_000)]);
+    for machine in [Machine::Cpus, Machine::Gpus] {
+        let starts = engine(&jobs, 10, Backfill::Easy, machine);
+        assert_eq!(starts, oracle(&jobs, 10, &Easy));
+        assert_eq!(starts[102..], [4_000, 54_000, 74_000]);
+    }
+}

@@ -81,6 +81,8 @@ pub(crate) struct Pool {
     index: Index,
     pub(crate) domains: Domains,
     holdings: Vec<Option<Holding>>,
+    /// No places: where a gang is while it is being placed.
+    nowhere: Arc<[TaskPlacement]>,
     vacant: Vec<HoldKey>,
     ends: Ends,
     kinds: kinds::Weighing,
@@ -173,7 +175,7 @@ impl Pool {
 
     /// Begins a holding whose tasks are granted one by one; [`Pool::close`] completes it.
     pub(crate) fn open(&mut self, element: ElementId, end: End, shape: Arc<Shape>) -> HoldKey {
-        let holding = Some(Holding { element, end, shape, placement: Arc::from([]) });
+        let holding = Some(Holding { element, end, shape, placement: Arc::clone(&self.nowhere) });
         let key = self.vacant.pop().unwrap_or_else(|| {
             self.holdings.push(None);
             HoldKey(self.holdings.len() as u32 - 1)

@@ -6,20 +6,15 @@ use muster_model::{DeviceSet, ElementId, TaskPlacement, Time};
 use smallvec::SmallVec;
 
 use super::{Booking, Checkpoint, HoldKey, Pool, Undo};
-use crate::state::ends::{End, EndCursor};
+use crate::state::ends::{End, Ends};
 use crate::state::node::{NodeBooking, WHOLE, Window};
 use crate::state::scalars::Scalars;
 use crate::state::shape::Shape;
 
 impl Pool {
-    /// The next end after a cursor.
-    pub(crate) fn next_end(&self, now: Time, cursor: EndCursor) -> Option<(Time, HoldKey, EndCursor)> {
-        self.ends.next(now, cursor)
-    }
-
-    /// All ends, in order.
-    pub(crate) fn ends(&self, now: Time) -> impl Iterator<Item = (Time, HoldKey)> {
-        self.ends.all(now)
+    /// All ends.
+    pub(crate) fn ends(&self) -> &Ends {
+        &self.ends
     }
 
     /// Gives a holding back on scratch, as if its end had come; only a rollback brings it back.
