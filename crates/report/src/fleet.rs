@@ -1,7 +1,7 @@
 //! What control planes made of a trace on a fleet: `muster simulate` with a cluster. Numbers are made in `sim`; `findings.rs`
 //! says what they mean, for the terminal and the page alike.
 
-mod findings;
+pub(crate) mod findings;
 mod instant;
 mod runs;
 mod sizes;

@@ -17,7 +17,7 @@ pub struct SiteProof {
     /// The cluster, as it was named; absent where it was made from the fleet of the site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// The queues, as they were named; absent where they were made from the teams of the site.
+    /// The queues, as they were named; absent where they were made from the teams of the site, or one for a trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<String>,
     /// What chance was drawn from.
@@ -32,6 +32,8 @@ pub struct SiteProof {
     pub never_ran: u64,
     /// Jobs that are left out, since not even the idle cluster could host them.
     pub too_large: u64,
+    /// Jobs whose queue the site does not have; they wait in its default queue.
+    pub strangers: u64,
     /// Rows of the trace or the node list that could not be read.
     pub bad_rows: u64,
     /// GPU-hours that all jobs ask for.
@@ -50,7 +52,7 @@ pub struct SiteProof {
     /// What the site does not say, and was assumed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assumed: Vec<String>,
-    /// The largest jobs that there are, such as `9 to 64 GPUs`.
+    /// GPUs of the largest jobs that there are, such as `9 to 64`.
     pub largest: String,
     /// A row per control plane: the advised one, those that flips lead to, the others that have a model, and Muster's own engine.
     pub planes: Vec<ProvedPlane>,

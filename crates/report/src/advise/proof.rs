@@ -9,6 +9,7 @@ use muster_model::advice::{ProofSays, ProvedPlane, ProvedRole, SiteProof};
 use super::changes;
 use super::layout::{Item, Page, Section};
 use crate::amount::{grouped, grouped_count};
+use crate::fleet::findings::sized;
 use crate::fleet::words::amount;
 use crate::style::{Ink, Style, clean};
 use crate::table::{Align, Cell, Table};
@@ -29,9 +30,9 @@ const COLUMNS: [Column; 9] = [
     ("GPU USE", Align::Right, |plane| format!("{:.1} %", plane.gpu_use_percent)),
     ("IDLE GPU-H", Align::Right, |plane| amount(plane.idle_gpu_hours)),
     ("COST", Align::Right, |plane| plane.idle_cost.map(amount).unwrap_or_default()),
-    ("UNDONE", Align::Right, |plane| match plane.left + plane.refused {
+    ("UNDONE", Align::Right, |plane| match undone(plane) {
         0 => String::new(),
-        undone => grouped(undone),
+        jobs => grouped(jobs),
     }),
     ("STANDS FOR", Align::Left, |plane| match plane.role {
         ProvedRole::Advised => format!("advised: {}", plane.name),
@@ -41,6 +42,11 @@ const COLUMNS: [Column; 9] = [
 ];
 /// Columns that go first where there is no room for all.
 const SPARED: [&str; 2] = ["LARGEST", "95 %"];
+
+/// Jobs that never end, or are not taken; of a run that was interrupted nobody knows.
+fn undone(plane: &ProvedPlane) -> u64 {
+    if plane.is_partial { 0 } else { plane.left + plane.refused }
+}
 
 /// A length of time in whole seconds.
 fn span(secs: f64) -> String {
@@ -89,6 +95,10 @@ fn load(proof: &SiteProof) -> String {
     for (number, why) in left_out.into_iter().filter(|(number, _)| *number > 0) {
         text.push_str(&format!("; left out: {} that {why}", grouped(number)));
     }
+    if proof.strangers > 0 {
+        let jobs = grouped_count(proof.strangers, "job");
+        text.push_str(&format!("; in the default queue: {jobs} of queues that are not there"));
+    }
     text + &format!("; seed {}", proof.seed)
 }
 
@@ -98,11 +108,11 @@ fn counted(proof: &SiteProof) -> String {
     let time = span(proof.counted_hours * 3600.0);
     let mut text =
         format!("use and idleness are those of the first {time}, {hours} GPU-hours; waits of all jobs");
-    text.push_str(&format!("; largest: jobs of {}", proof.largest));
+    text.push_str(&format!("; largest: {}", sized(&proof.largest, "GPU")));
     if let Some(price) = proof.gpu_hour_price {
         text.push_str(&format!("; cost: idle GPU-hours at {price} each"));
     }
-    if proof.planes.iter().any(|plane| plane.left + plane.refused > 0) {
+    if proof.planes.iter().any(|plane| undone(plane) > 0) {
         text.push_str("; undone: jobs that never end, or are not taken");
     }
     text
@@ -132,12 +142,12 @@ fn verdict(proof: &SiteProof) -> String {
     let advised = proof.planes.iter().find(|plane| plane.role == ProvedRole::Advised);
     let Some(advised) = advised else { return String::new() };
     let told = |plane: &ProvedPlane| {
-        let undone = match plane.left + plane.refused {
+        let never = match undone(plane) {
             0 => String::new(),
             jobs => format!(", {} never end", grouped(jobs)),
         };
         let (wait, idle) = (waited(plane, plane.wait_secs.mean), amount(plane.idle_gpu_hours));
-        format!("under {} jobs wait {wait} and {idle} GPU-hours are idle{undone}", plane.scheduler)
+        format!("under {} jobs wait {wait} and {idle} GPU-hours are idle{never}", plane.scheduler)
     };
     match proof.verdict.says {
         ProofSays::Interrupted => {
@@ -250,6 +260,7 @@ mod tests {
             jobs: 4321,
             never_ran: 0,
             too_large: 2,
+            strangers: 0,
             bad_rows: 0,
             asked_gpu_hours: 19353.6,
             counted_hours: 168.0,
@@ -257,14 +268,22 @@ mod tests {
             gpu_hour_price: Some(2.5),
             kinds: Vec::new(),
             assumed: vec!["one switch".to_owned()],
-            largest: "9 to 64 GPUs".to_owned(),
+            largest: "9 to 64".to_owned(),
             planes: vec![
                 plane("slurm", ProvedRole::Advised, 3600.0, 4032.0),
                 plane("kai", ProvedRole::RunnerUp, 60.0, 3000.0),
+                ProvedPlane { left: 12, ..plane("kube-default", ProvedRole::Other, 999_999.0, 21_000.0) },
             ],
             verdict: ProofVerdict { says, better: names(better), worse: names(worse) },
             unseen: vec!["working-slurm-stays".to_owned()],
         }
+    }
+
+    /// Nobody knows what would have become of jobs that were left.
+    fn interrupted() -> SiteProof {
+        let mut proof = proof(ProofSays::Interrupted, &[], &[]);
+        proof.planes.iter_mut().for_each(|plane| plane.is_partial = true);
+        proof
     }
 
     #[test]
@@ -283,6 +302,10 @@ mod tests {
                 "{rows:?}"
             );
             assert!(rows[1].contains("flip:"), "{rows:?}");
+            let stuck = shown.iter().find(|line| line.starts_with("  kube-default ")).unwrap();
+            assert!(stuck.contains(" 12  "), "{stuck}");
+            let partial = lines(&interrupted(), &style).concat();
+            assert!(partial.contains("kube-default*") && !partial.contains("UNDONE"), "{partial}");
             assert!(shown.concat().contains("left out: 2"), "{shown:?}");
         }
     }

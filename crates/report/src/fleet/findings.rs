@@ -295,7 +295,7 @@ fn whose(least: &FleetFigures, most: &FleetFigures, unit: &str) -> Vec<String> {
 }
 
 /// `jobs of 9 to 64 GPUs`.
-fn sized(size: &str, unit: &str) -> String {
+pub(crate) fn sized(size: &str, unit: &str) -> String {
     let many = if matches!(size, "1" | "less than 1") { "" } else { "s" };
     format!("jobs of {size} {unit}{many}")
 }

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use muster_model::Time;
 use muster_model::advice::{ProvedKind, RuleEffect, SiteAdvice, SiteProfile, SiteProof};
 use muster_model::simulation::{FleetFigures, Hours};
+use muster_model::{QueueTree, Time};
 use muster_report::amount::count;
 use muster_sim::advised::{self, Asked, Contender, NotSimulated};
 use muster_sim::flat::Estimates;
@@ -26,8 +26,10 @@ const SEEN: [&str; 4] = ["site-gang-required", "runai-gang", "runai", "kueue"];
 /// What is asked of a proof.
 #[derive(Debug, clap::Args)]
 pub struct ProveArgs {
-    /// Simulate the advised control plane, those that flips lead to and the others on the site's mix of work, and show waits, GPU
-    /// use and idle GPU-hours beside the reasons. What the site does not say is assumed, and told
+    /// Simulate the advised control plane and others on the site's mix of work, and show figures beside the reasons
+    ///
+    /// Waits, GPU use and idle GPU-hours of the advised one, of those that flips lead to, of all others that have a model, and of
+    /// Muster's own engine. What the site does not say is assumed, and told. Ctrl-C shows what had come of it by then.
     #[arg(long, conflicts_with_all = ["fields", "mermaid", "expect", "batch"], help_heading = HEADING)]
     pub prove: bool,
     /// Replay this trace in place of the mix; any that `muster simulate` reads, - is stdin
@@ -36,7 +38,7 @@ pub struct ProveArgs {
     /// Nodes from a cluster file or a node list, in place of the fleet
     #[arg(long, value_name = "FILE", requires = "prove", help_heading = HEADING)]
     cluster: Option<PathBuf>,
-    /// Queues, quotas and policies, in place of equal teams
+    /// Queues, quotas and policies, in place of equal teams; without it a trace has one queue
     #[arg(long, value_name = "FILE", requires = "prove", help_heading = HEADING)]
     queues: Option<PathBuf>,
     /// What a GPU-hour costs, such as 2.5: shows what the idle ones cost
@@ -109,6 +111,7 @@ pub async fn run(
         jobs: given.load.jobs.len() as u64,
         never_ran: given.load.never_ran,
         too_large: given.load.too_large,
+        strangers: given.load.strangers,
         bad_rows: given.bad_rows,
         asked_gpu_hours: advised::gpu_hours(&given.load.jobs),
         counted_hours,
@@ -116,10 +119,7 @@ pub async fn run(
         gpu_hour_price: args.gpu_hour_price,
         kinds: std::mem::take(&mut given.kinds),
         assumed: std::mem::take(&mut given.assumed),
-        largest: format!(
-            "{largest} {}",
-            if largest.ends_with(" 1") || largest == "1" { "GPU" } else { "GPUs" }
-        ),
+        largest: largest.to_owned(),
         planes: Vec::new(),
         verdict: advised::verdict(&[], 0.0),
         unseen: unseen(advice),
@@ -167,6 +167,8 @@ fn given(app: &App, args: &ProveArgs, profile: &SiteProfile) -> Result<Given> {
     };
     let tree = match &args.queues {
         Some(path) => cluster::queues(path)?,
+        // Which of its jobs are of which team no trace says in the words of the site.
+        None if args.trace.is_some() => QueueTree::single(),
         None => advised::queues(profile, &mut assumed),
     };
     let site = Site { nodes, levels, tree };
@@ -176,7 +178,7 @@ fn given(app: &App, args: &ProveArgs, profile: &SiteProfile) -> Result<Given> {
     // 2. Jobs.
     let seed = args.seed.unwrap_or(USUAL.seed);
     let days = args.days.unwrap_or(USUAL.days);
-    let (load, kinds) = match &args.trace {
+    let (mut load, kinds) = match &args.trace {
         Some(path) => {
             let read = trace_file::read(path, None, false)?;
             warn_of_bad_rows(app, &read);
@@ -191,6 +193,10 @@ fn given(app: &App, args: &ProveArgs, profile: &SiteProfile) -> Result<Given> {
             (FleetLoad::of(&work.jobs, &site, Estimates::Requested, true), work.kinds)
         }
     };
+    if args.queues.is_none() {
+        // As in `muster simulate`: nothing is there for them to be strangers to.
+        load.strangers = 0;
+    }
     if load.jobs.is_empty() {
         let hint = format!(
             "{} never ran where they come from, {} not even the idle cluster could host",

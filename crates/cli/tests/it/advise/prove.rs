@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{SITE, SMALL_SITE};
 use crate::home::Home;
+use crate::pty::Typist;
 
 /// Two nodes of four GPUs.
 const CLUSTER: &str =
@@ -106,7 +107,7 @@ fn a_trace_and_a_cluster_take_the_place_of_mix_and_fleet() {
     let proof: Value = home.words(&format!("{asked} --json")).ok().json::<Value>()["proof"].take();
     assert_eq!((&proof["trace"], &proof["cluster"]), (&json!("trace.csv"), &json!("cluster.yaml")));
     assert_eq!((&proof["jobs"], &proof["too_large"], &proof["gpus"]), (&json!(3), &json!(1), &json!(8)));
-    assert!(proof["kinds"].is_null() && proof["assumed"] == json!(["one queue"]), "{proof}");
+    assert!(proof["kinds"].is_null() && proof["assumed"].is_null(), "{proof}");
     // 18 GPU-hours are two hours and a quarter of eight GPUs.
     assert_eq!((number(&proof, "asked_gpu_hours"), number(&proof, "counted_hours")), (18.0, 2.25));
     // Of Slurm: the wide ones begin after two and three hours, since the narrow one is in their way until then. Of the hours that
@@ -143,6 +144,32 @@ fn figures_that_speak_against_the_advice_are_not_hidden() {
     check("site-research-lab.yaml", "supports", "speak for the advice");
     check("site-two-people.yaml", "contradicts", "speak against the advice");
     check("site-edge.yaml", "neither", "speak neither for nor against the advice");
+}
+
+#[test]
+fn a_decision_is_compared_without_its_figures() {
+    let home = Home::new();
+    home.write("site.yaml", SMALL_SITE);
+    let proved = home.words("advise --site site.yaml --prove --json").ok().stdout;
+    assert!(proved.contains("\"proof\""), "{proved}");
+    home.write("decision.json", &proved);
+    home.words("advise --site site.yaml --expect decision.json").ok();
+    home.write("decision.json", &proved.replace("\"none\"", "\"ray\""));
+    home.words("advise --site site.yaml --expect decision.json").code(1);
+}
+
+#[test]
+fn who_interrupts_it_sees_what_had_come_of_it_and_no_verdict() {
+    let home = Home::new();
+    home.write("site.yaml", SITE);
+    let rows: String = (0..300_000).map(|job| format!("{job},{job},8,1,8,ann\n")).collect();
+    home.write("long.csv", &format!("id,submit,runtime,tasks,gpus,user\n{rows}"));
+    let mut person = Typist::new(&home, &["advise", "--site", "site.yaml", "--prove", "--trace", "long.csv"]);
+    person.until("% of the jobs, at ");
+    person.signal(rustix::process::Signal::INT);
+    assert_eq!(person.code(), 130, "{}", person.seen());
+    person.until("figures    interrupted (*)");
+    assert!(person.seen().contains("muster*"), "{}", person.seen());
 }
 
 #[test]
