@@ -205,6 +205,13 @@ fn given(app: &App, args: &ProveArgs, profile: &SiteProfile) -> Result<Given> {
         );
         return Err(Failure::usage("no job can run on this cluster").hint(hint).into());
     }
+    let endless = load.jobs.iter().filter(|job| job.estimate.is_none()).count();
+    if args.trace.is_some() && endless > 0 {
+        let all = count(load.jobs.len() as u64, "job");
+        assumed.push(format!(
+            "{endless} of {all} name no time limit: who plans by limits plans around them badly"
+        ));
+    }
     let counted = advised::counted(&load.jobs, &site, if args.trace.is_some() { 0 } else { days });
     Ok(Given { site, load, seed, counted, bad_rows, kinds, assumed })
 }

@@ -122,6 +122,11 @@ fn a_trace_and_a_cluster_take_the_place_of_mix_and_fleet() {
         "{text}"
     );
 
+    let endless: String = TRACE.lines().map(|row| format!("{}\n", row.rsplit_once(',').unwrap().0)).collect();
+    home.write("trace.csv", &endless);
+    let text = home.words(asked).ok().stdout;
+    assert!(text.contains("  assumed    3 of 3 jobs name no time limit"), "{text}");
+
     let piped = format!("{} --trace - --json", asked.split(" --trace").next().unwrap());
     let words: Vec<&str> = piped.split(' ').collect();
     let piped: Value = home.with_stdin(&words, TRACE).ok().json();
