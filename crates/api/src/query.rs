@@ -91,6 +91,9 @@ pub struct SnapshotQuery {
     /// What was submitted so many seconds ago, and since; absent: 30 days.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub past_secs: Option<u64>,
+    /// Say too what each number stands for.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub names: bool,
 }
 
 /// Where a long poll stands.

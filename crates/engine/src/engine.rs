@@ -203,6 +203,12 @@ impl Engine {
         self.state.jobs.get(&job).map(|job| Arc::clone(&job.record.spec))
     }
 
+    /// Elements of a job that wait for something else than a person.
+    #[must_use]
+    pub fn waiting(&self, job: JobId) -> u32 {
+        self.state.jobs.get(&job).map_or(0, |job| job.record.waiting_unheld())
+    }
+
     /// The current or last attempt of an element, and where its tasks are.
     #[must_use]
     pub fn placement(&self, element: ElementId) -> Option<(AttemptId, Arc<[TaskPlacement]>)> {

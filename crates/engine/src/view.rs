@@ -7,8 +7,8 @@ use muster_model::view::{
     QueueView, RoleView, State as Word, TaskView, device_indices,
 };
 use muster_model::{
-    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, JobSpec, NodeId, Outcome, Rank, Reason, TaskGroup,
-    TaskPlacement, Time,
+    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, JobSpec, Kind, NodeId, Outcome, Rank, Reason,
+    TaskGroup, TaskPlacement, Time,
 };
 use muster_policy::LeafId;
 
@@ -77,6 +77,7 @@ impl State {
                 max_running: array.max_running,
             }),
             service: record.service_view(),
+            is_notebook: matches!(spec.kind, Kind::Notebook(_)),
             idle: spec.idle(),
             elements: self.element_views(now, id, record),
             waiting_for,

@@ -2,16 +2,23 @@
 //! place of names, the same number each time; what jobs are called and what people wrote goes. What stays is what decides who
 //! runs where and when: queues, GPU models, topology levels, sizes and times.
 //!
-//! Each type is taken apart field by field, so that a new field does not compile until somebody has said what becomes of it.
+//! What has names in it is taken apart field by field, so that a new field does not compile until somebody has said what becomes
+//! of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::id::{NodeName, PayloadId, UserName, WindowName};
-use crate::job::{JobSpec, NodeConstraint};
+use crate::job::{JobSpec, NodeConstraint, Resources, TaskGroup};
 use crate::node::{Device, Drain, NodeSpec};
 use crate::outcome::Outcome;
 use crate::window::{Window, WindowPlace, WindowWhat};
+
+/// What the `nth` role of a job is called, from 1.
+#[must_use]
+pub fn role(nth: u32) -> String {
+    format!("role-{nth}")
+}
 
 /// Names that were given so far.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +28,7 @@ pub struct Redaction {
     windows: Aliases,
     domains: Aliases,
     labels: Aliases,
+    extras: Aliases,
     devices: Aliases,
 }
 
@@ -44,13 +52,26 @@ impl Aliases {
 }
 
 impl Redaction {
-    /// Of these nodes and their domains the names keep their order.
+    /// Of these nodes, what stands on them, and these reservations the names keep their order.
     #[must_use]
-    pub fn of<'a>(nodes: impl Iterator<Item = &'a NodeSpec> + Clone) -> Self {
+    pub fn of<'a>(
+        nodes: impl Iterator<Item = &'a NodeSpec> + Clone,
+        windows: impl Iterator<Item = &'a WindowName>,
+    ) -> Self {
         let mut names = Self::default();
         names.nodes.learn("node", nodes.clone().map(|node| &node.name.0));
-        names.domains.learn("domain", nodes.flat_map(|node| &node.domains));
+        names.domains.learn("domain", nodes.clone().flat_map(|node| &node.domains));
+        names.extras.learn("extra", nodes.flat_map(|node| node.extras.keys()));
+        names.windows.learn("reservation", windows.map(|window| &window.0));
         names
+    }
+
+    /// What each number stands for, devices left out: for who may know it.
+    #[must_use]
+    pub fn names(&self) -> BTreeMap<String, String> {
+        let Self { users, nodes, windows, domains, labels, extras, devices: _ } = self;
+        let all = [users, nodes, windows, domains, labels, extras].into_iter().flat_map(|names| &names.0);
+        all.map(|(name, given)| (given.to_string(), name.to_string())).collect()
     }
 
     /// Whose it is.
@@ -78,6 +99,19 @@ impl Redaction {
         self.labels.of("label", text)
     }
 
+    /// Licences, NICs and whatever else is counted.
+    fn extras(&mut self, extras: BTreeMap<Arc<str>, u64>) -> BTreeMap<Arc<str>, u64> {
+        extras.into_iter().map(|(extra, count)| (self.extras.of("extra", &extra), count)).collect()
+    }
+
+    /// The `nth` role of a job, from 1.
+    fn group(&mut self, nth: u32, group: TaskGroup) -> TaskGroup {
+        let TaskGroup { name: _, min_tasks, max_tasks, tasks_per_node, task } = group;
+        let Resources { gpu, cpus, memory, extras } = task;
+        let task = Resources { gpu, cpus, memory, extras: self.extras(extras) };
+        TaskGroup { name: role(nth).into(), min_tasks, max_tasks, tasks_per_node, task }
+    }
+
     fn labels(&mut self, labels: BTreeMap<Arc<str>, Arc<str>>) -> BTreeMap<Arc<str>, Arc<str>> {
         labels.into_iter().map(|(key, value)| (self.label(&key), self.label(&value))).collect()
     }
@@ -92,7 +126,7 @@ impl Redaction {
         });
         let devices = devices.collect();
         let domains = domains.iter().map(|domain| self.domains.of("domain", domain)).collect();
-        let (name, labels) = (self.node(&name), self.labels(labels));
+        let (name, labels, extras) = (self.node(&name), self.labels(labels), self.extras(extras));
         NodeSpec { name, devices, cpus, memory, extras, labels, domains }
     }
 
@@ -126,16 +160,14 @@ impl Redaction {
             topology,
             window: window.map(|window| self.window(&window)),
         };
-        let groups = groups.into_iter().zip(1..).map(|(group, nth)| {
-            let name = format!("role-{nth}").into();
-            crate::TaskGroup { name, ..group }
-        });
+        let groups = groups.into_iter().zip(1..).map(|(group, nth)| self.group(nth, group));
+        let groups = groups.collect();
         JobSpec {
             name: "".into(),
             user: self.user(&user),
             queue,
             priority,
-            groups: groups.collect(),
+            groups,
             time_limit,
             grace,
             constraint,

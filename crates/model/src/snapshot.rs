@@ -1,6 +1,8 @@
 //! A site at an instant, as it may leave the house: what the engine knows, without names, and what has run. It is what
 //! `muster whatif` asks its questions of.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,12 +18,15 @@ pub struct SiteSnapshot {
     pub version: u32,
     /// When it was taken.
     pub taken: Time,
-    /// From when on `past` is whole.
+    /// What was submitted before is not in `past`; nor is what the daemon no longer keeps.
     pub since: Time,
     /// Nodes, queues and all that waits or runs, as the engine writes it down.
     pub state: serde_json::Value,
     /// What has run since, in the order in which it was submitted.
     pub past: Vec<PastRun>,
+    /// What each number stands for. Only where it was asked for, and never in a file.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<String, String>,
 }
 
 /// An element that ran, or runs.
@@ -41,7 +46,7 @@ pub struct PastRun {
     pub began: Time,
     /// How long its last attempt ran; until now if it still does.
     pub ran: Span,
-    /// It has ended.
+    /// It has ended for good.
     pub is_over: bool,
     /// The time limit that it promised.
     pub limit: Option<Span>,

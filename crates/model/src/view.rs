@@ -102,6 +102,9 @@ pub struct JobView {
     /// Set for services.
     #[serde(default)]
     pub service: Option<ServiceView>,
+    /// Somebody works in it.
+    #[serde(default)]
+    pub is_notebook: bool,
     /// Set for what is stopped when it has done nothing for so long.
     #[serde(default)]
     pub idle: Option<Span>,

@@ -282,6 +282,7 @@ pub fn job(number: u64, name: &str, state: State, gpus: u32) -> JobView {
         ended: None,
         array: None,
         service: None,
+        is_notebook: false,
         idle: None,
         elements: Vec::new(),
         waiting_for: None,

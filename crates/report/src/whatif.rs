@@ -99,11 +99,16 @@ fn starts_in(starts: &Starts, job: &Waiting, taken: Time) -> String {
 
 /// How many start sooner, later, at once.
 fn sums(answer: &WhatIf) -> String {
-    let at = |starts: &Starts| starts.first.map_or(Time::NEVER, |first| first.max(answer.taken));
+    // When the last element has started, if all do, and when the first has.
+    let at = |job: &Waiting, starts: &Starts| {
+        let last = starts.last.filter(|_| starts.begun == job.elements);
+        (last.unwrap_or(Time::NEVER), starts.first.unwrap_or(Time::NEVER))
+    };
     let count = |is: &dyn Fn(&&Waiting) -> bool| answer.waiting.iter().filter(is).count() as u64;
-    let sooner = count(&|job| at(&job.changed) < at(&job.as_it_is));
-    let later = count(&|job| at(&job.changed) > at(&job.as_it_is));
-    let now = |of: fn(&Waiting) -> &Starts| count(&|job| at(of(job)) <= answer.taken);
+    let sooner = count(&|job| at(job, &job.changed) < at(job, &job.as_it_is));
+    let later = count(&|job| at(job, &job.changed) > at(job, &job.as_it_is));
+    let now =
+        |of: fn(&Waiting) -> &Starts| count(&|job| of(job).first.is_some_and(|first| first <= answer.taken));
     let verb = |count: u64| if count == 1 { "starts" } else { "start" };
     format!(
         "with the change {} of {} {} sooner and {} later; {} at once, {} as it is. Nobody is taken to submit anything more.",
@@ -121,16 +126,22 @@ fn replayed(past: &Past, taken: Time, width: usize, style: &Style) -> String {
         FleetUnit::Gpu => "GPU",
         FleetUnit::Cpu => "CPU",
     };
-    let left_out = past.runs - past.replayed.min(past.runs);
-    let left_out = match left_out {
-        0 => String::new(),
-        _ => format!(" ({} never got to work and are left out)", grouped(left_out)),
-    };
+    let left_out = [
+        (past.never_ran, "that never got to work"),
+        (past.too_large, "that not even the idle site could host"),
+        (past.no_longer_fit, "that would no longer fit"),
+    ];
+    let left_out = left_out.into_iter().filter(|(number, _)| *number > 0);
+    let left_out: String =
+        left_out.map(|(number, why)| format!(", {} {why} left out", grouped(number))).collect();
     let sentence = format!(
         "what was submitted since {}, {}{left_out}, once more from an idle site:",
         clock::time(past.since, taken, style),
         grouped_count(past.runs, "run"),
     );
+    if past.replayed == 0 {
+        return wrapped(&format!("nothing that ran can be run once more{left_out}"), width);
+    }
     let columns =
         [("", Align::Left), ("IN FACT", Align::Right), ("AS IT IS", Align::Right), ("CHANGED", Align::Right)];
     let mut table = Table::new(&columns);
@@ -198,6 +209,9 @@ mod tests {
                 since: NOON - Span::from_secs(86_400),
                 runs: 1204,
                 replayed: 1200,
+                never_ran: 3,
+                too_large: 0,
+                no_longer_fit: 1,
                 unit: FleetUnit::Gpu,
                 waited_secs: Spread { mean: 754.2, p50: 61.0, p95: 3600.0, p99: 7200.0, max: 9000.0 },
                 as_it_is: sample::run("muster", 760.0),

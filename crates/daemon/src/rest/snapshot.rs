@@ -1,14 +1,15 @@
 //! The state and what has run, without names: what what-if questions are asked of. Anybody who may ask may have it, since it
-//! says of nobody what he runs.
+//! says of nobody what he runs; names, where they are asked for, are those that lists show.
 
 use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
 use muster_api::query::SnapshotQuery;
+use muster_model::redact::role;
 use muster_model::unit::{Span, Time};
 use muster_model::view::{JobView, RoleView};
-use muster_model::{JobId, PastRun, Redaction, SiteSnapshot};
+use muster_model::{Bytes, CpuMilli, GpuMilli, JobId, PastRun, Redaction, SiteSnapshot};
 use muster_runtime::JOURNAL_VERSION;
 use muster_runtime::engine::Snapshot;
 
@@ -33,7 +34,11 @@ pub(super) async fn snapshot(
         jobs.extend(live.into_iter().filter(|job| job.submitted >= since));
         Ok(redacted(taken, since, *state, &jobs, reader.stints(since)?))
     });
-    Ok(Json(answer.await??))
+    let (mut snapshot, names) = answer.await??;
+    if query.names {
+        snapshot.names = names.names();
+    }
+    Ok(Json(snapshot))
 }
 
 fn redacted(
@@ -42,7 +47,7 @@ fn redacted(
     state: Snapshot,
     jobs: &[JobView],
     stints: Vec<Stint>,
-) -> Result<SiteSnapshot, Failure> {
+) -> Result<(SiteSnapshot, Redaction), Failure> {
     let (state, mut names) = state.redacted();
     let state = serde_json::to_value(state)
         .map_err(|error| Failure::Internal(format!("the state cannot be written down: {error}")))?;
@@ -52,13 +57,15 @@ fn redacted(
         .filter_map(|stint| Some(run(&stint, jobs.get(&stint.element.job)?, taken, &mut names)))
         .collect();
     past.sort_by_key(|run| (run.submitted, run.element));
-    Ok(SiteSnapshot { version: JOURNAL_VERSION, taken, since, state, past })
+    let snapshot =
+        SiteSnapshot { version: JOURNAL_VERSION, taken, since, state, past, names: BTreeMap::new() };
+    Ok((snapshot, names))
 }
 
 fn run(stint: &Stint, job: &JobView, taken: Time, names: &mut Redaction) -> PastRun {
     let until = stint.ended.unwrap_or(taken);
-    let roles =
-        (1..).zip(&job.roles).map(|(nth, role)| RoleView { name: format!("role-{nth}"), ..role.clone() });
+    // What has ended has run, be it for less than can be told.
+    let least = Span(u64::from(stint.is_over));
     PastRun {
         element: stint.element,
         user: names.user(&job.user),
@@ -66,11 +73,32 @@ fn run(stint: &Stint, job: &JobView, taken: Time, names: &mut Redaction) -> Past
         priority: job.priority,
         submitted: job.submitted,
         began: stint.began,
-        ran: stint.running_from.map_or(Span(0), |from| until.since(from)),
-        is_over: stint.ended.is_some(),
+        ran: stint.running_from.map_or(Span(0), |from| until.since(from).max(least)),
+        is_over: stint.is_over,
         limit: job.time_limit,
-        is_open_ended: job.service.is_some() || job.idle.is_some(),
+        is_open_ended: job.service.is_some() || job.is_notebook || job.idle.is_some(),
         tasks: stint.tasks,
-        roles: roles.collect(),
+        roles: roles(job),
     }
+}
+
+/// What each role asked for. Of jobs that ended under a version that did not write it down, all tasks are taken to be alike.
+fn roles(job: &JobView) -> Vec<RoleView> {
+    if job.roles.is_empty() {
+        let gpus = GpuMilli(job.gpus.0.div_ceil(job.tasks.max(1)));
+        return vec![RoleView {
+            name: role(1),
+            tasks: job.tasks,
+            gpus,
+            models: Vec::new(),
+            cpus: CpuMilli(0),
+            memory: Bytes(0),
+        }];
+    }
+    let numbered = job.roles.iter().zip(1..);
+    let alias = |(known, nth): (&RoleView, u32)| {
+        let RoleView { name: _, tasks, gpus, models, cpus, memory } = known.clone();
+        RoleView { name: role(nth), tasks, gpus, models, cpus, memory }
+    };
+    numbered.map(alias).collect()
 }

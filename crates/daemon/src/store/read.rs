@@ -87,6 +87,8 @@ pub struct Stint {
     pub running_from: Option<Time>,
     /// Until when that held them; `None` while it does.
     pub ended: Option<Time>,
+    /// No attempt follows it.
+    pub is_over: bool,
     /// Tasks of that attempt.
     pub tasks: u32,
 }
@@ -218,6 +220,7 @@ impl Reader {
             .prepare_cached(
                 // The other columns are those of the row with the highest attempt.
                 "SELECT job, element, running_from, ended, json_array_length(placement), max(attempt),
+                     outcome IS NOT NULL,
                      (SELECT min(held_from) FROM attempts AS first
                       WHERE first.job = last.job AND first.element = last.element)
                  FROM attempts AS last WHERE ended IS NULL OR ended > ?1
@@ -227,7 +230,8 @@ impl Reader {
         let stint = |row: &Row<'_>| {
             Ok(Stint {
                 element: ElementId { job: JobId(unsigned(row.get(0)?)), index: row.get(1)? },
-                began: instant(row.get(6)?),
+                began: instant(row.get(7)?),
+                is_over: row.get(6)?,
                 running_from: row.get::<_, Option<i64>>(2)?.map(instant),
                 ended: row.get::<_, Option<i64>>(3)?.map(instant),
                 tasks: row.get(4)?,

@@ -305,6 +305,15 @@ impl JobRecord {
         self.total.saturating_sub(self.active + self.succeeded + self.failed)
     }
 
+    /// Elements that wait for something else than a person.
+    pub(crate) fn waiting_unheld(&self) -> u32 {
+        let most = self.spec.service().map_or(self.total, |service| service.replicas.ceiling);
+        let known = self.elements.range(..most);
+        let waits = |element: &Element| matches!(element.phase, Phase::Waiting { held: false, .. });
+        let known = known.filter(|(_, element)| waits(element)).count() as u32;
+        known + if self.held { 0 } else { self.fresh() }
+    }
+
     /// What an element holds at the longest: limit and grace; `None` is endless.
     pub(crate) fn duration(&self) -> Option<Span> {
         self.spec.time_limit.map(|limit| limit + self.spec.grace)

@@ -1,6 +1,6 @@
 //! The durable state as it may leave the house: it plans as before, and nobody is named in it. What becomes of each name is
-//! said in `model`; here is where they stand. Each type is taken apart field by field, so that a new field does not compile
-//! until somebody has said what becomes of it.
+//! said in `model`; here is where they stand. What has names in it is taken apart field by field, so that a new field does not
+//! compile until somebody has said what becomes of it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ impl Snapshot {
     #[must_use]
     pub fn redacted(self) -> (Self, Redaction) {
         let Self { mut policy, levels, nodes, epoch, windows, jobs, recent, mix, moves } = self;
-        let mut given = Redaction::of(nodes.iter().map(|node| &node.spec));
+        let windows_named = windows.iter().map(|placed| &placed.window.name);
+        let mut given = Redaction::of(nodes.iter().map(|node| &node.spec), windows_named);
         let names = &mut given;
         // Users in the order of their ids: equal states get equal names.
         policy.rename_users(|user| names.user(user));
@@ -94,13 +95,32 @@ fn element(element: Element, names: &mut Redaction) -> Element {
 }
 
 fn attempt_of(run: Run, names: &mut Redaction) -> Run {
-    let fate = run.fate.map(|fate| match fate {
+    let Run {
+        placement,
+        gpus,
+        held_from,
+        started,
+        ended,
+        backfilled,
+        stage,
+        tasks,
+        prepared,
+        running,
+        over,
+        fate,
+        end,
+        asked,
+        leaving,
+        key,
+        watched,
+    } = run;
+    let fate = fate.map(|fate| match fate {
         Fate::Failed(outcome) => Fate::Failed(names.outcome(outcome)),
         Fate::Cancelled(outcome) => Fate::Cancelled(names.outcome(outcome)),
         Fate::Refused { rank, reason: _, node } => Fate::Refused { rank, reason: "".into(), node },
         plain @ (Fate::Preempted | Fate::Requeued) => plain,
     });
-    let tasks = run.tasks.into_iter().map(|task| {
+    let tasks = tasks.into_iter().map(|task| {
         let TaskState { stage, exit, ready, checkpoint } = task;
         let checkpoint = checkpoint.map(|told| {
             let TaskCheckpoint { count, answers, warned, at, label: _ } = *told;
@@ -108,5 +128,23 @@ fn attempt_of(run: Run, names: &mut Redaction) -> Run {
         });
         TaskState { stage, exit, ready, checkpoint }
     });
-    Run { fate, tasks: tasks.collect(), ..run }
+    Run {
+        placement,
+        gpus,
+        held_from,
+        started,
+        ended,
+        backfilled,
+        stage,
+        tasks: tasks.collect(),
+        prepared,
+        running,
+        over,
+        fate,
+        end,
+        asked,
+        leaving,
+        key,
+        watched,
+    }
 }

@@ -409,7 +409,9 @@ fn check_restore(world: &mut World) {
 fn check_redacted(world: &mut World) {
     let redacted = world.engine.snapshot().redacted().0;
     let stored = text(&redacted);
-    for name in ["ann", "bob", "cy", "any", "zone", "east", "west", "n0", "n1", "n5", "b0", "l1"] {
+    for name in
+        ["ann", "bob", "cy", "any", "zone", "east", "west", "n0", "n1", "n5", "b0", "l1", "nic", "one", "two"]
+    {
         assert!(!stored.contains(&format!("\"{name}\"")), "{name} is named in {stored}");
     }
     let mut restored = Engine::restore(serde_json::from_str(&stored).unwrap()).unwrap();

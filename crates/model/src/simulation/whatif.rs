@@ -17,7 +17,7 @@ pub struct WhatIf {
     pub changes: Vec<String>,
     /// What waits now, and when it starts if nobody submits anything more.
     pub waiting: Vec<Waiting>,
-    /// What has run, once more from an idle site. `None` where nothing has.
+    /// What has run, once more from an idle site. `None` where nothing has in that time.
     pub past: Option<Past>,
     /// It was interrupted: what is here is about what had been reached by then.
     pub is_partial: bool,
@@ -64,13 +64,19 @@ pub struct Starts {
 pub struct Past {
     /// When the first of it was submitted.
     pub since: Time,
-    /// How many ran.
+    /// How many ran, or got as far as holding something.
     pub runs: u64,
-    /// Those that are replayed.
+    /// Those that are replayed, the same ones both times.
     pub replayed: u64,
+    /// Left out, since they never got to work.
+    pub never_ran: u64,
+    /// Left out, since not even the idle site could host them.
+    pub too_large: u64,
+    /// Left out, since the changed site could not host them though the present one can.
+    pub no_longer_fit: u64,
     /// What sizes and hours are in.
     pub unit: FleetUnit,
-    /// Seconds that they waited in fact.
+    /// Seconds that those which are replayed waited in fact.
     pub waited_secs: Spread,
     /// As things are.
     pub as_it_is: FleetFigures,

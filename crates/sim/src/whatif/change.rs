@@ -1,6 +1,6 @@
 //! What is different: nodes that come or go, and other queues. A change enters the engine as the events that would make it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::{
     Bytes, CpuMilli, Device, Drain, Event, GpuModel, NodeName, NodeSpec, QueueSpec, QueueTree,
@@ -46,8 +46,8 @@ pub enum ChangeError {
         /// Those that there are.
         known: String,
     },
-    /// A quota without a model, where there are several models.
-    #[error("quotas are by GPU model here: {known}")]
+    /// A quota without a model where there are several, or of one that is not there.
+    #[error("of which GPU model? there are {known}")]
     WhichModel {
         /// Models that there are.
         known: String,
@@ -87,7 +87,8 @@ impl Situation {
         Ok(changed)
     }
 
-    /// So many more nodes of a kind, to be given names. Where there is none of that kind, CPUs and memory are those of most nodes.
+    /// So many more nodes of a kind, to be given names, side by side in a new domain of the narrowest level. Where there is none
+    /// of that kind, CPUs and memory are those of most nodes.
     ///
     /// # Errors
     /// There is no node at all.
@@ -108,63 +109,74 @@ impl Situation {
             slice_of: None,
         });
         let devices = device.iter().cycle().take(gpus).cloned().collect();
-        Ok(vec![NodeSpec { devices, ..like.clone() }; count as usize])
+        let mut domains = like.domains.clone();
+        if let Some(narrowest) = domains.last_mut() {
+            *narrowest = "new".into();
+        }
+        Ok(vec![NodeSpec { devices, domains, ..like.clone() }; count as usize])
     }
 
-    /// So many nodes of a kind, those on which least runs.
+    /// So many nodes of a kind, those on which least runs, besides those that are gone.
     ///
     /// # Errors
     /// There are fewer.
-    pub fn fewer(&self, count: u32, kind: &NodeKind) -> Result<Vec<NodeName>, ChangeError> {
+    pub fn fewer(
+        &self,
+        count: u32,
+        kind: &NodeKind,
+        gone: &[NodeName],
+    ) -> Result<Vec<NodeName>, ChangeError> {
         let site = self.site();
-        let nodes: Vec<&NodeSpec> = site.nodes.iter().collect();
-        let usual = most_common(&nodes).ok_or(ChangeError::NoNodes)?;
+        let nodes: Vec<&NodeSpec> = site.nodes.iter().filter(|node| !gone.contains(&node.name)).collect();
+        let usual = most_common(&nodes).ok_or(ChangeError::TooFew { there: 0 })?;
         let is_meant = |node: &&&NodeSpec| match kind.gpus {
             Some(_) => kind.is(node),
             None => looks(node) == looks(usual),
         };
-        let used: BTreeMap<NodeName, u64> = self
+        let used: BTreeMap<NodeName, (u64, CpuMilli)> = self
             .engine()
             .nodes()
             .into_iter()
             .map(|view| {
                 let gpus: u64 = view.devices.iter().map(|device| u64::from(device.used.0)).sum();
-                (view.name, gpus + u64::from(view.cpus_used.0))
+                (view.name, (gpus, view.cpus_used))
             })
             .collect();
         let mut meant: Vec<&NodeName> = nodes.iter().filter(is_meant).map(|node| &node.name).collect();
         if meant.len() < count as usize {
             return Err(ChangeError::TooFew { there: meant.len() });
         }
-        meant.sort_by_key(|name| used.get(*name).copied().unwrap_or(0));
+        meant.sort_by_key(|name| used.get(*name).copied().unwrap_or_default());
         Ok(meant.into_iter().take(count as usize).cloned().collect())
     }
 
-    /// The tree with another nominal quota of a queue. `None` takes the quota away.
+    /// The tree with another nominal quota of a queue, on the site with more nodes. `None` takes the quota away.
     ///
     /// # Errors
     /// There is no such queue, or it is not clear of which model.
     pub fn with_quota(
         &self,
         mut tree: QueueTree,
+        joined: &[NodeSpec],
         queue: &str,
         model: Option<&GpuModel>,
         gpus: Option<u64>,
     ) -> Result<QueueTree, ChangeError> {
-        let mut models: Vec<GpuModel> =
-            self.nodes().flat_map(|node| &node.devices).map(|device| device.model.clone()).collect();
-        models.sort();
-        models.dedup();
+        let devices = self.nodes().chain(joined).flat_map(|node| &node.devices);
+        let models: BTreeSet<&GpuModel> = devices.map(|device| &device.model).collect();
+        let models: Vec<&GpuModel> = models.into_iter().collect();
         let mut known = Vec::new();
         names(&tree.queues, "", &mut known);
         let spec = find(&mut tree.queues, queue)
             .ok_or_else(|| ChangeError::NoQueue { name: queue.to_owned(), known: known.join(", ") })?;
         let model = match (model, models.as_slice(), spec.quota.len()) {
-            (Some(model), _, _) => model.clone(),
-            (None, _, 1) => spec.quota.keys().next().cloned().unwrap_or_else(|| "".into()),
-            (None, [only], _) => only.clone(),
-            (None, _, _) => {
-                let known: Vec<String> = models.iter().map(ToString::to_string).collect();
+            (Some(model), known, _) if known.contains(&model) || spec.quota.contains_key(model) => {
+                model.clone()
+            }
+            (None, _, 1) => spec.quota.keys().next().expect("there is one").clone(),
+            (None, [only], _) => (*only).clone(),
+            (_, known, _) => {
+                let known: Vec<String> = known.iter().map(ToString::to_string).collect();
                 return Err(ChangeError::WhichModel { known: known.join(", ") });
             }
         };
@@ -193,11 +205,11 @@ fn what(event: &Event) -> &'static str {
     }
 }
 
-/// What makes nodes alike.
-type Looks<'a> = (Vec<&'a GpuModel>, CpuMilli, Bytes);
+/// What makes nodes alike. Memory does not: what is left of it for jobs differs between machines of one kind.
+type Looks<'a> = (Vec<&'a GpuModel>, CpuMilli);
 
 fn looks(node: &NodeSpec) -> Looks<'_> {
-    (node.devices.iter().map(|device| &device.model).collect(), node.cpus, node.memory)
+    (node.devices.iter().map(|device| &device.model).collect(), node.cpus)
 }
 
 /// One of the kind that there is most of; of several the first.

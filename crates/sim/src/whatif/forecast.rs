@@ -1,16 +1,16 @@
 //! What waits now, and when it starts, if nobody submits anything more. The engine goes on from where it was: tasks start as
-//! soon as they are placed, end when jobs like theirs usually do and are gone as soon as they are told. Who takes checkpoints
-//! goes on from the last one.
+//! soon as they are placed, end with success when jobs like theirs usually do, and are gone as soon as they are told. Who takes
+//! checkpoints has saved when he is made to go, and goes on from there; who asks to be queued again at his limit is.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use muster_engine::Engine;
 use muster_model::simulation::Starts;
-use muster_model::view::{JobView, State};
+use muster_model::view::{ElementView, JobView, State};
 use muster_model::{
-    AttemptId, Effect, ElementId, Event, JobId, Observation, Rank, Reason, Span, TaskCheckpoint, TaskExit,
-    TaskReport, Time,
+    AfterCheckpoint, AttemptId, Effect, ElementId, Event, JobId, Observation, Rank, Reason, Span,
+    TaskCheckpoint, TaskExit, TaskReport, Time,
 };
 
 use super::usual::Usual;
@@ -45,7 +45,11 @@ impl<'a> Forecast<'a> {
         let engine = situation.engine().clone();
         let now = situation.taken;
         let jobs = engine.jobs(now);
-        let starts = jobs.iter().filter(|job| waiting(job) > 0).map(|job| (job.job, Starts::default()));
+        let waits =
+            || jobs.iter().map(|job| (job.job, engine.waiting(job.job))).filter(|(_, count)| *count > 0);
+        let left = waits().map(|(_, count)| u64::from(count)).sum();
+        let starts = waits().map(|(job, _)| (job, Starts::default())).collect();
+        let saved = jobs.iter().flat_map(|job| &job.elements).filter_map(saved).collect();
         let attempts: BTreeSet<AttemptId> =
             engine.expected_tasks().into_iter().map(|(attempt, _, _)| attempt).collect();
         let mut forecast = Self {
@@ -54,10 +58,10 @@ impl<'a> Forecast<'a> {
             until: now + HORIZON,
             ends: BinaryHeap::new(),
             running: BTreeMap::new(),
-            saved: BTreeMap::new(),
+            saved,
             begun: attempts.iter().map(|attempt| attempt.element).collect(),
-            starts: starts.collect(),
-            left: jobs.iter().map(|job| u64::from(waiting(job))).sum(),
+            starts,
+            left,
             engine,
         };
         for attempt in attempts {
@@ -81,10 +85,11 @@ impl<'a> Forecast<'a> {
         &self.starts
     }
 
-    /// Why a job waits, as far as the forecast has come.
+    /// Why jobs wait, as far as the forecast has come.
     #[must_use]
-    pub fn reason(&self, job: JobId) -> Option<Reason> {
-        self.engine.job(self.now, job)?.waiting_for
+    pub fn reasons(&self) -> BTreeMap<JobId, Reason> {
+        let waits = |job: JobView| Some((job.job, job.waiting_for?));
+        self.engine.jobs(self.now).into_iter().filter_map(waits).collect()
     }
 
     /// What is ordered already is carried out, and the first decisions are made.
@@ -119,8 +124,8 @@ impl<'a> Forecast<'a> {
         {
             self.ends.pop();
             // One that was stopped, or went on from elsewhere, ends another time.
-            if self.running.remove(&attempt).is_some() {
-                self.report(attempt, &Observation::Exited(TaskExit::Code { code: 0 }));
+            if let Some((since, _)) = self.running.remove(&attempt) {
+                self.end(attempt, since);
             }
         }
         self.decide()?;
@@ -135,12 +140,29 @@ impl<'a> Forecast<'a> {
             let plan = self.engine.plan(self.now);
             self.engine.check(self.now, &plan).map_err(WhatIfError::BadPlan)?;
             self.engine.commit(self.now, &plan);
-            let effects = self.engine.take_effects();
             self.engine.take_facts();
-            if effects.is_empty() {
+            let effects = self.engine.take_effects();
+            effects.iter().for_each(|effect| self.carry_out(effect));
+            // What was given up or saved may be another's at this instant.
+            let frees = |effect: &Effect| matches!(effect, Effect::Stop { .. } | Effect::Checkpoint { .. });
+            if !effects.iter().any(frees) {
                 return Ok(());
             }
-            effects.iter().for_each(|effect| self.carry_out(effect));
+        }
+    }
+
+    /// What an attempt does when its time has come.
+    fn end(&mut self, attempt: AttemptId, since: Time) {
+        let Some(job) = self.engine.job_spec(attempt.element.job) else { return };
+        let is_at_limit = job.time_limit.is_some_and(|limit| self.now.since(since) >= limit);
+        let requeues = job.checkpoint.is_some_and(|checkpoint| checkpoint.then == AfterCheckpoint::Requeue);
+        if is_at_limit && requeues {
+            // Nobody knows how much work is left: as much again.
+            self.saved.remove(&attempt.element);
+            self.report(attempt, &Observation::Checkpointed(told(0, true, self.now)));
+            self.report(attempt, &Observation::Exited(TaskExit::TimedOut));
+        } else {
+            self.report(attempt, &Observation::Exited(TaskExit::Code { code: 0 }));
         }
     }
 
@@ -158,10 +180,7 @@ impl<'a> Forecast<'a> {
                 if let Some((since, before)) = self.running.get(&attempt) {
                     self.saved.insert(attempt.element, *before + self.now.since(*since));
                 }
-                let (request, at) = (*request, self.now);
-                let told =
-                    TaskCheckpoint { count: request, answers: request, warned: false, at, label: "".into() };
-                self.report(attempt, &Observation::Checkpointed(told));
+                self.report(attempt, &Observation::Checkpointed(told(*request, false, self.now)));
             }
             Effect::Stop { .. } => {
                 self.running.remove(&attempt);
@@ -204,13 +223,14 @@ impl<'a> Forecast<'a> {
     }
 }
 
-/// Elements of a job that wait for something else than a person.
-#[must_use]
-pub fn waiting(job: &JobView) -> u32 {
-    match (&job.array, &job.service) {
-        _ if job.state == State::Held => 0,
-        (Some(array), _) => array.waiting,
-        (None, Some(service)) => service.waiting,
-        (None, None) => job.elements.iter().filter(|element| element.state == State::Pending).count() as u32,
-    }
+/// An answer to so many requests, newer than any that a task has given.
+fn told(answers: u32, warned: bool, at: Time) -> TaskCheckpoint {
+    TaskCheckpoint { count: u32::MAX / 2 + answers, answers, warned, at, label: "".into() }
+}
+
+/// What an element that waits to go on has saved of its last attempt.
+fn saved(element: &ElementView) -> Option<(ElementId, Span)> {
+    let checkpoint = element.checkpoint.as_ref().filter(|saved| saved.attempt == element.attempt)?;
+    let waits = matches!(element.state, State::Pending | State::Held);
+    waits.then_some((element.element, checkpoint.at.since(element.started?)))
 }

@@ -23,8 +23,8 @@ use muster_runtime::JOURNAL_VERSION;
 use crate::fleet::Site;
 
 pub use change::{Change, ChangeError, NodeKind};
-pub use forecast::{Forecast, waiting};
-pub use past::{load, waited};
+pub use forecast::Forecast;
+pub use past::Replays;
 pub use usual::Usual;
 
 /// A site at an instant.
@@ -32,7 +32,7 @@ pub use usual::Usual;
 pub struct Situation {
     /// When.
     pub taken: Time,
-    /// From when on `past` is whole.
+    /// What was submitted before is not in `past`.
     pub since: Time,
     /// What has run since.
     pub past: Arc<[PastRun]>,
@@ -73,7 +73,7 @@ impl Situation {
     /// # Errors
     /// It cannot be read, or contradicts itself.
     pub fn read(snapshot: SiteSnapshot) -> Result<Self, WhatIfError> {
-        let SiteSnapshot { version, taken, since, state, past } = snapshot;
+        let SiteSnapshot { version, taken, since, state, past, names: _ } = snapshot;
         if version > JOURNAL_VERSION {
             return Err(WhatIfError::Newer { found: version });
         }

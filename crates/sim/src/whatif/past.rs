@@ -1,27 +1,79 @@
-//! What has run, once more from an idle site. A run is as long as it was in fact, whatever the queue does to it; one that has
-//! not ended is as long as it has run by now.
+//! What has run, once more from an idle site, as it is and changed: the same runs both times, each as long as it was in fact,
+//! whatever the queue does to it. One that has not ended is as long as it has run by now.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::simulation::Spread;
 use muster_model::view::RoleView;
-use muster_model::{GpuMilli, PastRun};
+use muster_model::{Bytes, CpuMilli, GpuMilli, PastRun, QueueSpec};
 use muster_spec::{Ended, TraceJob};
 
+use super::Situation;
 use crate::flat::Estimates;
-use crate::fleet::{FleetLoad, Site};
+use crate::fleet::{FleetJob, FleetLoad, Site};
 use crate::measure::{secs, spread};
 
-/// The load that the past is on a site.
-#[must_use]
-pub fn load(past: &[PastRun], site: &Site) -> FleetLoad {
-    let trace: Vec<TraceJob> = past.iter().map(job).collect();
-    FleetLoad::of(&trace, site, Estimates::Requested, true)
+/// Two replays of one past.
+#[derive(Clone, Debug)]
+pub struct Replays {
+    /// As it is: the site, and what arrives.
+    pub as_it_is: (Site, Vec<FleetJob>),
+    /// With the change.
+    pub changed: (Site, Vec<FleetJob>),
+    /// Runs that never got to work.
+    pub never_ran: u64,
+    /// Runs that not even the idle site could host.
+    pub too_large: u64,
+    /// Runs that the changed site could not host though the present one can.
+    pub no_longer_fit: u64,
+    /// Seconds from submission to the first start, as they were.
+    pub waited_secs: Spread,
 }
 
-/// Seconds from submission to the first start, as they were.
-#[must_use]
-pub fn waited(past: &[PastRun]) -> Spread {
-    spread(past.iter().map(|run| secs(run.began.since(run.submitted))))
+impl Replays {
+    /// Of what has run on a site.
+    #[must_use]
+    pub fn of(as_it_is: &Situation, changed: &Situation) -> Self {
+        let past = &as_it_is.past;
+        let trace: Vec<TraceJob> = past.iter().map(job).collect();
+        let load = |situation: &Situation| {
+            let site = replayed(situation.site());
+            let load = FleetLoad::of(&trace, &site, Estimates::Requested, true);
+            (site, load)
+        };
+        let ((site, one), (changed_site, mut other)) = (load(as_it_is), load(changed));
+        let FleetLoad { mut jobs, never_ran, too_large, strangers: _ } = one;
+        let ids = |jobs: &[FleetJob]| jobs.iter().map(|job| Arc::clone(&job.id)).collect::<BTreeSet<_>>();
+        let (fit, fit_then) = (ids(&jobs), ids(&other.jobs));
+        jobs.retain(|job| fit_then.contains(&job.id));
+        other.jobs.retain(|job| fit.contains(&job.id));
+        let replayed = past.iter().filter(|run| {
+            let id: &str = &run.element.to_string();
+            fit.contains(id) && fit_then.contains(id)
+        });
+        Self {
+            never_ran,
+            too_large,
+            no_longer_fit: (fit.len() - jobs.len()) as u64,
+            waited_secs: spread(replayed.map(|run| secs(run.began.since(run.submitted)))),
+            as_it_is: (site, jobs),
+            changed: (changed_site, other.jobs),
+        }
+    }
+}
+
+/// The site without what would count elements of an array as jobs that a user has waiting.
+fn replayed(mut site: Site) -> Site {
+    fn lift(queues: &mut [QueueSpec]) {
+        for queue in queues {
+            queue.limits.pending_jobs = None;
+            lift(&mut queue.queues);
+        }
+    }
+    lift(&mut site.tree.queues);
+    site
 }
 
 fn job(run: &PastRun) -> TraceJob {
@@ -60,8 +112,8 @@ fn task(roles: &[RoleView], tasks: u32) -> Resources {
             };
             Resources {
                 gpu: gpu(of_all(|role| u64::from(role.gpus.0)), Vec::new()),
-                cpus: muster_model::CpuMilli(of_all(|role| u64::from(role.cpus.0)) as u32),
-                memory: muster_model::Bytes(of_all(|role| role.memory.0)),
+                cpus: CpuMilli(of_all(|role| u64::from(role.cpus.0)) as u32),
+                memory: Bytes(of_all(|role| role.memory.0)),
                 ..Resources::default()
             }
         }

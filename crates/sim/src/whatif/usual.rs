@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::{JobSpec, PastRun, Span, UserName};
+use muster_model::{JobSpec, Kind, PastRun, Span, UserName};
 
 /// Runs of a user below which those of all users speak.
 const ENOUGH: usize = 5;
@@ -52,11 +52,14 @@ impl Usual {
         Self { by_limit: true, ..Self::default() }
     }
 
-    /// How long a job runs in all that has run for so long. `None`: until somebody ends it, or nobody knows.
+    /// How long a job runs in all that has run for so long. `None`: until somebody ends it, or nobody knows. A notebook is taken to
+    /// be kept up to its limit.
     #[must_use]
     pub fn runtime(&self, job: &JobSpec, so_far: Span) -> Option<Span> {
-        if job.service().is_some() {
-            return None;
+        match job.kind {
+            Kind::Service(_) => return None,
+            Kind::Notebook(_) => return job.time_limit,
+            Kind::Task => {}
         }
         let Some(limit) = job.time_limit else {
             let middle = middle_above(self.known(&job.user, |used| &used.ms)?, so_far.0);

@@ -7,13 +7,11 @@ use muster_model::job::{Array, GpuRequest, Resources};
 use muster_model::simulation::Starts;
 use muster_model::view::RoleView;
 use muster_model::{
-    Bytes, CpuMilli, ElementId, Event, GpuMilli, JobId, JobSpec, Observation, PastRun, QueueSpec, QueueTree,
-    Rank, SiteSnapshot, Span, TaskGroup, TaskReport, Time,
+    AfterCheckpoint, Bytes, Checkpoint, CheckpointBy, CpuMilli, ElementId, Event, GpuMilli, JobId, JobSpec,
+    Observation, PastRun, QueueSpec, QueueTree, Rank, SiteSnapshot, Span, TaskGroup, TaskReport, Time,
 };
-use muster_sim::fleet::Site;
-use muster_sim::whatif::{
-    Change, ChangeError, Forecast, NodeKind, Situation, Usual, WhatIfError, load, waited,
-};
+use muster_sim::fleet::{JobNo, Scheduler, Site};
+use muster_sim::whatif::{Change, ChangeError, Forecast, NodeKind, Replays, Situation, Usual, WhatIfError};
 
 use crate::fleet::{played, site};
 
@@ -48,7 +46,7 @@ fn snapshot(site: &Site, jobs: Vec<JobSpec>, past: Vec<PastRun>, taken: Time) ->
         }
     }
     let state = serde_json::to_value(engine.snapshot().redacted().0).unwrap();
-    SiteSnapshot { version: 1, taken, since: Time(0), state, past }
+    SiteSnapshot { version: 1, taken, since: Time(0), state, past, names: [].into() }
 }
 
 fn situation(site: &Site, jobs: Vec<JobSpec>, past: Vec<PastRun>, taken: Time) -> Situation {
@@ -144,18 +142,18 @@ fn a_quota_lets_start_what_it_kept_back() {
     let now = situation(&site, vec![job("ann", 4, 100), job("bob", 4, 100)], Vec::new(), secs(40));
     assert_eq!(starts(&now, 2), (1, Some(100), Some(100)));
 
-    let tree = now.with_quota(now.engine().tree().clone(), "default", None, Some(8)).unwrap();
+    let tree = now.with_quota(now.engine().tree().clone(), &[], "default", None, Some(8)).unwrap();
     let changed = now.with(&Change { tree: Some(tree), ..Change::default() }).unwrap();
     assert_eq!(starts(&changed, 2), (1, Some(40), Some(40)));
 
-    let known = now.with_quota(now.engine().tree().clone(), "nobody", None, Some(8));
+    let known = now.with_quota(now.engine().tree().clone(), &[], "nobody", None, Some(8));
     assert!(matches!(known, Err(ChangeError::NoQueue { known, .. }) if known == "default, other"));
 }
 
 #[test]
 fn nodes_that_go_are_those_on_which_least_runs_and_what_runs_there_goes_on() {
     let now = situation(&site(3, 8), vec![job("ann", 8, 100), job("bob", 3, 100)], Vec::new(), secs(40));
-    let gone = now.fewer(2, &LIKE_MOST).unwrap();
+    let gone = now.fewer(2, &LIKE_MOST, &[]).unwrap();
     // One is idle, on one three GPUs are held.
     let left = now.with(&Change { drained: gone, ..Change::default() }).unwrap();
     let serving = left.site().nodes;
@@ -163,7 +161,7 @@ fn nodes_that_go_are_those_on_which_least_runs_and_what_runs_there_goes_on() {
     let views = left.engine().nodes();
     let stays = views.iter().find(|view| view.name == serving[0].name).unwrap();
     assert!(stays.devices.iter().all(|device| device.used == GpuMilli(1000)));
-    assert_eq!(now.fewer(4, &LIKE_MOST), Err(ChangeError::TooFew { there: 3 }));
+    assert_eq!(now.fewer(4, &LIKE_MOST, &[]), Err(ChangeError::TooFew { there: 3 }));
 }
 
 #[test]
@@ -178,18 +176,21 @@ fn the_past_is_run_once_more() {
     // Two gangs of five on eight GPUs, each for 100 seconds, submitted together: the second waited for the first.
     let past = vec![run("user-1", 0, 0, 100, 200), run("user-2", 1, 100, 100, 200)];
     let now = situation(&site(1, 8), Vec::new(), past, secs(300));
-    assert!((waited(&now.past).mean - 49.5).abs() < 1e-9);
-    let began = |situation: &Situation| {
-        let site = situation.site();
-        let plane = muster_sim::fleet::Scheduler::Muster.begin(&site, 0).unwrap();
-        let fleet = played(&site, plane, &load(&situation.past, &site).jobs);
-        let jobs = (0..2).map(muster_sim::fleet::JobNo);
-        jobs.map(|job| fleet.desk().fate(job).began.unwrap().0 / 1000).collect::<Vec<_>>()
+    let began = |changed: &Situation| {
+        let replays = Replays::of(&now, changed);
+        assert!((replays.waited_secs.mean - 49.5).abs() < 1e-9);
+        [replays.as_it_is, replays.changed].map(|(site, jobs)| {
+            let fleet = played(&site, Scheduler::Muster.begin(&site, 0).unwrap(), &jobs);
+            [0, 1].map(|job| fleet.desk().fate(JobNo(job)).began.unwrap().0 / 1000)
+        })
     };
-    assert_eq!(began(&now), [0, 100]);
     let mut change = Change::default();
     change.join(now.more(1, &LIKE_MOST).unwrap());
-    assert_eq!(began(&now.with(&change).unwrap()), [0, 1]);
+    assert_eq!(began(&now.with(&change).unwrap()), [[0, 100], [0, 1]]);
+    // What the changed site could not host is left out of both, and counted.
+    let none = now.with(&Change { drained: now.fewer(1, &LIKE_MOST, &[]).unwrap(), ..Change::default() });
+    let replays = Replays::of(&now, &none.unwrap());
+    assert_eq!((replays.no_longer_fit, replays.too_large, replays.as_it_is.1.len()), (2, 0, 0));
     // Less of the past is what was submitted since.
     assert_eq!(now.since(Span(299_500)).past.len(), 1);
 }
@@ -201,4 +202,37 @@ fn what_is_no_snapshot_or_a_newer_one_is_refused() {
     assert_eq!(Situation::read(newer).unwrap_err(), WhatIfError::Newer { found: 99 });
     let broken = SiteSnapshot { state: "nothing".into(), ..good };
     assert!(matches!(Situation::read(broken).unwrap_err(), WhatIfError::Malformed(_)));
+}
+
+#[test]
+fn what_a_person_holds_is_not_waited_for() {
+    let array = |held| {
+        let array = Array { first: 0, last: 9, step: 1, max_running: Some(1) };
+        JobSpec { array: Some(array), held, ..job("ann", 1, 10) }
+    };
+    let now = situation(&site(1, 8), vec![array(true), array(false)], Vec::new(), secs(4));
+    assert_eq!((now.engine().waiting(JobId(1)), now.engine().waiting(JobId(2))), (0, 9));
+    assert_eq!(starts(&now, 2), (9, Some(10), Some(90)));
+}
+
+#[test]
+fn who_saves_when_told_gives_up_his_place_at_once_and_goes_on_from_there() {
+    let mut tree = QueueTree::single();
+    let half = |name: &str| QueueSpec { quota: [("a100".into(), 4)].into(), ..QueueSpec::named(name) };
+    tree.queues = vec![half("default"), half("other")];
+    let site = Site { tree, ..site(1, 8) };
+    let checkpoint = Checkpoint {
+        signal: 10,
+        lead: Span::from_secs(60),
+        by: CheckpointBy::All,
+        then: AfterCheckpoint::Continue,
+    };
+    // Ann borrows all that is not hers; Bob comes for it, and another of hers waits behind both.
+    let borrows = JobSpec { checkpoint: Some(checkpoint), ..job("ann", 8, 100) };
+    let comes = JobSpec { queue: "other".into(), begin: Some(secs(50)), ..job("bob", 4, 100) };
+    let last = JobSpec { priority: -1, ..job("cy", 8, 100) };
+    let now = situation(&site, vec![borrows, comes, last], Vec::new(), secs(40));
+    assert_eq!(starts(&now, 2), (1, Some(50), Some(50)));
+    // Bob ends at 150; then Ann has half of her work left, and Cy comes at 200.
+    assert_eq!(starts(&now, 3), (1, Some(200), Some(200)));
 }

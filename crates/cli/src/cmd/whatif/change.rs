@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::Result;
-use muster_model::GpuModel;
+use muster_model::{DeviceSet, GpuModel};
 use muster_report::amount::grouped_count;
 use muster_sim::whatif::{Change, ChangeError, NodeKind, Situation};
 use muster_spec::parse_queues;
@@ -30,6 +30,9 @@ pub struct ChangeArgs {
     queues: Option<PathBuf>,
 }
 
+/// More are nobody's question.
+const MOST_NODES: u32 = 100_000;
+
 /// So many nodes of a kind.
 #[derive(Clone, Debug)]
 struct Nodes {
@@ -41,13 +44,20 @@ impl FromStr for Nodes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "expected a number of nodes, such as 2, or with their GPUs 2xh100:8".to_owned();
-        let count = |text: &str| text.parse().ok().filter(|count| *count > 0).ok_or_else(wrong);
+        let wrong = || {
+            format!(
+                "expected a number of nodes up to {MOST_NODES}, such as 2, or with up to {} GPUs each: 2xh100:8",
+                DeviceSet::MAX_DEVICES
+            )
+        };
+        let count =
+            |text: &str| text.parse().ok().filter(|count| (1..=MOST_NODES).contains(count)).ok_or_else(wrong);
         let Some((nodes, gpus)) = text.split_once('x') else {
             return Ok(Self { count: count(text)?, kind: NodeKind { gpus: None } });
         };
         let (model, gpus) = gpus.rsplit_once(':').filter(|(model, _)| !model.is_empty()).ok_or_else(wrong)?;
-        let kind = NodeKind { gpus: Some((model.into(), gpus.parse().map_err(|_| wrong())?)) };
+        let gpus = gpus.parse().ok().filter(|gpus| *gpus as usize <= DeviceSet::MAX_DEVICES);
+        let kind = NodeKind { gpus: Some((model.into(), gpus.ok_or_else(wrong)?)) };
         Ok(Self { count: count(nodes)?, kind })
     }
 }
@@ -103,7 +113,8 @@ impl ChangeArgs {
             change.join(joined);
         }
         for nodes in &self.remove_nodes {
-            change.drained.extend(situation.fewer(nodes.count, &nodes.kind).map_err(|error| wrong(&error))?);
+            let gone = situation.fewer(nodes.count, &nodes.kind, &change.drained);
+            change.drained.extend(gone.map_err(|error| wrong(&error))?);
             words.push(format!("{} fewer", grouped_count(u64::from(nodes.count), "node")));
         }
         // 2. Queues, then quotas in them.
@@ -114,8 +125,9 @@ impl ChangeArgs {
         }
         for Quota { queue, model, gpus } in &self.quota {
             let tree = change.tree.take().unwrap_or_else(|| situation.engine().tree().clone());
-            let tree =
-                situation.with_quota(tree, queue, model.as_ref(), *gpus).map_err(|error| wrong(&error))?;
+            let tree = situation
+                .with_quota(tree, &change.joined, queue, model.as_ref(), *gpus)
+                .map_err(|error| wrong(&error))?;
             change.tree = Some(tree);
             let model = model.as_ref().map_or_else(String::new, |model| format!("{model} "));
             words.push(match gpus {

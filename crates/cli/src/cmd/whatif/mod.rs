@@ -11,9 +11,10 @@ use muster_api::query::{JobFilter, SnapshotQuery};
 use muster_model::simulation::{FleetFigures, FleetUnit, Past, Starts, Waiting, WhatIf};
 use muster_model::view::JobView;
 use muster_model::{JobId, Reason, SiteSnapshot, Span};
-use muster_sim::fleet::{Failures, Fleet, Scheduler, Terms, figures};
-use muster_sim::whatif::{Forecast, Situation, Usual, WhatIfError, load, waited, waiting};
+use muster_sim::fleet::{Failures, Fleet, FleetJob, Scheduler, Site, Terms, figures};
+use muster_sim::whatif::{Forecast, Replays, Situation, Usual, WhatIfError};
 use muster_spec::quantity::parse_span;
+use serde_json::Value;
 
 use super::simulate::watch::{self, Watch};
 use crate::app::App;
@@ -66,11 +67,12 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
             .hint("for example `--add-nodes 2`, `--quota research=16` or `--queues new-queues.yaml`")
             .into());
     }
-    // 1. The site.
-    let snapshot = match &args.snapshot {
+    // 1. The site. Names stay here.
+    let mut snapshot = match &args.snapshot {
         Some(path) => read(path)?,
         None => taken(app, &args).await?,
     };
+    let names = std::mem::take(&mut snapshot.names);
     if let Some(path) = &args.snapshot_out {
         let text = serde_json::to_vec(&snapshot)?;
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -90,7 +92,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     let changed = as_it_is.with(&change).map_err(unanswered)?;
     // 3. Both answers.
     let answer = Question { as_it_is, changed, words, runtimes: args.runtimes }.answered(app).await?;
-    let answer = if args.snapshot.is_none() { named(app, answer).await? } else { answer };
+    let answer = if args.snapshot.is_none() { named(app, answer, &names).await? } else { answer };
     match args.output.json() {
         true => app.ui.json(&answer)?,
         false => app.ui.data(&muster_report::whatif::whatif(&answer, &app.ui.style()))?,
@@ -101,7 +103,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
 /// The state of the daemon now.
 async fn taken(app: &App, args: &Args) -> Result<SiteSnapshot> {
     let client = connect::find(&app.global)?;
-    let query = SnapshotQuery { past_secs: Some(args.since.0.div_ceil(1000)) };
+    let query = SnapshotQuery { past_secs: Some(args.since.0.div_ceil(1000)), names: true };
     Ok(client.snapshot(query).await.map_err(Failure::from)?)
 }
 
@@ -133,22 +135,29 @@ struct Question {
     runtimes: Runtimes,
 }
 
-/// The answer of one of the two.
+/// What comes next, and what the past would have been, of one of the two.
+#[derive(Debug)]
 struct Answer {
-    starts: Starting,
+    starts: BTreeMap<JobId, Starts>,
     /// Why what does not start at once waits.
     reasons: BTreeMap<JobId, Reason>,
-    past: Option<FleetFigures>,
+    past: FleetFigures,
     is_partial: bool,
 }
 
-/// When jobs that wait start.
-type Starting = BTreeMap<JobId, Starts>;
-
 impl Question {
     async fn answered(self, app: &App) -> Result<WhatIf> {
-        let total = 2 * self.as_it_is.past.len() as u64;
+        let waits: u64 = self.waiting().map(|(_, elements)| u64::from(elements)).sum();
+        let total = 2 * (self.as_it_is.past.len() as u64 + waits);
         watch::jobs(app, total, move |watch| self.asked(watch)).await?
+    }
+
+    /// Jobs that wait for something else than a person, and how many of their elements do.
+    fn waiting(&self) -> impl Iterator<Item = (JobView, u32)> {
+        let engine = self.as_it_is.engine();
+        let jobs = engine.jobs(self.as_it_is.taken).into_iter();
+        let waits = |job: JobView| Some((engine.waiting(job.job), job)).filter(|(count, _)| *count > 0);
+        jobs.filter_map(waits).map(|(count, job)| (job, count))
     }
 
     fn asked(&self, watch: &Watch) -> Result<WhatIf> {
@@ -157,76 +166,90 @@ impl Question {
             Runtimes::Usual => Usual::of(&as_it_is.past),
             Runtimes::Limit => Usual::by_limit(),
         };
-        let asked = watch::on_all_cores(&[as_it_is, changed], |one| answer(watch, one, &usual));
-        let [one, other] =
-            <[Result<Answer>; 2]>::try_from(asked).unwrap_or_else(|_| unreachable!("two were asked"));
-        let (one, other) = (one?, other?);
-        let jobs = as_it_is.engine().jobs(as_it_is.taken).into_iter();
-        let waits = jobs.filter_map(|job| {
+        let replays = Replays::of(as_it_is, changed);
+        let both = [(as_it_is, &replays.as_it_is), (changed, &replays.changed)];
+        let asked = watch::on_all_cores(&both, |(one, past)| answer(watch, one, past, &usual));
+        let [one, other] = <[Result<Answer>; 2]>::try_from(asked).expect("two were asked");
+        let (one, mut other) = (one?, other?);
+        let waiting = self.waiting().filter_map(|(job, elements)| {
             let (as_it_is, changed) = (*one.starts.get(&job.job)?, *other.starts.get(&job.job)?);
-            let elements = waiting(&job);
-            let still = other.reasons.get(&job.job).cloned();
+            let still = other.reasons.remove(&job.job);
             let JobView { job, name, user, queue, gpus, submitted, .. } = job;
             Some(Waiting { job, name, user, queue, gpus, submitted, elements, as_it_is, changed, still })
         });
-        let waits = waits.collect();
+        let waiting = waiting.collect();
+        let Replays { never_ran, too_large, no_longer_fit, waited_secs, .. } = replays;
+        let past = as_it_is.past.first().map(|first| Past {
+            since: first.submitted,
+            runs: as_it_is.past.len() as u64,
+            replayed: replays.as_it_is.1.len() as u64,
+            never_ran,
+            too_large,
+            no_longer_fit,
+            unit: if as_it_is.site().has_gpus() { FleetUnit::Gpu } else { FleetUnit::Cpu },
+            waited_secs,
+            as_it_is: one.past,
+            changed: other.past,
+        });
         Ok(WhatIf {
             taken: as_it_is.taken,
             changes: self.words.clone(),
-            waiting: waits,
-            past: one.past.zip(other.past).map(|(one, other)| self.past(one, other)),
+            waiting,
+            past,
             is_partial: one.is_partial || other.is_partial,
         })
     }
-
-    fn past(&self, as_it_is: FleetFigures, changed: FleetFigures) -> Past {
-        let situation = &self.as_it_is;
-        Past {
-            since: situation.past.first().map_or(situation.since, |run| run.submitted),
-            runs: situation.past.len() as u64,
-            replayed: as_it_is.arrived,
-            unit: if situation.site().has_gpus() { FleetUnit::Gpu } else { FleetUnit::Cpu },
-            waited_secs: waited(&situation.past),
-            as_it_is,
-            changed,
-        }
-    }
 }
 
-/// What comes next, and what the past would have been.
-fn answer(watch: &Watch, situation: &Situation, usual: &Usual) -> Result<Answer> {
+fn answer(
+    watch: &Watch,
+    situation: &Situation,
+    (site, jobs): &(Site, Vec<FleetJob>),
+    usual: &Usual,
+) -> Result<Answer> {
     // 1. What waits.
     let mut forecast = Forecast::of(situation, usual);
+    let mut left = forecast.left();
     forecast.begin()?;
-    let waits = forecast.starts().iter().filter(|(_, starts)| starts.begun == 0);
-    let reasons = waits.filter_map(|(job, _)| Some((*job, forecast.reason(*job)?))).collect();
-    while !watch.is_stopped() && forecast.step()? {}
+    let mut reasons = forecast.reasons();
+    reasons.retain(|job, _| forecast.starts().get(job).is_some_and(|starts| starts.begun == 0));
+    while !watch.is_stopped() && forecast.step()? {
+        watch.count((left - forecast.left()) as usize);
+        left = forecast.left();
+    }
     let starts = forecast.starts().clone();
     // 2. What has run.
-    let site = situation.site();
-    let jobs = load(&situation.past, &site).jobs;
-    if jobs.is_empty() {
-        return Ok(Answer { starts, reasons, past: None, is_partial: watch.is_stopped() });
-    }
-    let terms = Terms { checkpoint_every: None, saves_when_told: false, restart: Span(0) };
-    let failures = Failures { node_mtbf: None, gpu_mtbf: None, repair: Span(0), seed: 0 };
-    let plane = Scheduler::Muster.begin(&site, 0)?;
-    let mut fleet = Fleet::new(&site, plane, jobs, terms, failures);
+    let plane = Scheduler::Muster.begin(site, 0)?;
+    let mut fleet = Fleet::new(site, plane, jobs.clone(), Terms::default(), Failures::default());
     let is_over = watch::play(watch, &mut fleet, None, |_| Ok(()))?;
-    let past = Some(figures(Scheduler::Muster, fleet.desk(), !is_over));
+    let past = figures(Scheduler::Muster, fleet.desk(), !is_over);
     Ok(Answer { starts, reasons, past, is_partial: !is_over })
 }
 
-/// The same with names, of which the snapshot has none and the daemon knows.
-async fn named(app: &App, mut answer: WhatIf) -> Result<WhatIf> {
+/// The same with names in place of numbers.
+async fn named(app: &App, answer: WhatIf, names: &BTreeMap<String, String>) -> Result<WhatIf> {
+    let mut value = serde_json::to_value(answer)?;
+    rename(&mut value, names);
+    let mut answer: WhatIf = serde_json::from_value(value)?;
     let client = connect::find(&app.global)?;
     let jobs = client.jobs(JobFilter::default()).await.map_err(Failure::from)?.jobs;
-    let jobs: BTreeMap<JobId, JobView> = jobs.into_iter().map(|job| (job.job, job)).collect();
+    let jobs: BTreeMap<JobId, String> = jobs.into_iter().map(|job| (job.job, job.name)).collect();
     for waiting in &mut answer.waiting {
-        if let Some(job) = jobs.get(&waiting.job) {
-            waiting.name.clone_from(&job.name);
-            waiting.user.clone_from(&job.user);
-        }
+        waiting.name = jobs.get(&waiting.job).cloned().unwrap_or_default();
     }
     Ok(answer)
+}
+
+/// Texts that are wholly a number that stands for a name.
+fn rename(value: &mut Value, names: &BTreeMap<String, String>) {
+    match value {
+        Value::String(text) => {
+            if let Some(name) = names.get(text) {
+                text.clone_from(name);
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| rename(value, names)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| rename(value, names)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
