@@ -101,7 +101,12 @@ impl Engine {
 
     /// Facts since the last call.
     pub fn take_facts(&mut self) -> Vec<Fact> {
-        taken(&mut self.state.facts)
+        taken(self.state.facts.told_mut())
+    }
+
+    /// From now on no facts are made: for who keeps no account. Not durable.
+    pub fn stop_facts(&mut self) {
+        self.state.facts.stop();
     }
 
     // ---- recovery ----

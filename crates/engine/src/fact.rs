@@ -111,6 +111,38 @@ pub enum Fact {
     },
 }
 
+/// Facts that nobody has taken yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    told: Vec<Fact>,
+    /// Nobody takes them.
+    are_idle: bool,
+}
+
+impl Facts {
+    /// From here on nobody takes them, and none are made.
+    pub(crate) fn stop(&mut self) {
+        *self = Self { told: Vec::new(), are_idle: true };
+    }
+
+    /// They are made for somebody.
+    pub(crate) fn are_wanted(&self) -> bool {
+        !self.are_idle
+    }
+
+    /// One more.
+    pub(crate) fn tell(&mut self, fact: impl FnOnce() -> Fact) {
+        if !self.are_idle {
+            self.told.push(fact());
+        }
+    }
+
+    /// Those that were made since they were taken.
+    pub(crate) fn told_mut(&mut self) -> &mut Vec<Fact> {
+        &mut self.told
+    }
+}
+
 /// How much the engine holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {

@@ -105,8 +105,10 @@ impl State {
             record.next = record.total;
             record.failed += fresh;
             record.begun += fresh;
-            let outcome = outcome.clone();
-            self.facts.push(Fact::RestEnded { job: id, count: fresh, first, last, step, outcome, at: now });
+            self.facts.tell(|| {
+                let outcome = outcome.clone();
+                Fact::RestEnded { job: id, count: fresh, first, last, step, outcome, at: now }
+            });
         }
         // 3. The others one by one.
         let waiting: Vec<u32> = record
@@ -134,7 +136,7 @@ impl State {
             true => record.succeeded += 1,
             false => record.failed += 1,
         }
-        self.facts.push(Fact::ElementEnded {
+        self.facts.tell(|| Fact::ElementEnded {
             element: ElementId { job: id, index },
             outcome: outcome.clone(),
             at: now,
@@ -150,13 +152,16 @@ impl State {
         if !self.jobs.get(&id).is_some_and(|job| job.record.is_over()) {
             return;
         }
-        let view = Box::new(self.job_view(now, id).expect("it is in memory"));
+        let wanted = self.facts.are_wanted();
+        let view = wanted.then(|| Box::new(self.job_view(now, id).expect("it is in memory")));
         let job = self.jobs.remove(&id).expect("it is in memory");
         let succeeded = job.record.failed == 0;
         self.withdraw(id, &job);
         self.classes.leave(job.class);
         self.remember(id, succeeded);
-        self.facts.push(Fact::JobEnded { job: id, at: now, succeeded, view });
+        if let Some(view) = view {
+            self.facts.tell(|| Fact::JobEnded { job: id, at: now, succeeded, view });
+        }
         self.announce(id);
     }
 

@@ -109,7 +109,7 @@ impl State {
         // 3. Out of the order, and off it goes.
         self.sync(now, Owner { job: id.element.job, ordinal: None });
         self.sync(now, Owner { job: id.element.job, ordinal: Some(ordinal) });
-        self.facts.push(Fact::Started { id, at: now, placement: Arc::clone(placement) });
+        self.facts.tell(|| Fact::Started { id, at: now, placement: Arc::clone(placement) });
         self.effects.push(Effect::Prepare { id, placement: Arc::clone(placement), payload });
         self.watch(id.element.job, ordinal);
         self.track(id.element.job, ordinal);
@@ -135,7 +135,7 @@ impl State {
             let promise = Promise { from: run.held_from, length };
             self.policy.settle(now, record.leaf, job.user, milli, promise);
         }
-        self.facts.push(Fact::AttemptEnded {
+        self.facts.tell(|| Fact::AttemptEnded {
             id: attempt,
             user: record.spec.user.clone(),
             queue: self.policy.leaf_name(record.leaf).clone(),

@@ -179,7 +179,7 @@ impl State {
         let lead = terms.filter(|_| run.stage == RunStage::Running).map(|terms| terms.lead);
         let due = lead.map_or(now, |lead| now + lead);
         run.leaving = Some(Leaving { by, cause, at: now, due });
-        self.facts.push(Fact::Evicted { id, by, cause, at: now });
+        self.facts.tell(|| Fact::Evicted { id, by, cause, at: now });
         if lead.is_some() {
             run.asked = Asked { count: run.asked.count + 1, unanswered: Some(now) };
             self.effects.push(Effect::Checkpoint { id, request: run.asked.count });

@@ -39,7 +39,7 @@ use muster_model::queue::PlacementPolicy;
 use muster_model::{Effect, ElementId, Event, JobId, JobSpec, QueueTree, Reservation, Time};
 use muster_policy::{Policy, Promise, TreeError};
 
-use crate::fact::Fact;
+use crate::fact::{Fact, Facts};
 use claim::Claims;
 use depend::Recent;
 use entries::{Entries, Owner, Rank, Standing};
@@ -82,7 +82,7 @@ pub(crate) struct State {
     /// Jobs whose waiters have not been told yet; empty between events.
     news: BTreeSet<JobId>,
     pub(crate) effects: Vec<Effect>,
-    pub(crate) facts: Vec<Fact>,
+    pub(crate) facts: Facts,
     /// Of the last pass.
     pub(crate) reservations: Vec<Reservation>,
     /// When the first budget is refilled that kept something back in the last pass.
@@ -117,7 +117,7 @@ impl State {
             waiters: BTreeMap::new(),
             news: BTreeSet::new(),
             effects: Vec::new(),
-            facts: Vec::new(),
+            facts: Facts::default(),
             reservations: Vec::new(),
             refill: None,
             thaw: None,
@@ -174,7 +174,7 @@ impl State {
         // 2. The record.
         let record = JobRecord::new(Arc::clone(spec), leaf, now);
         self.see(class, record.total);
-        self.facts.push(Fact::Queued {
+        self.facts.tell(|| Fact::Queued {
             job: id,
             user: spec.user.clone(),
             queue: self.policy.leaf_name(leaf).clone(),

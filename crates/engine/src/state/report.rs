@@ -78,7 +78,7 @@ impl State {
             run.started = Some(now);
             run.end = end_of_run(now, duration);
             self.pool.set_end(run.key, run.end.into());
-            self.facts.push(Fact::Running { id: attempt, at: now });
+            self.facts.tell(|| Fact::Running { id: attempt, at: now });
             is_news = !element.begun;
             record.begun += u32::from(!element.begun);
             element.begun = true;

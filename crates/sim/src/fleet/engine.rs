@@ -40,6 +40,7 @@ impl EnginePlane {
         let mut engine = Engine::new(site.tree.clone())
             .map_err(Refusal::from)
             .map_err(refused("the queues".to_owned()))?;
+        engine.stop_facts();
         if !site.levels.is_empty() {
             engine.apply(Time(0), &Event::LevelsSet(site.levels.clone()));
         }
@@ -71,7 +72,6 @@ impl EnginePlane {
         for effect in self.engine.take_effects() {
             again |= self.carry_out(desk, effect)?;
         }
-        self.engine.take_facts();
         Ok(again)
     }
 

@@ -42,7 +42,8 @@ impl<'a> Forecast<'a> {
     /// Everything as it is.
     #[must_use]
     pub fn of(situation: &Situation, usual: &'a Usual) -> Self {
-        let engine = situation.engine().clone();
+        let mut engine = situation.engine().clone();
+        engine.stop_facts();
         let now = situation.taken;
         let jobs = engine.jobs(now);
         let waits =
@@ -140,7 +141,6 @@ impl<'a> Forecast<'a> {
             let plan = self.engine.plan(self.now);
             self.engine.check(self.now, &plan).map_err(WhatIfError::BadPlan)?;
             self.engine.commit(self.now, &plan);
-            self.engine.take_facts();
             let effects = self.engine.take_effects();
             effects.iter().for_each(|effect| self.carry_out(effect));
             // What was given up or saved may be another's at this instant.
