@@ -55,7 +55,7 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
         let more = started_of.entry(element.job).or_default();
         *more += u32::from(!goes_on && !is_claimed(job, element));
         let given_up = given_up.get(&element.job).copied().unwrap_or(0);
-        check_startable(job, now, element, (*more, given_up, goes_on), &mut found);
+        check_startable(state, job, now, element, (*more, given_up, goes_on), &mut found);
         if let Decision::Start { id, .. } = decision {
             check_attempt(job, *id, &mut found);
         }
@@ -148,6 +148,7 @@ fn is_claimed(job: &Job, element: ElementId) -> bool {
 /// `more` is how many elements of its job the plan starts or promises places, with this one, and without those that count
 /// before; then whether this one only changes its size.
 fn check_startable(
+    state: &State,
     job: &Job,
     now: Time,
     element: ElementId,
@@ -173,10 +174,14 @@ fn check_startable(
         _ => None,
     };
     found.extend(refused.map(|why| Violation::NotStartable(element, why)));
-    let waiting = record.elements.values().filter(|known| known.phase != Phase::Active);
-    let promised = waiting.filter(|known| known.claim.is_some()).count() as u32;
+    // An array may have a million elements, of which few are promised anything.
     let cap = record.spec.array.as_ref().and_then(|array| array.max_running);
-    if cap.is_some_and(|cap| more > 0 && record.active + promised + more > cap + given_up) {
+    let promised = || {
+        let claims = state.claims.of.range((element.job, 0)..=(element.job, u32::MAX));
+        let known = claims.filter_map(|(_, ordinal)| record.elements.get(ordinal));
+        known.filter(|known| known.phase != Phase::Active && known.claim.is_some()).count() as u32
+    };
+    if cap.is_some_and(|cap| more > 0 && record.active + promised() + more > cap + given_up) {
         found.push(Violation::ArrayCap(element.job));
     }
 }
