@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use fleet::{
-    Curve, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, LevelSpread, MEASURED, OwnerFigures,
-    SizeFigures,
+    Curve, Figure, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, LevelSpread, MEASURED,
+    OwnerFigures, SizeFigures,
 };
 pub use gantt::{Gantt, GanttBar, GanttJob, GanttNode};
 pub use told::{FleetEvent, FleetHappening, FleetInstant, FleetWaiting};

@@ -18,7 +18,7 @@ pub use answer::{
 pub use comparison::{Cell, Compared, Comparison, Fare, Role, Standing, Today, Verdict};
 pub use fact::{Contradiction, Fact, Facts, Kind, Value};
 pub use plane::{Label, Plane, Ruleset};
-pub use proof::{ProofSays, ProofVerdict, ProvedKind, ProvedPlane, ProvedRole, SiteProof};
+pub use proof::{PROVED, ProofSays, ProofVerdict, ProvedKind, ProvedPlane, ProvedRole, SiteProof};
 pub use schema::answer_schema;
 pub use site::{MixEntry, SiteProfile};
 pub use source::{Page, Source};

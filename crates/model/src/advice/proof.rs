@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Changes;
-use crate::simulation::Spread;
+use crate::simulation::{Figure, Interval, Spread};
 
-/// Control planes on a site's work.
+/// Control planes on a site's work. With several seeds, what it says of the load is that of the first.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SiteProof {
     /// The trace that was replayed, as it was named; absent where the load was made from the mix.
@@ -20,8 +20,10 @@ pub struct SiteProof {
     /// The queues, as they were named; absent where they were made from the teams of the site, or one for a trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<String>,
-    /// What chance was drawn from.
+    /// What chance was drawn from, first.
     pub seed: u64,
+    /// What it was drawn from in all, one run of each control plane for each; the mix was drawn anew for each, a trace is the same.
+    pub seeds: Vec<u64>,
     /// Nodes.
     pub nodes: u64,
     /// GPUs.
@@ -78,7 +80,8 @@ pub struct ProvedKind {
     pub gpu_hours: f64,
 }
 
-/// What one control plane made of the load.
+/// What one control plane made of the load. With several seeds these are the figures of the first one; `intervals` has the means
+/// of all.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ProvedPlane {
     /// What it is.
@@ -93,7 +96,7 @@ pub struct ProvedPlane {
     /// Parts of its label that no model has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_model: Vec<String>,
-    /// It was interrupted: its figures are about what had happened by then.
+    /// It was interrupted: its figures are about the runs that had ended by then, or what had happened in the first.
     pub is_partial: bool,
     /// Jobs that ended.
     pub ended: u64,
@@ -119,7 +122,40 @@ pub struct ProvedPlane {
     /// What the idle GPU-hours cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_cost: Option<f64>,
+    /// Means over several seeds; empty with one, and where neither the load nor the control plane leaves anything to chance.
+    /// A figure that not every run has is left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<Interval>,
 }
+
+impl ProvedPlane {
+    /// The figure with this name in [`PROVED`], over all seeds; nothing where it is not known of each of them.
+    #[must_use]
+    pub fn figure(&self, name: &str) -> Option<Figure> {
+        if !self.intervals.is_empty() {
+            return Figure::among(&self.intervals, name);
+        }
+        let (_, reading) = PROVED.iter().find(|(known, _)| *known == name)?;
+        reading(self).map(|value| Figure { value, margin: None })
+    }
+}
+
+/// How a figure is read; nothing where a run has none.
+type Reading = fn(&ProvedPlane) -> Option<f64>;
+
+/// Figures that intervals are made of, by name: where they stand in [`ProvedPlane`], or what they come to.
+pub const PROVED: [(&str, Reading); 10] = [
+    ("wait_secs.mean", |plane| (plane.ended > 0).then_some(plane.wait_secs.mean)),
+    ("wait_secs.p95", |plane| (plane.ended > 0).then_some(plane.wait_secs.p95)),
+    ("largest_wait_secs", |plane| plane.largest_wait_secs),
+    ("gpu_use_percent", |plane| Some(plane.gpu_use_percent)),
+    ("idle_gpu_hours", |plane| Some(plane.idle_gpu_hours)),
+    ("held_idle_gpu_hours", |plane| Some(plane.held_idle_gpu_hours)),
+    ("stranded_gpu_hours", |plane| Some(plane.stranded_gpu_hours)),
+    ("lost_gpu_hours", |plane| Some(plane.lost_gpu_hours)),
+    ("idle_cost", |plane| plane.idle_cost),
+    ("undone", |plane| Some((plane.left + plane.refused) as f64)),
+];
 
 /// Why a control plane is among those that are simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -177,12 +177,50 @@ pub struct Curve {
 /// A figure over several seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
-    /// Which figure, by its name in [`MEASURED`].
+    /// Which figure, by its name in [`MEASURED`], or in `PROVED` where it is one of a proof.
     pub figure: String,
     /// Its mean.
     pub mean: f64,
     /// The mean lies so near to the true one with 95 % confidence (Student's t).
     pub margin: f64,
+}
+
+/// A figure, and how near it lies to the true one where there were several seeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    /// The figure, or its mean over the seeds.
+    pub value: f64,
+    /// So near, with 95 % confidence.
+    pub margin: Option<f64>,
+}
+
+impl Figure {
+    /// The one of a run with this name in [`MEASURED`].
+    #[must_use]
+    pub fn of(run: &FleetFigures, name: &str) -> Self {
+        Self::among(&run.intervals, name).unwrap_or_else(|| {
+            let reading = MEASURED.iter().find(|(known, _)| *known == name);
+            Self { value: reading.map_or(0.0, |(_, reading)| reading(run)), margin: None }
+        })
+    }
+
+    /// The one with this name among means over several seeds.
+    #[must_use]
+    pub fn among(intervals: &[Interval], name: &str) -> Option<Self> {
+        let interval = intervals.iter().find(|interval| interval.figure == name)?;
+        Some(Self { value: interval.mean, margin: Some(interval.margin) })
+    }
+
+    /// They may well be equal: what is known of one does not exclude the other. Figures without margins are known exactly.
+    #[must_use]
+    pub fn may_equal(self, other: Figure) -> bool {
+        match (self.margin, other.margin) {
+            (None, None) => false,
+            (one, another) => {
+                (self.value - other.value).abs() <= one.unwrap_or_default() + another.unwrap_or_default()
+            }
+        }
+    }
 }
 
 /// How a figure is read.
@@ -209,3 +247,18 @@ pub const MEASURED: [(&str, Reading); 18] = [
     ("user_fairness", |run| run.user_fairness),
     ("queue_fairness", |run| run.queue_fairness),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_within_the_margins_may_be_equal() {
+        let figure = |value, margin| Figure { value, margin };
+        assert!(figure(10.0, Some(1.0)).may_equal(figure(12.0, Some(1.0))));
+        assert!(!figure(10.0, Some(1.0)).may_equal(figure(12.5, Some(1.0))));
+        assert!(figure(10.0, Some(1.0)).may_equal(figure(10.5, None)));
+        assert!(!figure(10.0, Some(1.0)).may_equal(figure(11.5, None)));
+        assert!(!figure(10.0, None).may_equal(figure(10.0, None)));
+    }
+}

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use muster_model::Span;
 use muster_model::advice::{ProofSays, ProvedPlane, ProvedRole, SiteProof};
+use muster_model::simulation::Figure;
 
 use super::changes;
 use super::layout::{Item, Page, Section};
 use crate::amount::{grouped, grouped_count};
 use crate::fleet::findings::sized;
-use crate::fleet::words::amount;
+use crate::fleet::words::{amount, told};
 use crate::style::{Ink, Style, clean};
 use crate::table::{Align, Cell, Table};
 
@@ -24,16 +25,18 @@ type Column = (&'static str, Align, fn(&ProvedPlane) -> String);
 
 const COLUMNS: [Column; 9] = [
     ("MODEL", Align::Left, |plane| format!("{}{}", plane.scheduler, if plane.is_partial { "*" } else { "" })),
-    ("WAIT", Align::Right, |plane| waited(plane, plane.wait_secs.mean)),
-    ("95 %", Align::Right, |plane| waited(plane, plane.wait_secs.p95)),
-    ("LARGEST", Align::Right, |plane| plane.largest_wait_secs.map_or_else(|| "-".to_owned(), span)),
-    ("GPU USE", Align::Right, |plane| format!("{:.1} %", plane.gpu_use_percent)),
-    ("IDLE GPU-H", Align::Right, |plane| amount(plane.idle_gpu_hours)),
-    ("COST", Align::Right, |plane| plane.idle_cost.map(amount).unwrap_or_default()),
-    ("UNDONE", Align::Right, |plane| match undone(plane) {
-        0 => String::new(),
-        jobs => grouped(jobs),
+    ("WAIT", Align::Right, |plane| known(plane, "wait_secs.mean", span)),
+    ("95 %", Align::Right, |plane| known(plane, "wait_secs.p95", span)),
+    ("LARGEST", Align::Right, |plane| known(plane, "largest_wait_secs", span)),
+    // These follow from the idle GPU-hours, and so do their margins.
+    ("GPU USE", Align::Right, |plane| {
+        plane.figure("gpu_use_percent").map(|figure| format!("{:.1} %", figure.value)).unwrap_or_default()
     }),
+    ("IDLE GPU-H", Align::Right, |plane| known(plane, "idle_gpu_hours", amount)),
+    ("COST", Align::Right, |plane| {
+        plane.figure("idle_cost").map(|figure| amount(figure.value)).unwrap_or_default()
+    }),
+    ("UNDONE", Align::Right, |plane| undone(plane).map(|jobs| told(jobs, amount)).unwrap_or_default()),
     ("STANDS FOR", Align::Left, |plane| match plane.role {
         ProvedRole::Advised => format!("advised: {}", plane.name),
         ProvedRole::RunnerUp => format!("flip: {}", plane.name),
@@ -41,11 +44,11 @@ const COLUMNS: [Column; 9] = [
     }),
 ];
 /// Columns that go first where there is no room for all.
-const SPARED: [&str; 2] = ["LARGEST", "95 %"];
+const SPARED: [&str; 3] = ["LARGEST", "95 %", "GPU USE"];
 
-/// Jobs that never end, or are not taken; of a run that was interrupted nobody knows.
-fn undone(plane: &ProvedPlane) -> u64 {
-    if plane.is_partial { 0 } else { plane.left + plane.refused }
+/// Jobs that never end, or are not taken, where there are any; of a run that was interrupted nobody knows.
+fn undone(plane: &ProvedPlane) -> Option<Figure> {
+    plane.figure("undone").filter(|jobs| jobs.value > 0.0 && !plane.is_partial)
 }
 
 /// A length of time in whole seconds.
@@ -53,9 +56,9 @@ fn span(secs: f64) -> String {
     Span::from_secs(secs.round() as u64).to_string()
 }
 
-/// Where no job began nobody knows how long they wait.
-fn waited(plane: &ProvedPlane, secs: f64) -> String {
-    if plane.ended == 0 { "-".to_owned() } else { span(secs) }
+/// A figure that is not known of every run, as the wait where no job began, is not told of some.
+fn known(plane: &ProvedPlane, name: &str, words: fn(f64) -> String) -> String {
+    plane.figure(name).map_or_else(|| "-".to_owned(), |figure| told(figure, words))
 }
 
 /// Lines of the proof, to stand below the advice.
@@ -99,7 +102,23 @@ fn load(proof: &SiteProof) -> String {
         let jobs = grouped_count(proof.strangers, "job");
         text.push_str(&format!("; in the default queue: {jobs} of queues that are not there"));
     }
-    text + &format!("; seed {}", proof.seed)
+    text + "; " + &seeds(proof)
+}
+
+/// What chance came from, and what changes with it.
+fn seeds(proof: &SiteProof) -> String {
+    let (first, last) = match proof.seeds.as_slice() {
+        [first, .., last] => (first, last),
+        _ => return format!("seed {}", proof.seed),
+    };
+    match proof.trace {
+        None => format!(
+            "seeds {first} to {last}, the mix drawn anew for each: jobs and GPU-hours are those of seed {first}"
+        ),
+        Some(_) => format!(
+            "seeds {first} to {last}: the jobs are the same, only what models leave to chance changes"
+        ),
+    }
 }
 
 /// What the columns are.
@@ -112,8 +131,11 @@ fn counted(proof: &SiteProof) -> String {
     if let Some(price) = proof.gpu_hour_price {
         text.push_str(&format!("; cost: idle GPU-hours at {price} each"));
     }
-    if proof.planes.iter().any(|plane| undone(plane) > 0) {
+    if proof.planes.iter().any(|plane| undone(plane).is_some()) {
         text.push_str("; undone: jobs that never end, or are not taken");
+    }
+    if proof.planes.iter().any(|plane| !plane.intervals.is_empty()) {
+        text.push_str("; means over the seeds, ±: so near they lie to the true ones with 95 % confidence");
     }
     text
 }
@@ -131,9 +153,9 @@ fn table(proof: &SiteProof, width: usize, style: &Style) -> String {
         }
         table.render(&style.clone().with_width(width))
     };
-    let fits =
-        |spared: &&&[&str]| of(spared, &Style::plain()).lines().all(|line| line.chars().count() <= width);
-    let choices: [&[&str]; 2] = [&[], &SPARED[..1]];
+    let is_whole = |line: &str| line.chars().count() <= width && !line.contains('…');
+    let fits = |spared: &&&[&str]| of(spared, &Style::plain().with_width(width)).lines().all(is_whole);
+    let choices = [0, 1, 2].map(|count| &SPARED[..count]);
     of(choices.iter().find(fits).copied().unwrap_or(&SPARED), style)
 }
 
@@ -141,12 +163,10 @@ fn table(proof: &SiteProof, width: usize, style: &Style) -> String {
 fn verdict(proof: &SiteProof) -> String {
     let advised = proof.planes.iter().find(|plane| plane.role == ProvedRole::Advised);
     let Some(advised) = advised else { return String::new() };
-    let told = |plane: &ProvedPlane| {
-        let never = match undone(plane) {
-            0 => String::new(),
-            jobs => format!(", {} never end", grouped(jobs)),
-        };
-        let (wait, idle) = (waited(plane, plane.wait_secs.mean), amount(plane.idle_gpu_hours));
+    let shown = |plane: &ProvedPlane| {
+        let never = undone(plane).map(|jobs| format!(", {} never end", told(jobs, amount)));
+        let (wait, idle) = (known(plane, "wait_secs.mean", span), known(plane, "idle_gpu_hours", amount));
+        let never = never.unwrap_or_default();
         format!("under {} jobs wait {wait} and {idle} GPU-hours are idle{never}", plane.scheduler)
     };
     match proof.verdict.says {
@@ -167,15 +187,15 @@ fn verdict(proof: &SiteProof) -> String {
         ),
         ProofSays::Contradicts => {
             let better = |plane: &&ProvedPlane| proof.verdict.better.contains(&plane.scheduler);
-            let by_wait = |one: &&ProvedPlane, other: &&ProvedPlane| {
-                one.wait_secs.mean.total_cmp(&other.wait_secs.mean)
-            };
+            let wait =
+                |plane: &ProvedPlane| plane.figure("wait_secs.mean").map_or(0.0, |figure| figure.value);
+            let by_wait = |one: &&ProvedPlane, other: &&ProvedPlane| wait(one).total_cmp(&wait(other));
             let best = proof.planes.iter().filter(better).min_by(by_wait).unwrap_or(advised);
             format!(
                 "speak against the advice at this load: {} clearly better; {}, {}. The rules decide, and the advice stays",
                 named(&proof.verdict.better),
-                told(best),
-                told(advised)
+                shown(best),
+                shown(advised)
             )
         }
     }
@@ -222,7 +242,7 @@ fn without_model(proof: &SiteProof) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use muster_model::advice::ProofVerdict;
-    use muster_model::simulation::Spread;
+    use muster_model::simulation::{Interval, Spread};
 
     use super::*;
 
@@ -245,6 +265,7 @@ mod tests {
             stranded_gpu_hours: 0.0,
             lost_gpu_hours: 0.0,
             idle_cost: Some(idle * 2.5),
+            intervals: Vec::new(),
         }
     }
 
@@ -255,6 +276,7 @@ mod tests {
             cluster: None,
             queues: None,
             seed: 1,
+            seeds: vec![1],
             nodes: 16,
             gpus: 128,
             jobs: 4321,
@@ -308,6 +330,39 @@ mod tests {
             assert!(partial.contains("kube-default*") && !partial.contains("UNDONE"), "{partial}");
             assert!(shown.concat().contains("left out: 2"), "{shown:?}");
         }
+    }
+
+    #[test]
+    fn figures_of_several_seeds_have_margins() {
+        let mut proof = proof(ProofSays::Contradicts, &["kai"], &[]);
+        proof.seeds = vec![1, 2, 3];
+        let interval = |name: &str, mean, margin| Interval { figure: name.to_owned(), mean, margin };
+        for plane in &mut proof.planes[..2] {
+            plane.intervals = vec![
+                interval("wait_secs.mean", 90.0, 30.0),
+                interval("idle_gpu_hours", 4000.0, 120.0),
+                interval("idle_cost", 10_000.0, 300.0),
+            ];
+        }
+        for width in [80, 100] {
+            let shown = lines(&proof, &Style::plain().with_width(width)).join("\n");
+            assert!(shown.lines().all(|line| line.chars().count() <= width), "{width}:\n{shown}");
+            let row = shown.lines().find(|line| line.starts_with("  kai ")).unwrap();
+            assert!(row.contains("1m30s ± 30s ") && row.contains(" 4,000 ± 120  10,000 "), "{row}");
+        }
+        let shown = lines(&proof, &Style::plain()).join(" ");
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        let told = [
+            "seeds 1 to 3, the mix drawn anew for each",
+            "with 95 % confidence",
+            "under kai jobs wait 1m30s ± 30s and 4,000 ± 120 GPU-hours are idle",
+        ];
+        assert!(told.iter().all(|part| shown.contains(part)), "{shown}");
+        proof.trace = Some("jobs.csv".to_owned());
+        assert_eq!(
+            seeds(&proof),
+            "seeds 1 to 3: the jobs are the same, only what models leave to chance changes"
+        );
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! What differs between control planes on one fleet, and why, in sentences. Each follows from the figures alone: nothing is
 //! known here of what a control plane is or does. What lies within the margins of several seeds is not called a difference.
 
-use muster_model::simulation::{FleetComparison, FleetFigures, SizeFigures};
+use muster_model::simulation::{Figure, FleetComparison, FleetFigures, SizeFigures};
 
 use super::unit;
-use super::words::{Figure, amount, percent, span};
+use super::words::{amount, percent, span, told};
 use crate::amount::{grouped, grouped_count};
 
 /// Shares of all hours below this are not worth a sentence.
@@ -126,9 +126,9 @@ impl<'c> Facts<'c> {
         if low.may_equal(high) {
             return vec![format!(
                 "mean waits do not differ beyond chance: {} under {}, {} under {}",
-                low.told(span),
+                told(low, span),
                 least.scheduler,
-                high.told(span),
+                told(high, span),
                 most.scheduler,
             )];
         }

@@ -1,9 +1,9 @@
 //! The table of runs: a row per control plane, a column per figure, in as many tables as the width needs.
 
-use muster_model::simulation::{FleetComparison, FleetFigures};
+use muster_model::simulation::{Figure, FleetComparison, FleetFigures};
 
 use super::unit;
-use super::words::{Figure, amount, percent, span};
+use super::words::{amount, percent, span, told};
 use crate::style::Style;
 use crate::table::{Align, Cell, Table};
 
@@ -17,13 +17,13 @@ const COLUMNS: [Column; 13] = [
     ("95 %", |run| wait(run, "wait_secs.p95")),
     ("SLOWDOWN", |run| match run.ended {
         0 => "-".to_owned(),
-        _ => Figure::of(run, "bounded_slowdown.mean").told(|value| format!("{value:.2}")),
+        _ => told(Figure::of(run, "bounded_slowdown.mean"), |value| format!("{value:.2}")),
     }),
-    ("USED", |run| Figure::of(run, "used_share").told(percent)),
+    ("USED", |run| told(Figure::of(run, "used_share"), percent)),
     ("HELD IDLE", |run| some(run, "hours.held_idle")),
     ("STRANDED", |run| some(run, "hours.stranded")),
     ("LOST", |run| some(run, "hours.lost")),
-    ("FAIR", |run| Figure::of(run, "user_fairness").told(|value| format!("{value:.2}"))),
+    ("FAIR", |run| told(Figure::of(run, "user_fairness"), |value| format!("{value:.2}"))),
     ("EVICTED", |run| some(run, "evictions")),
     ("LEFT", |run| if run.is_partial { String::new() } else { some(run, "left") }),
     ("STUCK", |run| if run.is_partial { String::new() } else { some(run, "left_holding") }),
@@ -31,13 +31,13 @@ const COLUMNS: [Column; 13] = [
 
 /// Where no job began, nobody knows how long they wait.
 fn wait(run: &FleetFigures, name: &str) -> String {
-    if run.sizes.is_empty() { "-".to_owned() } else { Figure::of(run, name).told(span) }
+    if run.sizes.is_empty() { "-".to_owned() } else { told(Figure::of(run, name), span) }
 }
 
 /// What is nothing is not written, so that a column of nothing is not shown.
 fn some(run: &FleetFigures, name: &str) -> String {
     let figure = Figure::of(run, name);
-    if figure.value > 0.0 { figure.told(amount) } else { String::new() }
+    if figure.value > 0.0 { told(figure, amount) } else { String::new() }
 }
 
 /// All figures; what does not fit beside each other stands below.

@@ -2,43 +2,15 @@
 //! figures matter.
 
 use muster_model::Span;
-use muster_model::simulation::{FleetFigures, MEASURED};
+use muster_model::simulation::Figure;
 
 use crate::amount::grouped;
 
-/// A figure of a run, and how near it lies to the true one where there were several seeds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Figure {
-    /// The figure, or its mean over the seeds.
-    pub(super) value: f64,
-    /// So near, with 95 % confidence.
-    pub(super) margin: Option<f64>,
-}
-
-impl Figure {
-    /// The one with this name in [`MEASURED`].
-    pub(super) fn of(run: &FleetFigures, name: &str) -> Self {
-        if let Some(interval) = run.intervals.iter().find(|interval| interval.figure == name) {
-            return Self { value: interval.mean, margin: Some(interval.margin) };
-        }
-        let reading = MEASURED.iter().find(|(known, _)| *known == name);
-        Self { value: reading.map_or(0.0, |(_, reading)| reading(run)), margin: None }
-    }
-
-    /// Both in words; the margin is left out where it is nothing.
-    pub(super) fn told(self, words: impl Fn(f64) -> String) -> String {
-        match self.margin {
-            Some(margin) if margin > 0.0 => format!("{} ± {}", words(self.value), words(margin)),
-            _ => words(self.value),
-        }
-    }
-
-    /// They may well be equal: what is known of one does not exclude the other.
-    pub(super) fn may_equal(self, other: Figure) -> bool {
-        match self.margin.zip(other.margin) {
-            Some((one, another)) => (self.value - other.value).abs() <= one + another,
-            None => false,
-        }
+/// A figure in words, and how near it lies to the true one; that is left out where it is nothing.
+pub(crate) fn told(figure: Figure, words: impl Fn(f64) -> String) -> String {
+    match figure.margin {
+        Some(margin) if margin > 0.0 => format!("{} ± {}", words(figure.value), words(margin)),
+        _ => words(figure.value),
     }
 }
 
@@ -91,12 +63,10 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_within_the_margins_may_be_equal() {
+    fn a_margin_is_told_where_there_is_one() {
         let figure = |value, margin| Figure { value, margin };
-        assert!(figure(10.0, Some(1.0)).may_equal(figure(12.0, Some(1.0))));
-        assert!(!figure(10.0, Some(1.0)).may_equal(figure(12.5, Some(1.0))));
-        assert!(!figure(10.0, None).may_equal(figure(10.0, None)));
-        assert_eq!(figure(1.5, Some(0.0)).told(amount), "1.5");
-        assert_eq!(figure(1.5, Some(0.5)).told(amount), "1.5 ± 0.5");
+        assert_eq!(told(figure(1.5, None), amount), "1.5");
+        assert_eq!(told(figure(1.5, Some(0.0)), amount), "1.5");
+        assert_eq!(told(figure(1.5, Some(0.5)), amount), "1.5 ± 0.5");
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! * `machines.rs`: nodes and queues; `kinds.rs`: what each kind of work is like; `load.rs`: jobs of all kinds
 //! * `planes.rs`: which control planes, and what stands for each
-//! * `verdict.rs`: one run as a row, and all rows beside the advice
+//! * `verdict.rs`: one run as a row, the rows of several seeds as one, and all rows beside the advice
 
 mod kinds;
 mod load;
@@ -15,7 +15,7 @@ mod verdict;
 pub use load::{Asked, Work, work};
 pub use machines::{nodes, queues};
 pub use planes::{Contender, contenders};
-pub use verdict::{counted, gpu_hours, row, verdict};
+pub use verdict::{counted, gpu_hours, over_seeds, row, verdict};
 
 /// Why a site cannot be simulated as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,14 +1,14 @@
-//! One run as a row beside the advice, and what all rows together say of it.
+//! One run as a row beside the advice, the rows of several seeds as one, and what all rows together say of it.
 
-use muster_model::advice::{ProofSays, ProofVerdict, ProvedPlane, ProvedRole};
-use muster_model::simulation::{FleetFigures, Hours};
+use muster_model::advice::{PROVED, ProofSays, ProofVerdict, ProvedPlane, ProvedRole};
+use muster_model::simulation::{Figure, FleetFigures, Hours};
 use muster_model::{Span, Time};
 
 use super::planes::Contender;
-use crate::fleet::{FleetJob, Site};
+use crate::fleet::{FleetJob, Site, interval};
 
-/// Waits that differ by less than this part, or by less than so many seconds, do not differ clearly: other seeds of the same mix
-/// move them by as much.
+/// Waits that differ by less than this part, or by less than so many seconds, do not differ clearly, however well they are known:
+/// nobody would choose by them.
 const WAIT_PART: f64 = 1.0 / 3.0;
 const WAIT_SECS: f64 = 600.0;
 /// Nor do idle GPU-hours that differ by less than this part of all GPU-hours.
@@ -67,7 +67,25 @@ pub fn row(
         stranded_gpu_hours: hours.stranded,
         lost_gpu_hours: hours.lost,
         idle_cost: price.map(|price| idle * price),
+        intervals: Vec::new(),
     }
+}
+
+/// The rows of one control plane with several seeds as one: the first, with the means of all. There is one at least. Runs that
+/// were interrupted say nothing beside others that ended.
+#[must_use]
+pub fn over_seeds(rows: &[ProvedPlane]) -> ProvedPlane {
+    let whole: Vec<&ProvedPlane> = rows.iter().filter(|row| !row.is_partial).collect();
+    let mut first = whole.first().copied().unwrap_or(&rows[0]).clone();
+    first.is_partial = whole.len() < rows.len();
+    if whole.len() > 1 {
+        let known = |(name, of): &(&str, fn(&ProvedPlane) -> Option<f64>)| {
+            let values: Option<Vec<f64>> = whole.iter().map(|row| of(row)).collect();
+            values.map(|values| interval(name, values.into_iter()))
+        };
+        first.intervals = PROVED.iter().filter_map(known).collect();
+    }
+    first
 }
 
 /// What the rows say of the advice. Muster's own engine has no say: no advice could have named it.
@@ -96,18 +114,26 @@ pub fn verdict(planes: &[ProvedPlane], gpu_hours: f64) -> ProofVerdict {
 }
 
 /// One does clearly better than another: it ends or takes jobs that the other never does; or it is clearly ahead in waits or
-/// idleness, and not clearly behind in the other.
+/// idleness, and not clearly behind in the other. What may as well be equal as far as the seeds tell is no difference.
 fn is_better(one: &ProvedPlane, other: &ProvedPlane, gpu_hours: f64) -> bool {
-    let undone = |plane: &ProvedPlane| plane.left + plane.refused;
-    if undone(one) != undone(other) {
-        return undone(one) < undone(other);
+    let is_less = |name: &str,
+                   less: &ProvedPlane,
+                   more: &ProvedPlane,
+                   by: &dyn Fn(Figure, Figure) -> bool| {
+        let known = less.figure(name).zip(more.figure(name));
+        known.is_some_and(|(less, more)| less.value < more.value && !less.may_equal(more) && by(less, more))
+    };
+    let does_more = |one: &ProvedPlane, other: &ProvedPlane| is_less("undone", one, other, &|_, _| true);
+    if does_more(one, other) || does_more(other, one) {
+        return does_more(one, other);
     }
     let waits_less = |one: &ProvedPlane, other: &ProvedPlane| {
-        let (one, other) = (one.wait_secs.mean, other.wait_secs.mean);
-        other - one >= WAIT_SECS && one <= other * (1.0 - WAIT_PART)
+        is_less("wait_secs.mean", one, other, &|less, more| {
+            more.value - less.value >= WAIT_SECS && less.value <= more.value * (1.0 - WAIT_PART)
+        })
     };
     let idles_less = |one: &ProvedPlane, other: &ProvedPlane| {
-        other.idle_gpu_hours - one.idle_gpu_hours >= gpu_hours * IDLE_PART
+        is_less("idle_gpu_hours", one, other, &|less, more| more.value - less.value >= gpu_hours * IDLE_PART)
     };
     (waits_less(one, other) && !idles_less(other, one)) || (idles_less(one, other) && !waits_less(other, one))
 }
@@ -173,6 +199,7 @@ mod tests {
             stranded_gpu_hours: 0.0,
             lost_gpu_hours: 0.0,
             idle_cost: None,
+            intervals: Vec::new(),
         }
     }
 
@@ -210,5 +237,43 @@ mod tests {
         assert_eq!(verdict(&[advised.clone(), other.clone()], 1000.0).says, ProofSays::Neither);
         let cut = ProvedPlane { is_partial: true, idle_gpu_hours: 0.0, ..other };
         assert_eq!(verdict(&[advised, cut], 1000.0).says, ProofSays::Interrupted);
+    }
+
+    #[test]
+    fn what_turns_with_the_seed_is_no_clear_difference_over_several() {
+        let advised = [3600.0, 600.0, 5400.0].map(|wait| plane("slurm", ProvedRole::Advised, wait, 100.0, 0));
+        let other = [1200.0, 4800.0, 1500.0].map(|wait| plane("kai", ProvedRole::Other, wait, 100.0, 0));
+        let singly = advised
+            .iter()
+            .zip(&other)
+            .map(|(advised, other)| verdict(&[advised.clone(), other.clone()], 1000.0).says);
+        let turns = [ProofSays::Contradicts, ProofSays::Supports, ProofSays::Contradicts];
+        assert_eq!(singly.collect::<Vec<_>>(), turns);
+        let both = |other: &[ProvedPlane]| verdict(&[over_seeds(&advised), over_seeds(other)], 1000.0).says;
+        assert_eq!(both(&other), ProofSays::Neither);
+        // What lies beyond the margins of both is one.
+        let idle = [201.0, 199.0, 200.0].map(|idle| plane("kai", ProvedRole::Other, 3200.0, idle, 0));
+        assert_eq!(both(&idle), ProofSays::Supports);
+        // Jobs that one seed leaves may be left by the other plane with another.
+        let left = [0, 0, 3].map(|left| plane("kai", ProvedRole::Other, 3200.0, 100.0, left));
+        assert_eq!(both(&left), ProofSays::Neither);
+        let left = [40, 41, 42].map(|left| plane("kai", ProvedRole::Other, 3200.0, 100.0, left));
+        assert_eq!(both(&left), ProofSays::Supports);
+    }
+
+    #[test]
+    fn a_row_of_several_seeds_is_made_of_those_that_ended_and_of_what_all_have() {
+        let of = |wait, largest| ProvedPlane {
+            largest_wait_secs: largest,
+            ..plane("kai", ProvedRole::Other, wait, wait / 10.0, 0)
+        };
+        let cut = ProvedPlane { is_partial: true, ..of(1e9, None) };
+        let row = over_seeds(&[of(100.0, Some(5.0)), of(200.0, None), cut.clone()]);
+        let figure = |name| row.figure(name).map(|figure| figure.value);
+        assert!(row.is_partial && row.wait_secs.mean == 100.0, "{row:?}");
+        assert_eq!((figure("wait_secs.mean"), figure("idle_gpu_hours")), (Some(150.0), Some(15.0)));
+        assert_eq!((figure("largest_wait_secs"), figure("idle_cost")), (None, None));
+        let nothing = over_seeds(&[cut.clone(), cut.clone()]);
+        assert_eq!(nothing, cut);
     }
 }

@@ -21,10 +21,11 @@ pub fn over_seeds(runs: &[FleetFigures]) -> FleetFigures {
     first
 }
 
-fn interval(figure: &str, values: impl Iterator<Item = f64>) -> Interval {
+/// The mean of two values at least, and how far it can be trusted. Values that are all the same are their mean exactly.
+pub(crate) fn interval(figure: &str, values: impl Iterator<Item = f64>) -> Interval {
     let values: Vec<f64> = values.collect();
     let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
+    let mean = values[0] + values.iter().map(|value| value - values[0]).sum::<f64>() / count;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
     let times = STUDENT.get(values.len() - 2).copied().unwrap_or(NORMAL);
     Interval { figure: figure.to_owned(), mean, margin: times * (variance / count).sqrt() }
@@ -41,5 +42,7 @@ mod tests {
         assert!((three.mean - 10.0).abs() < 1e-9 && (three.margin - 4.303 / 3f64.sqrt()).abs() < 1e-9);
         let many: Vec<f64> = (0..60).map(|at| 9.0 + f64::from(at % 3)).collect();
         assert!(of(&many).margin < 0.25);
+        let same = of(&[0.1; 7]);
+        assert_eq!((same.mean, same.margin), (0.1, 0.0));
     }
 }

@@ -37,6 +37,7 @@ pub use domains::Domains;
 pub use engine::EnginePlane;
 pub use failures::Failures;
 pub use figures::{figures, size_name};
+pub(crate) use intervals::interval;
 pub use intervals::over_seeds;
 pub use load::{FleetJob, FleetLoad, JobNo};
 pub use plane::{Plane, PlaneError, Scheduler};

@@ -145,6 +145,20 @@ impl Scheduler {
         matches!(self, Scheduler::Muster | Scheduler::Ray | Scheduler::Kai)
     }
 
+    /// Two runs with different seeds may differ, even where nothing else does.
+    #[must_use]
+    pub fn leaves_to_chance(self) -> bool {
+        match self {
+            Scheduler::KubeDefault
+            | Scheduler::Volcano
+            | Scheduler::KubeGang
+            | Scheduler::Kueue
+            | Scheduler::KueueReady
+            | Scheduler::KueueTas => true,
+            Scheduler::Muster | Scheduler::Slurm | Scheduler::None | Scheduler::Ray | Scheduler::Kai => false,
+        }
+    }
+
     /// Whoever it is, before anything has arrived. What it leaves to chance comes from the seed.
     ///
     /// # Errors

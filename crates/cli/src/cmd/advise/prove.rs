@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use muster_model::advice::{ProvedKind, RuleEffect, SiteAdvice, SiteProfile, SiteProof};
+use muster_model::advice::{ProvedKind, ProvedPlane, RuleEffect, SiteAdvice, SiteProfile, SiteProof};
 use muster_model::simulation::{FleetFigures, Hours};
 use muster_model::{QueueTree, Time};
 use muster_report::amount::count;
 use muster_sim::advised::{self, Asked, Contender, NotSimulated};
 use muster_sim::flat::Estimates;
-use muster_sim::fleet::{Failures, Fleet, FleetLoad, Site, Terms, figures, size_name};
+use muster_sim::fleet::{Failures, Fleet, FleetLoad, Scheduler, Site, Terms, figures, size_name};
 
 use crate::app::App;
 use crate::args::whole;
@@ -50,13 +50,20 @@ pub struct ProveArgs {
     /// GPU-hours that the mix asks for, in percent of those that there are [default: 90]
     #[arg(long, value_name = "PERCENT", value_parser = whole(1, 300), requires = "prove", conflicts_with = "trace", help_heading = HEADING)]
     demand: Option<u32>,
-    /// What chance is drawn from [default: 1]
+    /// What chance is drawn from, first [default: 1]
     #[arg(long, value_name = "N", requires = "prove", help_heading = HEADING)]
     seed: Option<u64>,
+    /// So many runs of each, with as many seeds, and confidence intervals [default: 5]
+    ///
+    /// The mix is drawn anew for each seed. A trace is the same for all: only what models leave to chance changes, and those that
+    /// leave nothing to it run once.
+    #[arg(long, value_name = "N", value_parser = whole(1, 100), requires = "prove", help_heading = HEADING)]
+    seeds: Option<u32>,
 }
 
 const HEADING: &str = "Proving it on the site's work";
 const USUAL: Asked = Asked { demand_percent: 90, days: 7, seed: 1 };
+const USUAL_SEEDS: u32 = 5;
 
 impl ProveArgs {
     /// Whether the trace comes from stdin.
@@ -75,15 +82,30 @@ fn price(text: &str) -> Result<f64, String> {
 /// What all runs have in common.
 struct Given {
     site: Site,
-    load: FleetLoad,
-    seed: u64,
-    /// From when until when use is counted.
-    counted: (Time, Time),
+    /// What the load is drawn from anew with each seed; nothing where it is a trace, which stays the same.
+    mix: Option<(SiteProfile, Asked)>,
+    /// The load of the first seed.
+    first: Load,
+    seeds: Vec<u64>,
     /// Rows that could not be read.
     bad_rows: u64,
+    assumed: Vec<String>,
+}
+
+/// What arrives with a seed.
+struct Load {
+    load: FleetLoad,
+    /// From when until when use is counted.
+    counted: (Time, Time),
     /// Kinds of work, where the load is made from the mix.
     kinds: Vec<ProvedKind>,
-    assumed: Vec<String>,
+}
+
+/// One run of one control plane.
+struct Task {
+    /// Which of those that are tried.
+    contender: usize,
+    seed: u64,
 }
 
 /// Runs it, and puts the proof beside the advice. False when it was interrupted.
@@ -96,49 +118,78 @@ pub async fn run(
     // 1. The site, the load, and who is tried.
     let mut given = given(app, args, profile)?;
     let contenders = advised::contenders(&advice.advice.label, &advice.advice.flips);
-    let widths = given.load.jobs.iter().map(|job| job.width_milli(true));
-    let largest = size_name(widths.max().unwrap_or_default());
-    let (first, until) = given.counted;
-    let counted_hours = until.since(first).0 as f64 / 3.6e6;
+    let jobs = given.first.load.jobs.len();
+    let proof = SiteProof { unseen: unseen(advice), ..about(args, &mut given) };
+
+    // 2. The runs: all planes with the first seed before any with the next, so that who interrupts them sees all planes.
+    let tasks = tasks(&given, &contenders);
+    let total = (jobs * tasks.len()) as u64;
+    let price = args.gpu_hour_price;
+    let (tried, largest) = (contenders.clone(), proof.largest.clone());
+    let runs = move |watch: &Watch| {
+        watch::on_all_cores(&tasks, |task| {
+            let contender = &tried[task.contender];
+            let played = one(watch, &given, contender.scheduler, task.seed)?;
+            Ok((task.contender, advised::row(contender, &played.counted, &played.end, &largest, price)))
+        })
+    };
+    let played: Vec<(usize, ProvedPlane)> =
+        watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
+
+    // 3. What they come to.
+    let mut rows: Vec<Vec<ProvedPlane>> = vec![Vec::new(); contenders.len()];
+    for (contender, row) in played {
+        rows[contender].push(row);
+    }
+    let planes: Vec<ProvedPlane> = rows.iter().map(|rows| advised::over_seeds(rows)).collect();
+    let is_whole = planes.iter().all(|plane| !plane.is_partial);
+    let verdict = advised::verdict(&planes, proof.gpu_hours);
+    advice.proof = Some(SiteProof { planes, verdict, ..proof });
+    Ok(is_whole)
+}
+
+/// Every plane with every seed. Where nothing depends on the seed, the first says it all.
+fn tasks(given: &Given, contenders: &[Contender]) -> Vec<Task> {
+    let is_same = given.mix.is_none();
+    let mut tasks = Vec::new();
+    for (at, seed) in given.seeds.iter().enumerate() {
+        let depends = |contender: &Contender| !is_same || contender.scheduler.leaves_to_chance();
+        let run = contenders.iter().enumerate().filter(|(_, contender)| at == 0 || depends(contender));
+        tasks.extend(run.map(|(contender, _)| Task { contender, seed: *seed }));
+    }
+    tasks
+}
+
+/// What is said of the site and the load, before anything has run.
+fn about(args: &ProveArgs, given: &mut Given) -> SiteProof {
+    let Load { load, counted: (first, until), kinds } = &given.first;
+    let widths = load.jobs.iter().map(|job| job.width_milli(true));
+    let counted_hours = until.since(*first).0 as f64 / 3.6e6;
     let gpus = given.site.size_milli() / 1000;
-    let proof = SiteProof {
+    SiteProof {
         trace: named(args.trace.as_deref()),
         cluster: named(args.cluster.as_deref()),
         queues: named(args.queues.as_deref()),
-        seed: given.seed,
+        seed: given.seeds[0],
+        seeds: given.seeds.clone(),
         nodes: given.site.nodes.len() as u64,
         gpus,
-        jobs: given.load.jobs.len() as u64,
-        never_ran: given.load.never_ran,
-        too_large: given.load.too_large,
-        strangers: given.load.strangers,
+        jobs: load.jobs.len() as u64,
+        never_ran: load.never_ran,
+        too_large: load.too_large,
+        strangers: load.strangers,
         bad_rows: given.bad_rows,
-        asked_gpu_hours: advised::gpu_hours(&given.load.jobs),
+        asked_gpu_hours: advised::gpu_hours(&load.jobs),
         counted_hours,
         gpu_hours: counted_hours * gpus as f64,
         gpu_hour_price: args.gpu_hour_price,
-        kinds: std::mem::take(&mut given.kinds),
+        kinds: kinds.clone(),
         assumed: std::mem::take(&mut given.assumed),
-        largest: largest.to_owned(),
+        largest: size_name(widths.max().unwrap_or_default()).to_owned(),
         planes: Vec::new(),
         verdict: advised::verdict(&[], 0.0),
-        unseen: unseen(advice),
-    };
-
-    // 2. The runs.
-    let total = (given.load.jobs.len() * contenders.len()) as u64;
-    let tried = contenders.clone();
-    let runs = move |watch: &Watch| watch::on_all_cores(&tried, |contender| one(watch, &given, contender));
-    let played: Vec<Played> = watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
-
-    // 3. What they come to.
-    let row = |(contender, played): (&Contender, &Played)| {
-        advised::row(contender, &played.counted, &played.end, largest, args.gpu_hour_price)
-    };
-    let planes: Vec<_> = contenders.iter().zip(&played).map(row).collect();
-    let verdict = advised::verdict(&planes, proof.gpu_hours);
-    advice.proof = Some(SiteProof { planes, verdict, ..proof });
-    Ok(played.iter().all(|played| !played.end.is_partial))
+        unseen: Vec::new(),
+    }
 }
 
 fn named(path: Option<&Path>) -> Option<String> {
@@ -176,23 +227,29 @@ fn given(app: &App, args: &ProveArgs, profile: &SiteProfile) -> Result<Given> {
         return Err(refused(&NotSimulated::NoGpus).into());
     }
     // 2. Jobs.
-    let seed = args.seed.unwrap_or(USUAL.seed);
-    let days = args.days.unwrap_or(USUAL.days);
-    let (mut load, kinds) = match &args.trace {
+    let first = args.seed.unwrap_or(USUAL.seed);
+    let seeds = (0..args.seeds.unwrap_or(USUAL_SEEDS)).map(|at| first.wrapping_add(u64::from(at))).collect();
+    let (mix, mut first) = match &args.trace {
         Some(path) => {
             let read = trace_file::read(path, None, false)?;
             warn_of_bad_rows(app, &read);
             bad_rows += read.bad_count;
             let as_tasks = read.format.names_tasks();
-            (FleetLoad::of(&read.jobs, &site, Estimates::Requested, as_tasks), Vec::new())
+            let load = FleetLoad::of(&read.jobs, &site, Estimates::Requested, as_tasks);
+            let counted = advised::counted(&load.jobs, &site, 0);
+            (None, Load { load, counted, kinds: Vec::new() })
         }
         None => {
-            let asked = Asked { demand_percent: args.demand.unwrap_or(USUAL.demand_percent), days, seed };
-            let work =
-                advised::work(profile, &site, asked, &mut assumed).map_err(|refusal| refused(&refusal))?;
-            (FleetLoad::of(&work.jobs, &site, Estimates::Requested, true), work.kinds)
+            let asked = Asked {
+                demand_percent: args.demand.unwrap_or(USUAL.demand_percent),
+                days: args.days.unwrap_or(USUAL.days),
+                seed: first,
+            };
+            let load = drawn(profile, &site, asked, &mut assumed)?;
+            (Some((profile.clone(), asked)), load)
         }
     };
+    let load = &mut first.load;
     if args.queues.is_none() {
         // As in `muster simulate`: nothing is there for them to be strangers to.
         load.strangers = 0;
@@ -212,8 +269,15 @@ fn given(app: &App, args: &ProveArgs, profile: &SiteProfile) -> Result<Given> {
             "{endless} of {all} name no time limit: who plans by limits plans around them badly"
         ));
     }
-    let counted = advised::counted(&load.jobs, &site, if args.trace.is_some() { 0 } else { days });
-    Ok(Given { site, load, seed, counted, bad_rows, kinds, assumed })
+    Ok(Given { site, mix, first, seeds, bad_rows, assumed })
+}
+
+/// The mix as jobs, and what was assumed of it.
+fn drawn(profile: &SiteProfile, site: &Site, asked: Asked, assumed: &mut Vec<String>) -> Result<Load> {
+    let work = advised::work(profile, site, asked, assumed).map_err(|refusal| refused(&refusal))?;
+    let load = FleetLoad::of(&work.jobs, site, Estimates::Requested, true);
+    let counted = advised::counted(&load.jobs, site, asked.days);
+    Ok(Load { load, counted, kinds: work.kinds })
 }
 
 fn refused(refusal: &NotSimulated) -> Failure {
@@ -234,18 +298,26 @@ struct Played {
     end: FleetFigures,
 }
 
-fn one(watch: &Watch, given: &Given, contender: &Contender) -> Result<Played> {
-    let scheduler = contender.scheduler;
-    let jobs = if scheduler.gives_shares() { given.load.jobs.clone() } else { given.load.in_whole_gpus() };
-    let plane = scheduler.begin(&given.site, given.seed)?;
+fn one(watch: &Watch, given: &Given, scheduler: Scheduler, seed: u64) -> Result<Played> {
+    // 1. What arrives. It is drawn again for each plane, since all loads of all seeds may be more than memory holds; and not at
+    //    all where nothing is to begin any more.
+    let again = match &given.mix {
+        Some((profile, asked)) if seed != asked.seed && !watch.is_stopped() => {
+            Some(drawn(profile, &given.site, Asked { seed, ..*asked }, &mut Vec::new())?)
+        }
+        _ => None,
+    };
+    let Load { load, counted: (_, until), .. } = again.as_ref().unwrap_or(&given.first);
+    let jobs = if scheduler.gives_shares() { load.jobs.clone() } else { load.in_whole_gpus() };
+    // 2. Until what counts is over, and until the end.
+    let plane = scheduler.begin(&given.site, seed)?;
     let mut fleet = Fleet::new(&given.site, plane, jobs, Terms::default(), Failures::default());
-    let (_, until) = given.counted;
-    if watch::play(watch, &mut fleet, Some(until), |_| Ok(()))? {
-        fleet.rest_until(until);
+    if watch::play(watch, &mut fleet, Some(*until), |_| Ok(()))? {
+        fleet.rest_until(*until);
     }
     let counted = figures(scheduler, fleet.desk(), true).hours;
     let is_over = watch::play(watch, &mut fleet, None, |_| Ok(()))?;
-    watch.count(given.load.jobs.len() - fleet.desk().jobs().len());
+    watch.count(load.jobs.len() - fleet.desk().jobs().len());
     Ok(Played { counted, end: figures(scheduler, fleet.desk(), !is_over) })
 }
 

@@ -46,7 +46,8 @@ impl Watch {
             0 => "…".to_owned(),
             _ => Span::from_secs((total.saturating_sub(arrived) as f64 / per_sec) as u64).to_string(),
         };
-        let percent = arrived * 100 / total.max(1);
+        // A load that is drawn anew may have some more jobs than the one that the total is made of.
+        let percent = (arrived * 100 / total.max(1)).min(100);
         format!("{percent} % of the jobs, at {day} of the trace, {per_sec:.0} jobs/s, {left} left")
     }
 }

@@ -116,7 +116,17 @@ fn a_trace_and_a_cluster_take_the_place_of_mix_and_fleet() {
     let slurm = planes.iter().find(|plane| plane["scheduler"] == "slurm").unwrap();
     assert!((number(slurm, "idle_gpu_hours") - 14.0).abs() < 0.1, "{slurm}");
     assert!((number(slurm, "idle_cost") - 28.0).abs() < 0.2, "{slurm}");
+    // Every seed has the same jobs: only models that leave something to chance run more than once.
+    let runs_again = |name: &str| {
+        let plane = planes.iter().find(|plane| plane["scheduler"] == name).unwrap();
+        plane["intervals"].is_array()
+    };
+    assert_eq!(proof["seeds"], json!([1, 2, 3, 4, 5]));
+    let again = ["slurm", "none", "ray", "kai", "muster", "kueue", "volcano", "kube-default"].map(runs_again);
+    assert_eq!(again, [false, false, false, false, false, true, true, true]);
     let text = home.words(asked).ok().stdout;
+    let told = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("seeds 1 to 5: the jobs are the same, only what models leave to chance"), "{text}");
     assert!(
         text.contains("3 jobs of trace.csv on 2 nodes with 8 GPUs, 18 GPU-hours; left out: 1 that"),
         "{text}"
@@ -146,9 +156,44 @@ fn figures_that_speak_against_the_advice_are_not_hidden() {
         let text = home.muster(&asked).ok().stdout;
         assert!(text.contains(&format!("\n  figures    {words}")), "{site}:\n{text}");
     };
-    check("site-research-lab.yaml", "supports", "speak for the advice");
+    check("site-inference.yaml", "supports", "speak for the advice");
     check("site-two-people.yaml", "contradicts", "speak against the advice");
     check("site-edge.yaml", "neither", "speak neither for nor against the advice");
+}
+
+#[test]
+fn a_verdict_that_turns_with_the_seed_rests_on_several() {
+    let home = Home::new();
+    let site = example("site-research-lab.yaml");
+    let proof = |words: &str| -> Value {
+        let asked = ["advise", "--site", &site, "--prove", "--json"].into_iter().chain(words.split(' '));
+        home.muster(&asked.collect::<Vec<_>>()).ok().json::<Value>()["proof"].take()
+    };
+    // 1. Alone, one draw of the mix speaks against the advice.
+    let alone = proof("--seeds 1 --seed 5");
+    let verdict = &alone["verdict"];
+    assert_eq!((&verdict["says"], &verdict["better"]), (&json!("contradicts"), &json!(["kai"])));
+    assert!(alone["planes"][0]["intervals"].is_null() && alone["seeds"] == json!([5]), "{alone}");
+    // 2. With others it does not, and what differs within the margins is not said to differ.
+    let several = proof("--seeds 5 --seed 1");
+    assert_eq!(several["seeds"], json!([1, 2, 3, 4, 5]));
+    let verdict = &several["verdict"];
+    assert_eq!((&verdict["says"], &verdict["better"]), (&json!("supports"), &json!([])));
+    assert!(!verdict["worse"].to_string().contains("kai"), "{verdict}");
+    // 3. Margins are those of all seeds, of which the first is the one that it is alone.
+    let idle = |proof: &Value| {
+        let intervals = proof["planes"][0]["intervals"].as_array().unwrap();
+        let idle = intervals.iter().find(|interval| interval["figure"] == "idle_gpu_hours").unwrap();
+        (number(idle, "mean"), number(idle, "margin"))
+    };
+    let two = proof("--seeds 2 --seed 4");
+    let of_two = number(&two["planes"][0], "idle_gpu_hours") + number(&alone["planes"][0], "idle_gpu_hours");
+    assert!((idle(&two).0 - of_two / 2.0).abs() < 1e-6, "{:?}, not half of {of_two}", idle(&two));
+    assert!(
+        idle(&several).1 > 0.0 && idle(&several).0 < number(&several, "gpu_hours"),
+        "{:?}",
+        idle(&several)
+    );
 }
 
 #[test]
@@ -192,6 +237,8 @@ fn what_cannot_be_proved_says_why() {
     check("advise --prove", &["`--prove` takes a site", "hint: "]);
     check("advise --site site.yaml --gpu-hour-price 2", &["--prove"]);
     check("advise --site site.yaml --trace trace.csv", &["--prove"]);
+    check("advise --site site.yaml --seeds 3", &["--prove"]);
+    check("advise --site site.yaml --prove --seeds 0", &["--seeds"]);
     check("advise --site site.yaml --prove --gpu-hour-price=-1", &["a price is a number, 0 or more"]);
     check("advise --site site.yaml --prove --trace trace.csv --days 3", &["--days"]);
     check("advise --site site.yaml --prove --fields primary", &["--fields"]);
