@@ -148,6 +148,14 @@ impl Policy {
         node.held[at].saturating_add(milli) <= node.quota[at].nominal
     }
 
+    /// False where nobody can ever come to owe a leaf anything: no queue that it is in has quota of its own.
+    #[must_use]
+    pub fn has_quota(&self, leaf: LeafId) -> bool {
+        let up = std::iter::successors(Some(self.node_of(leaf)), |index| self.nodes[*index].parent);
+        up.take_while(|index| *index != ROOT)
+            .any(|index| self.nodes[index].quota.iter().any(|quota| quota.nominal > 0))
+    }
+
     /// False where nobody owes a leaf anything, whoever borrows: no queue that it is in has quota of its own left.
     #[must_use]
     pub fn may_be_owed(&self, lender: LeafId) -> bool {

@@ -146,9 +146,10 @@ impl Planner<'_> {
         if passed_over < LOOK_AFTER || !passed_over.is_power_of_two() || self.asked_about == Some(leaf) {
             return false;
         }
-        // Others may come to owe a leaf something while a round goes on; all other rights are there from its beginning.
+        // Others may come to owe a leaf something while a round goes on, when its own are made to go; all other rights are there
+        // from its beginning.
         let policy = &self.state.policy;
-        if policy.tree().preemption.reclaim && policy.may_be_owed(leaf) || self.has_rights(leaf, priority) {
+        if policy.tree().preemption.reclaim && policy.has_quota(leaf) || self.has_rights(leaf, priority) {
             return false;
         }
         self.state.entries.shortest_of_user(leaf, user).all(|(class, duration)| {

@@ -272,6 +272,9 @@ pub(crate) struct Planner<'s> {
     decisions: Vec<Decision>,
     /// Gangs that start at their fewest, and may be larger.
     seeds: Vec<Seed>,
+    /// A planner that passes nobody over unseen, to compare with.
+    #[cfg(test)]
+    looks_at_all: bool,
 }
 
 impl<'s> Planner<'s> {
@@ -301,7 +304,18 @@ impl<'s> Planner<'s> {
             planned: Vec::new(),
             decisions: Vec::new(),
             seeds: Vec::new(),
+            #[cfg(test)]
+            looks_at_all: false,
         }
+    }
+
+    /// Entries may be passed over unseen: always but where that is compared with.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "tests ask the planner"))]
+    fn passes_over(&self) -> bool {
+        #[cfg(test)]
+        return !self.looks_at_all;
+        #[cfg(not(test))]
+        true
     }
 
     /// Considers every entry in order, until `stop` says so of the next one.
@@ -369,7 +383,7 @@ impl<'s> Planner<'s> {
             }
             // Most entries of a long queue end here, without a look at their job.
             let kind = (leaf, class, priority);
-            let verdict = if passed_over.has(kind, duration) {
+            let verdict = if passed_over.has(kind, duration) && self.passes_over() {
                 passed_over.count(leaf, user);
                 Verdict::Blocked
             } else if self.is_hopeless(class, duration)
@@ -377,6 +391,7 @@ impl<'s> Planner<'s> {
                 && !self.may_preempt(leaf, class, priority, duration)
             {
                 passed_over.add(kind, duration);
+                passed_over.count(leaf, user);
                 Verdict::Blocked
             } else if self.is_limited(leaf, user, class, duration) && !self.has_rights(leaf, priority) {
                 Verdict::Limited
@@ -396,7 +411,10 @@ impl<'s> Planner<'s> {
                 Verdict::Blocked if self.is_leaf_hopeless(&mut blocked, leaf, priority) => {
                     pass.skip_leaf(leaf);
                 }
-                Verdict::Blocked if self.is_user_hopeless((leaf, user), priority, passed_over.in_turn) => {
+                Verdict::Blocked
+                    if self.passes_over()
+                        && self.is_user_hopeless((leaf, user), priority, passed_over.in_turn) =>
+                {
                     pass.skip_user(&self.state.policy, leaf, user);
                 }
                 Verdict::Limited if self.is_user_limited(leaf, user, priority) => {

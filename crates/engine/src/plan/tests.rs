@@ -1,4 +1,5 @@
-//! A planner that remembers what limits refused, and one that judges every entry anew, start the same.
+//! A planner that remembers what limits refused, one that judges every entry anew, and one that passes nobody over unseen,
+//! start the same.
 
 use std::sync::Arc;
 
@@ -96,6 +97,11 @@ fn compare(state: &mut State, now: Time) -> (Plan, usize) {
         planner.limited.forgets = true;
     });
     let anew = anew.2;
+    let one_by_one = passes(state, now, |planner| {
+        planner.fresh.is_watched = false;
+        planner.looks_at_all = true;
+    });
+    assert_eq!(remembered.decisions, one_by_one.2.decisions, "somebody was passed over who has a place");
     // Not the reservations: who visits more refused entries may go one round more, in which nothing else starts, but whose
     // reservation has met a limit since loses it.
     assert_eq!(remembered.decisions, anew.decisions);
