@@ -12,21 +12,22 @@ use muster_spec::parse_queues;
 use crate::exit::Failure;
 use crate::source;
 
+const HEADING: &str = "What is different (several are one change together)";
+
 /// What is different.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "What is different (several are one change together)")]
 pub struct ChangeArgs {
     /// So many more nodes, like most of those that there are; or with these GPUs each: 2xh100:8
-    #[arg(long, value_name = "N[xMODEL:GPUS]")]
+    #[arg(long, value_name = "N[xMODEL:GPUS]", help_heading = HEADING)]
     add_nodes: Vec<Nodes>,
     /// So many nodes fewer, those on which least runs; what runs there goes on
-    #[arg(long, value_name = "N[xMODEL:GPUS]")]
+    #[arg(long, value_name = "N[xMODEL:GPUS]", help_heading = HEADING)]
     remove_nodes: Vec<Nodes>,
     /// Another quota of a queue, in GPUs, or in GPUs of a model; none takes it away
-    #[arg(long, value_name = "QUEUE=[MODEL:]N|none")]
+    #[arg(long, value_name = "QUEUE=[MODEL:]N|none", help_heading = HEADING)]
     quota: Vec<Quota>,
     /// Other queues, quotas and policies: a queue file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = HEADING)]
     queues: Option<PathBuf>,
 }
 
