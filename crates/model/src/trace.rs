@@ -22,7 +22,7 @@ pub struct TraceSummary {
     pub unit: TraceUnit,
     /// All that was held, times how long, in unit-seconds.
     pub held_unit_secs: u64,
-    /// Thousandths of a unit that were held on average from the first submit to the last.
+    /// Thousandths of a unit that were held on average from the first submit to the last; says nothing where these are one instant.
     pub mean_load_milli: u64,
     /// Whose jobs they are.
     pub users: TraceNames,

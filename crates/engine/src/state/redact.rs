@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use muster_model::{Redaction, TaskCheckpoint};
+use muster_model::{Outcome, Redaction, TaskCheckpoint};
 
 use super::job::{Element, Fate, JobRecord, Phase, Rest, Run, Saved, TaskState};
 use super::snapshot::{Snapshot, StoredNode};
@@ -14,7 +14,7 @@ impl Snapshot {
     /// The same without names, and the names that were given in their place. It plans the same.
     #[must_use]
     pub fn redacted(self) -> (Self, Redaction) {
-        let Self { mut policy, levels, nodes, epoch, windows, jobs, recent, mix, moves } = self;
+        let Self { mut policy, levels, nodes, epoch, windows, mut jobs, recent, mix, moves } = self;
         let windows_named = windows.iter().map(|placed| &placed.window.name);
         let mut given = Redaction::of(nodes.iter().map(|node| &node.spec), windows_named);
         let names = &mut given;
@@ -32,119 +32,100 @@ impl Snapshot {
             Placed { window, places: places.into_iter().map(|place| names.window_place(place)).collect() }
         });
         let windows = windows.collect();
-        let jobs = jobs.into_iter().map(|(id, record)| (id, job(record, names))).collect();
+        jobs.values_mut().for_each(|record| job(record, names));
         (Self { policy, levels, nodes, epoch, windows, jobs, recent, mix, moves }, given)
     }
 }
 
-fn job(record: JobRecord, names: &mut Redaction) -> JobRecord {
+fn job(record: &mut JobRecord, names: &mut Redaction) {
     let JobRecord {
         spec,
-        leaf,
-        submitted,
-        held,
-        started,
-        waits_for,
-        total,
-        next,
         elements,
         rest,
-        begun,
-        active,
-        claims,
-        succeeded,
-        failed,
+        leaf: _,
+        submitted: _,
+        held: _,
+        started: _,
+        waits_for: _,
+        total: _,
+        next: _,
+        begun: _,
+        active: _,
+        claims: _,
+        succeeded: _,
+        failed: _,
     } = record;
-    let elements = elements.into_iter();
-    JobRecord {
-        spec: Arc::new(names.job_spec(&spec)),
-        leaf,
-        submitted,
-        held,
-        started,
-        waits_for,
-        total,
-        next,
-        elements: elements.map(|(ordinal, one)| (ordinal, Box::new(element(*one, names)))).collect(),
-        rest: rest.map(|rest| {
-            let Rest { from, count, outcome, at } = *rest;
-            Box::new(Rest { from, count, outcome: names.outcome(outcome), at })
-        }),
-        begun,
-        active,
-        claims,
-        succeeded,
-        failed,
+    *spec = Arc::new(names.job_spec(spec));
+    elements.values_mut().for_each(|one| element(one, names));
+    if let Some(rest) = rest {
+        let Rest { outcome, from: _, count: _, at: _ } = &mut **rest;
+        redact(outcome, names);
     }
 }
 
-fn element(element: Element, names: &mut Redaction) -> Element {
-    let Element { phase, begun, attempt, restarts, avoid, avoid_epoch, run, last_end, saved, claim } =
-        element;
-    let phase = match phase {
-        Phase::Ended { outcome, at } => Phase::Ended { outcome: names.outcome(outcome), at },
-        alive @ (Phase::Waiting { .. } | Phase::Active) => alive,
-    };
-    let saved = saved.map(|saved| {
-        let Saved { at, label: _, attempt } = *saved;
-        Box::new(Saved { at, label: "".into(), attempt })
-    });
-    let last_end = last_end.map(|outcome| Box::new(names.outcome(*outcome)));
-    let run = run.map(|one| attempt_of(one, names));
-    Element { phase, begun, attempt, restarts, avoid, avoid_epoch, run, last_end, saved, claim }
+fn element(element: &mut Element, names: &mut Redaction) {
+    let Element {
+        phase,
+        run,
+        last_end,
+        saved,
+        begun: _,
+        attempt: _,
+        restarts: _,
+        avoid: _,
+        avoid_epoch: _,
+        claim: _,
+    } = element;
+    match phase {
+        Phase::Ended { outcome, at: _ } => redact(outcome, names),
+        Phase::Waiting { .. } | Phase::Active => {}
+    }
+    if let Some(outcome) = last_end {
+        redact(outcome, names);
+    }
+    if let Some(saved) = saved {
+        let Saved { label, at: _, attempt: _ } = &mut **saved;
+        *label = "".into();
+    }
+    if let Some(run) = run {
+        attempt(run, names);
+    }
 }
 
-fn attempt_of(run: Run, names: &mut Redaction) -> Run {
+fn attempt(run: &mut Run, names: &mut Redaction) {
     let Run {
-        placement,
-        gpus,
-        held_from,
-        started,
-        ended,
-        backfilled,
-        stage,
         tasks,
-        prepared,
-        running,
-        over,
         fate,
-        end,
-        asked,
-        leaving,
-        key,
-        watched,
+        placement: _,
+        gpus: _,
+        held_from: _,
+        started: _,
+        ended: _,
+        backfilled: _,
+        stage: _,
+        prepared: _,
+        running: _,
+        over: _,
+        end: _,
+        asked: _,
+        leaving: _,
+        key: _,
+        watched: _,
     } = run;
-    let fate = fate.map(|fate| match fate {
-        Fate::Failed(outcome) => Fate::Failed(names.outcome(outcome)),
-        Fate::Cancelled(outcome) => Fate::Cancelled(names.outcome(outcome)),
-        Fate::Refused { rank, reason: _, node } => Fate::Refused { rank, reason: "".into(), node },
-        plain @ (Fate::Preempted | Fate::Requeued) => plain,
-    });
-    let tasks = tasks.into_iter().map(|task| {
-        let TaskState { stage, exit, ready, checkpoint } = task;
-        let checkpoint = checkpoint.map(|told| {
-            let TaskCheckpoint { count, answers, warned, at, label: _ } = *told;
-            Box::new(TaskCheckpoint { count, answers, warned, at, label: "".into() })
-        });
-        TaskState { stage, exit, ready, checkpoint }
-    });
-    Run {
-        placement,
-        gpus,
-        held_from,
-        started,
-        ended,
-        backfilled,
-        stage,
-        tasks: tasks.collect(),
-        prepared,
-        running,
-        over,
-        fate,
-        end,
-        asked,
-        leaving,
-        key,
-        watched,
+    match fate {
+        Some(Fate::Failed(outcome) | Fate::Cancelled(outcome)) => redact(outcome, names),
+        Some(Fate::Refused { reason, rank: _, node: _ }) => *reason = "".into(),
+        Some(Fate::Preempted | Fate::Requeued) | None => {}
     }
+    for task in tasks {
+        let TaskState { checkpoint, stage: _, exit: _, ready: _ } = task;
+        if let Some(told) = checkpoint {
+            let TaskCheckpoint { label, count: _, answers: _, warned: _, at: _ } = &mut **told;
+            *label = "".into();
+        }
+    }
+}
+
+fn redact(outcome: &mut Outcome, names: &mut Redaction) {
+    *outcome = names.outcome(outcome.clone());
 }

@@ -90,7 +90,7 @@ impl Page<'_> {
         for (number, what) in [
             (rows.without_runtime, "without a runtime"),
             (rows.out_of_order, "behind a later one"),
-            (rows.bad, "rows that cannot be read"),
+            (rows.bad, if rows.bad == 1 { "row that cannot be read" } else { "rows that cannot be read" }),
         ] {
             if number > 0 {
                 jobs.push_str(&format!(", {} {what}", grouped(number)));
@@ -100,12 +100,15 @@ impl Page<'_> {
             Some(processors) => format!(", of a machine with {} processors", grouped(processors.into())),
             None => String::new(),
         };
-        let held = format!(
-            "{} {unit}-hours; {} {unit}s on average from the first to the last submit",
-            grouped(self.held / 3600),
-            decimal(summary.mean_load_milli / 100 * 100),
-            unit = self.unit
-        );
+        let mut held = format!("{} {}-hours", grouped(self.held / 3600), self.unit);
+        // Of jobs that all came at one instant there is no average.
+        if summary.span.last_submit_ms > summary.span.first_submit_ms {
+            held.push_str(&format!(
+                "; {} {}s on average from the first to the last submit",
+                decimal(summary.mean_load_milli / 100 * 100),
+                self.unit
+            ));
+        }
         let mut text = self.fact("trace", &format!("{name}, {}{machine}", summary.format));
         text.push_str(&self.fact("jobs", &jobs));
         text.push_str(&self.fact("span", &span(&summary.span)));
@@ -359,6 +362,14 @@ mod tests {
           line 7: field 3 is `?x`, not a number
           and 21 more
         ");
+    }
+
+    #[test]
+    fn of_jobs_that_came_at_once_there_is_no_average() {
+        let mut once = sample();
+        (once.span.last_submit_ms, once.rows.bad) = (once.span.first_submit_ms, 1);
+        let text = summary(&once, "once.csv", &Style::plain());
+        assert!(!text.contains("on average") && text.contains("1 row that cannot be read"), "{text}");
     }
 
     #[test]
