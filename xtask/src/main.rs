@@ -8,6 +8,7 @@ mod bench;
 mod generated;
 mod mutants;
 mod simulate;
+mod slurm;
 mod suite;
 mod tidy;
 mod tools;
@@ -31,6 +32,8 @@ usage: cargo xtask <command>
                      are deliberate bugs found by stories and scenarios? --write puts the table into docs/proof.md
   bench [--json] [--only NAMES] [--quick] [--instructions] [--list]
                      how fast the engine is and how cost grows, as in docs/PERFORMANCE.md
+  slurm up|down|status|start|stop|kill|shell|test
+                     a real Slurm cluster of eight nodes on this machine; `cargo xtask slurm help` tells the rest
 ";
 
 fn main() -> ExitCode {
@@ -52,6 +55,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["simulate", rest @ ..] => return simulate::run(&root, rest),
         ["mutants", rest @ ..] => return mutants::run(&root, rest),
         ["bench", rest @ ..] => return bench::run(&root, rest),
+        ["slurm", rest @ ..] => return slurm::run(&root, rest),
         ["tidy"] => tidy::run(&root)?,
         ["gen"] => generated::write(&root)?,
         ["gen", "--check"] => generated::check(&root)?,

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::totals::Totals;
-use crate::{cargo, generated, tidy, tools};
+use crate::{cargo, generated, slurm, tidy, tools};
 
 /// Properties draw the same cases in every run: a change is judged by what it changes. `cargo test` draws others each time.
 const DRAWS: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
@@ -32,6 +32,8 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
     suite.cargo("format", &["fmt", "--all", "--check"], &[]);
     suite.step("tidy", "cargo xtask tidy", || tidy::run(root));
     suite.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]);
+    // Left out of `--all-targets`, as it is of `cargo test`.
+    suite.cargo("clippy", &["clippy", "--package", "muster", "--test", "slurm", "--", "-D", "warnings"], &[]);
     if full {
         // Libraries only: doc comments of the binary are the text of its --help.
         suite.cargo(
@@ -43,6 +45,7 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
         // What needs root is marked as ignored, with that reason: run where it can be, counted as skipped elsewhere.
         let privileged: &[&str] = if tools::is_root() { &["--", "--include-ignored"] } else { &[] };
         suite.tests(&[&["test", "--workspace", "--no-fail-fast"], privileged].concat());
+        suite.slurm();
     } else {
         suite.tests(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins"]);
     }
@@ -88,30 +91,17 @@ impl Suite<'_> {
 
     /// As [`Suite::cargo`], counting the result lines on the way through.
     fn tests(&mut self, args: &[&str]) {
-        let root = self.root;
+        let mut command = Command::new(cargo());
+        command.args(args).env(DRAWS.0, DRAWS.1).current_dir(self.root);
         let mut totals = self.totals;
-        self.step("tests", &command_line(args, &[DRAWS]), || {
-            let mut child = Command::new(cargo())
-                .args(args)
-                .env(DRAWS.0, DRAWS.1)
-                .current_dir(root)
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .spawn()
-                .context("cargo did not start")?;
-            let output = child.stdout.take().context("the output is piped")?;
-            for line in BufReader::new(output).split(b'\n') {
-                let line = line?;
-                let line = String::from_utf8_lossy(&line);
-                println!("{line}");
-                totals.add_line(&line);
-            }
-            let status = child.wait()?;
-            if !status.success() {
-                bail!("cargo ended with {status}");
-            }
-            Ok(())
-        });
+        self.step("tests", &command_line(args, &[DRAWS]), || count(&mut command, &mut totals));
+        self.totals = totals;
+    }
+
+    /// What needs a Slurm cluster, in one of its own.
+    fn slurm(&mut self) {
+        let (root, mut totals) = (self.root, self.totals);
+        self.step("slurm", "cargo xtask slurm test", || slurm::test::run(root, None, &mut totals));
         self.totals = totals;
     }
 
@@ -124,6 +114,24 @@ impl Suite<'_> {
         println!("{}", self.totals);
         if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
+}
+
+/// Runs tests, showing what they say and counting their result lines.
+pub fn count(command: &mut Command, totals: &mut Totals) -> Result<()> {
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cargo did not start")?;
+    let output = child.stdout.take().context("the output is piped")?;
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        totals.add_line(&line);
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("cargo ended with {status}");
+    }
+    Ok(())
 }
 
 fn command_line(args: &[&str], env: &[(&str, &str)]) -> String {

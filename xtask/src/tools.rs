@@ -58,7 +58,8 @@ pub fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0")
 }
 
-fn install(packages: &[&str]) -> Result<()> {
+/// Installs packages with apt, or says what to install.
+pub fn install(packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
     if !is_root() || !runs(Command::new("apt-get").arg("--version")) {
         bail!("packages are missing: {list}\nhint: on Debian or Ubuntu: sudo apt-get install {list}");

@@ -22,6 +22,7 @@ const SLEEPS: &[(&str, usize, &str)] = &[
     ("crates/cli/tests/it/crash.rs", 1, "the moment of the kill is what is random here"),
     ("crates/cli/tests/it/home.rs", 1, "between two looks at a condition with a deadline"),
     ("crates/cli/tests/system/site.rs", 1, "between two looks at a condition with a deadline"),
+    ("crates/cli/tests/slurm/cluster.rs", 1, "between two looks at a condition with a deadline"),
     ("crates/cli/tests/it/pty.rs", 2, "between two looks at a condition with a deadline"),
 ];
 
