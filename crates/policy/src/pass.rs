@@ -170,7 +170,10 @@ impl Pass {
 impl Ranking {
     fn new(policy: &Policy, now: Time, index: usize) -> Self {
         let children = policy.nodes[index].pending_children.iter();
-        let ranks: Vec<_> = children.map(|child| (*child, Some(policy.queue_rank(now, *child)))).collect();
+        // Who has no sibling is first whatever his share.
+        let is_alone = children.len() == 1;
+        let rank = |child| if is_alone { QueueRank::default() } else { policy.queue_rank(now, child) };
+        let ranks: Vec<_> = children.map(|child| (*child, Some(rank(*child)))).collect();
         let order = ranks.iter().filter_map(|(child, rank)| Some(Reverse(((*rank)?, *child))));
         Self { order: order.collect(), left: ranks.len(), ranks }
     }
@@ -193,6 +196,9 @@ impl Ranking {
     }
 
     fn rank_again(&mut self, policy: &Policy, now: Time, child: usize) {
+        if self.ranks.len() == 1 {
+            return;
+        }
         let Some(Some(known)) = self.rank_of(child) else { return };
         let rank = policy.queue_rank(now, child);
         if std::mem::replace(known, rank) == rank {
@@ -291,9 +297,10 @@ impl LeafCursor {
             return None;
         }
         self.priority = Some(*priority);
+        let is_alone = level.users.len() == 1;
         let users = level.users.iter().filter(|(user, _)| !self.skipped.contains(user));
         let cursors = users.filter_map(|(user, entries)| {
-            let share = policy.user_share(now, self.leaf, *user);
+            let share = if is_alone { 0 } else { policy.user_share(now, self.leaf, *user) };
             let head = *entries.front()?;
             Some(UserCursor { user: *user, share, is_done: false, head, ahead: Vec::new(), read: 1 })
         });
@@ -318,7 +325,7 @@ impl LeafCursor {
     }
 
     fn rank_again(&mut self, policy: &Policy, now: Time, user: UserId) {
-        let Some(at) = self.find(user) else { return };
+        let Some(at) = self.find(user).filter(|_| self.users.len() > 1) else { return };
         let share = policy.user_share(now, self.leaf, user);
         if share != self.users[at].share {
             self.users[at].share = share;

@@ -51,6 +51,12 @@ impl Policy {
         self.path(leaf).any(|node| node.account.is_some())
     }
 
+    /// Some queue has a budget.
+    #[must_use]
+    pub fn has_budgets(&self) -> bool {
+        self.nodes.iter().any(|node| node.account.is_some())
+    }
+
     /// The longest that `user` may hold so many thousandths of GPUs from `now` on in `leaf`; `None` is any length.
     #[must_use]
     pub fn longest_promise(&self, now: Time, leaf: LeafId, user: UserId, milli: u64) -> Option<Span> {

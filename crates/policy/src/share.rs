@@ -19,7 +19,7 @@ use crate::{Policy, tree::Node};
 const FRACTION_BITS: u32 = 40;
 
 /// What orders queues among their siblings, lowest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueueRank {
     /// 40 fractional bits.
     share: u64,
