@@ -1,7 +1,7 @@
 //! Are reservations kept? On every node with a reservation, and at every instant at which one begins there, what is held
 //! by then, what the plan starts and what is reserved must fit together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::{Decision, ElementId, NodeId, Plan, Span, TaskPlacement, Time};
@@ -13,7 +13,7 @@ use super::plan::needs_of;
 use super::resized::GoingOn;
 use crate::state::State;
 use crate::state::job::{Job, RunStage};
-use crate::state::pool::Holding;
+use crate::state::pool::{HoldKey, Holding};
 
 /// Something on a node over a stretch of time.
 struct Stay<'a> {
@@ -30,8 +30,10 @@ pub(super) fn check(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viola
         return;
     }
     for (node, stays) in stays_by_node(state, now, plan) {
-        let starts: BTreeSet<Time> =
+        let mut starts: Vec<Time> =
             stays.iter().filter(|stay| stay.is_reservation).map(|stay| stay.start).collect();
+        starts.sort_unstable();
+        starts.dedup();
         let broken = starts.into_iter().find(|at| {
             let (mut sum, mut reserved) = (Sum::default(), Sum::default());
             for stay in stays.iter().filter(|stay| stay.start <= *at && *at < stay.end) {
@@ -69,8 +71,10 @@ fn stays_by_node<'a>(state: &'a State, now: Time, plan: &'a Plan) -> BTreeMap<No
         }
     }
     // 2. What is held there; who goes on with another size holds nothing beside that.
-    let keys: BTreeSet<_> =
-        by_node.keys().flat_map(|node| state.pool.node(*node).holds.iter().map(|hold| hold.key)).collect();
+    let holds = by_node.keys().flat_map(|node| &state.pool.node(*node).holds);
+    let mut keys: Vec<HoldKey> = holds.map(|hold| hold.key).collect();
+    keys.sort_unstable();
+    keys.dedup();
     let going_on = GoingOn::of(plan);
     let stays = |holding: &&Holding| !going_on.has(state, holding.element);
     for holding in keys.into_iter().map(|key| state.pool.holding(key)).filter(stays) {

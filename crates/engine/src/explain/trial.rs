@@ -12,7 +12,7 @@ use super::ahead::{WallAhead, walls_ahead};
 use super::{domains, gap, holders, room, service};
 use crate::plan::ask::{Caps, picks};
 use crate::plan::gauge::Reach;
-use crate::plan::hope::Memo;
+use crate::plan::lore::Memo;
 use crate::plan::reserve::{self, Wish};
 use crate::plan::terms::Admitted;
 use crate::plan::{Candidate, Planner, Seat};

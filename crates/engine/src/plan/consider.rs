@@ -9,12 +9,13 @@ use smallvec::SmallVec;
 
 use super::ask::{Ask, Pick};
 use super::gauge::Reach;
-use super::hope::Memo;
+use super::lore::Memo;
 use super::reserve::{self, Wish};
 use super::score::Scoring;
 use super::search::EFFORT;
 use super::terms::{self, Admitted, Whose};
 use super::{Lane, Planned, Planner, Verdict, gang};
+use crate::state::State;
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::ends::End;
 use crate::state::entries::ENDLESS;
@@ -156,7 +157,7 @@ impl Planner<'_> {
         // 2. A place now.
         let duration = candidate.duration.unwrap_or(ENDLESS);
         let is_put_off = self.fresh.is_put_off(candidate);
-        if !self.is_hopeless(candidate.class, duration) {
+        if !self.is_hopeless(candidate.class, duration) && !self.is_full(candidate, &memo, &tries) {
             if is_put_off && self.would_start(candidate, &memo, &tries) {
                 return Verdict::Blocked;
             }
@@ -164,7 +165,7 @@ impl Planner<'_> {
                 self.started.count(slot, candidate.job);
                 return Verdict::Started;
             }
-            self.learn(candidate, &memo, &tries, self.now + duration);
+            self.learn(candidate, &memo, &tries, duration);
         }
         // 3. A place that others leave.
         if !is_put_off && self.preempt(slot, candidate, &memo) {
@@ -272,7 +273,7 @@ impl Planner<'_> {
             home: &candidate.home,
             duration: candidate.duration,
         };
-        let found = reserve::earliest(&mut self.forecast, &mut self.state.pool, self.now, &wish);
+        let found = self.date(&wish, tries.len() == memo.picks.len());
         let starts = found.as_ref().map(|(start, ..)| *start);
         if !self.fresh.is_put_off(candidate) && self.defragment(slot, candidate, memo, starts) {
             return true;
@@ -291,6 +292,22 @@ impl Planner<'_> {
             None => self.later.entry(lane).or_default().undatable.push(candidate.class),
         }
         false
+    }
+
+    /// When it will fit: the same as in the pass before, if nothing has changed since.
+    fn date(&mut self, wish: &Wish<'_>, is_free: bool) -> Option<reserve::Slot> {
+        let is_free = is_free && wish.tries.iter().all(|one| one.caps.is_empty());
+        let whose = (wish.element, wish.duration, is_free && wish.reach.avoid.is_empty());
+        let State { lore, pool, .. } = &mut *self.state;
+        if let Some((found, looks)) = lore.date(pool, whose) {
+            debug_assert_eq!(found, reserve::earliest(&mut self.forecast.clone(), pool, self.now, wish));
+            self.forecast.looks += looks;
+            return found;
+        }
+        let before = self.forecast.looks;
+        let found = reserve::earliest(&mut self.forecast, pool, self.now, wish);
+        lore.give_date(whose, found.clone(), self.forecast.looks - before);
+        found
     }
 
     /// True while its lane has fewer blocked entries with a reservation than backfill protects. What waits for a

@@ -20,7 +20,7 @@ use super::Planner;
 use super::ask::Pick;
 use super::consider::Candidate;
 use super::elastic::size_of;
-use super::hope::Memo;
+use super::lore::Memo;
 use super::preempt::{Queue, Victim, Way};
 use crate::state::attempt::gpus_by_model;
 use crate::state::entries::ENDLESS;

@@ -10,11 +10,12 @@ use muster_policy::{LeafId, ModelId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
+use super::Planner;
 use super::ask::Pick;
 use super::consider::Candidate;
+use super::lore::Memo;
 use super::rights::right;
 use super::terms::Admitted;
-use super::{Memo, Planner};
 use crate::state::pool::HoldKey;
 use crate::state::runners::{Runner, Runners};
 

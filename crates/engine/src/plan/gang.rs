@@ -10,12 +10,13 @@ use muster_model::{DeviceSet, ElementId, GpuMilli, NodeId, TaskPlacement};
 use muster_policy::ModelId;
 use smallvec::SmallVec;
 
-use super::ask::{Ask, Caps};
+use super::ask::{Ask, Caps, Pick};
 use super::search::{self, Found};
 use super::{plain, score, share, topology, whole};
 use crate::state::ends::End;
 use crate::state::pool::{Checkpoint, HoldKey, Pool};
 use crate::state::shape::{GroupNeed, Shape};
+use crate::state::topology::Scope;
 
 /// A gang being placed: grants go to the pool at once, so that later tasks see them.
 pub(crate) struct Gang<'a> {
@@ -116,6 +117,25 @@ pub(super) fn place_anywhere(
             pool.rollback(checkpoint);
             if found == Found::Impossible { Placing::Impossible } else { Placing::GaveUp }
         }
+    }
+}
+
+/// True when the indexes alone tell that a gang of one group can be nowhere now, whatever is reserved.
+pub(super) fn is_full<'p>(pool: &mut Pool, shape: &Shape, mut picks: impl Iterator<Item = &'p Pick>) -> bool {
+    // Who looks from inside of a window sees other nodes.
+    let ([need], None, false) = (&shape.groups[..], &shape.topology, pool.has_windows()) else {
+        return false;
+    };
+    picks.all(|pick| has_no_room(pool, Scope::Cluster, need, &pick.models[0]))
+}
+
+/// True when the indexes alone tell that there is nothing for a group.
+fn has_no_room(pool: &mut Pool, scope: Scope, need: &GroupNeed, models: &[ModelId]) -> bool {
+    match (need.devices, need.share) {
+        _ if need.tasks == 0 => false,
+        (0, 0) => plain::has_no_room(pool, scope, need),
+        (0, _) => false,
+        _ => !whole::could_fit(pool, scope, need, models),
     }
 }
 

@@ -1,31 +1,21 @@
-//! What a pass knows of classes, so that it need not try again: within a round nothing is given back, so what did not
-//! fit once does not fit later, nor for longer.
+//! Who has no hope in this pass: what `lore.rs` knows is learnt here, by trying, and asked for, so that nothing is tried again.
+//! It must not be taken for a verdict on what somebody may do: limits are asked elsewhere.
 
 use std::sync::Arc;
 
 use muster_model::queue::PlacementPolicy;
-use muster_model::{ElementId, JobId, Span, Time};
+use muster_model::{ElementId, JobId, Span};
 use muster_policy::{LeafId, UserId};
 use smallvec::SmallVec;
 
-use super::ask::{Caps, Pick};
+use super::ask::Caps;
 use super::consider::{Candidate, Seat};
-use super::limited::Terms;
+use super::lore::Memo;
 use super::terms::Admitted;
-use super::{Lane, Planner};
+use super::{Lane, Planner, gang};
+use crate::state::State;
 use crate::state::entries::ENDLESS;
-use crate::state::shape::{ClassId, Eligible};
-
-/// What is known of a class in this pass.
-#[derive(Clone, Debug)]
-pub(crate) struct Memo {
-    pub(crate) picks: Arc<[Pick]>,
-    pub(crate) eligible: Eligible,
-    pub(super) terms: Terms,
-    /// It did not fit until this instant; during a round nothing is given back, so it does not fit for any longer either.
-    /// One instant from now when it would not fit even without reservations; that holds for the whole pass.
-    pub(super) failed: Option<Time>,
-}
+use crate::state::shape::ClassId;
 
 /// Blocked entries of a leaf after which it is worth a look whether any of the others has hope: as many as a look
 /// costs in classes, roughly.
@@ -36,23 +26,36 @@ pub(super) const MOMENT: Span = Span(1);
 
 impl Planner<'_> {
     pub(crate) fn memo(&mut self, class: ClassId) -> &mut Memo {
-        let (state, limited) = (&mut *self.state, &mut self.limited);
-        self.memos.entry(class).or_insert_with(|| {
-            let eligible = state.classes.eligible(class, &state.pool);
-            let weighs = state.policy.tree().placement != PlacementPolicy::Pack;
-            let picks = state.classes.picks(class, &state.pool, weighs);
-            let terms = limited.terms(&picks, state.classes.shape(class));
-            Memo { picks, eligible, terms, failed: None }
+        let State { lore, classes, pool, policy, .. } = &mut *self.state;
+        lore.memo(class, || {
+            let weighs = policy.tree().placement != PlacementPolicy::Pack;
+            let picks = classes.picks(class, pool, weighs);
+            (picks, classes.eligible(class, pool), Arc::clone(classes.shape(class)))
         })
     }
 
     /// Remembers that a candidate did not fit, for everybody else of its class.
-    pub(super) fn learn(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>], until: Time) {
+    pub(super) fn learn(
+        &mut self,
+        candidate: &Candidate,
+        memo: &Memo,
+        tries: &[Admitted<'_>],
+        duration: Span,
+    ) {
         let is_kept_back = self.is_kept_back(candidate.seat(), candidate.class, memo, tries);
-        let is_free = tries.len() == memo.picks.len() && tries.iter().all(|one| one.caps.is_empty());
-        if candidate.avoid.is_empty() && is_free {
-            self.fail(candidate.class, if is_kept_back { until } else { self.now + MOMENT });
+        if is_of_class(candidate, memo, tries) {
+            self.fail(candidate.class, duration, is_kept_back);
         }
+    }
+
+    /// True when the indexes alone tell that a candidate fits nowhere, which most tries end with. It is remembered.
+    pub(super) fn is_full(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
+        let picks = tries.iter().map(|one| one.pick);
+        let is_full = gang::is_full(&mut self.state.pool, &candidate.shape, picks);
+        if is_full && is_of_class(candidate, memo, tries) {
+            self.state.lore.fail(candidate.class);
+        }
+        is_full
     }
 
     /// Tries a class as such, whoever it may be of: an element of it fits only if the class does.
@@ -63,12 +66,16 @@ impl Planner<'_> {
         let tries: Vec<Admitted<'_>> =
             memo.picks.iter().map(|pick| Admitted { pick, caps: Caps::new() }).collect();
         let span = (duration < ENDLESS).then_some(duration);
+        if gang::is_full(&mut self.state.pool, &shape, memo.picks.iter()) {
+            self.state.lore.fail(class);
+            return false;
+        }
         let checkpoint = self.state.pool.checkpoint();
         let fits = tries.iter().any(|one| self.place(seat, &shape, one, &memo.eligible, span).is_some());
         self.state.pool.rollback(checkpoint);
         if !fits {
             let is_kept_back = self.is_kept_back(seat, class, &memo, &tries);
-            self.fail(class, if is_kept_back { self.now + duration } else { self.now + MOMENT });
+            self.fail(class, duration, is_kept_back);
         }
         fits
     }
@@ -87,22 +94,16 @@ impl Planner<'_> {
         fits
     }
 
-    fn fail(&mut self, class: ClassId, until: Time) {
-        let memo = self.memo(class);
-        memo.failed = Some(memo.failed.map_or(until, |failed| failed.min(until)));
-    }
-
-    /// Forgets, for a new round, what failed only because of reservations.
-    pub(super) fn hope_again(&mut self) {
-        let for_good = self.now + MOMENT;
-        for memo in self.memos.values_mut() {
-            memo.failed = memo.failed.filter(|failed| *failed <= for_good);
+    fn fail(&mut self, class: ClassId, duration: Span, is_kept_back: bool) {
+        match is_kept_back {
+            true => self.state.lore.keep_back(&self.state.pool, class, duration),
+            false => self.state.lore.fail(class),
         }
     }
 
     /// Something was given back after all: what did not fit may now.
     pub(super) fn forget_failures(&mut self) {
-        self.memos.values_mut().for_each(|memo| memo.failed = None);
+        self.state.lore.forget_failures();
     }
 
     /// True when nothing of a leaf can start or reserve any more in this round. Asked for every blocked entry, it looks
@@ -159,7 +160,12 @@ impl Planner<'_> {
 
     /// True when a class is known not to fit for that long.
     pub(super) fn is_hopeless(&self, class: ClassId, duration: Span) -> bool {
-        let until = self.now + duration;
-        self.memos.get(&class).and_then(|memo| memo.failed).is_some_and(|failed| failed <= until)
+        self.state.lore.is_hopeless(&self.state.pool, class, duration)
     }
+}
+
+/// True when what holds of a candidate holds of all of its class: neither limits nor nodes that it avoids have a part in it.
+fn is_of_class(candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
+    let is_free = tries.len() == memo.picks.len() && tries.iter().all(|one| one.caps.is_empty());
+    candidate.avoid.is_empty() && is_free
 }

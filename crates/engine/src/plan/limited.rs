@@ -25,13 +25,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Planner;
 use super::ask::Pick;
+use super::lore::Terms;
 use super::terms::{self, Whose};
 use crate::state::entries::ENDLESS;
-use crate::state::shape::{ClassId, Shape};
-
-/// Classes that limits and quota cannot tell apart: the same models, the same numbers of GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Terms(u32);
+use crate::state::shape::ClassId;
 
 /// What a refusal is remembered by. The length is [`ENDLESS`] where nothing asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +42,6 @@ pub(super) struct Key {
 /// See the module's description.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limited {
-    terms: FxHashMap<(Arc<[Pick]>, u64), Terms>,
     refused: FxHashSet<Key>,
     /// When the first of the budgets is refilled that refused something.
     refill: Option<Time>,
@@ -60,12 +56,6 @@ pub(super) struct Limited {
 const LOOK_AFTER: u32 = 16;
 
 impl Limited {
-    /// The terms of a shape that may be tried so.
-    pub(super) fn terms(&mut self, picks: &Arc<[Pick]>, shape: &Shape) -> Terms {
-        let next = Terms(self.terms.len() as u32);
-        *self.terms.entry((Arc::clone(picks), shape.milli())).or_insert(next)
-    }
-
     /// Remembers a refusal.
     pub(super) fn refuse(&mut self, key: Key, reason: &Reason) {
         // What asks for more than a whole budget is not helped by a new one.
@@ -118,7 +108,7 @@ impl Planner<'_> {
         if self.limited.refused.is_empty() {
             return false;
         }
-        let Some(memo) = self.memos.get(&class) else { return false };
+        let Some(memo) = self.state.lore.known(class) else { return false };
         let duration = (duration < ENDLESS).then_some(duration);
         let is_limited = self.limited.refused.contains(&self.limit_key(leaf, user, duration, memo.terms));
         debug_assert!(

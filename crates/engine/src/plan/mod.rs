@@ -20,6 +20,7 @@ pub(crate) mod gauge;
 pub(crate) mod hope;
 pub(crate) mod idle;
 mod limited;
+pub(crate) mod lore;
 mod plain;
 mod preempt;
 pub(crate) mod reserve;
@@ -41,7 +42,7 @@ pub(crate) use consider::{Candidate, Seat};
 
 use std::sync::Arc;
 
-use muster_model::queue::Backfill;
+use muster_model::queue::{Backfill, PlacementPolicy};
 use muster_model::{Decision, ElementId, JobId, Plan, Reservation, Span, Tier, Time, WindowName};
 use muster_policy::{LeafId, ModelId, Promise, Slot, UserId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -56,7 +57,7 @@ use defragment::Moves;
 use elastic::Seed;
 use forecast::Forecast;
 use fresh::{Fresh, MOST_TRIES, Turns};
-use hope::{MOMENT, Memo};
+use hope::MOMENT;
 use limited::Limited;
 use rights::Rights;
 
@@ -98,7 +99,11 @@ fn passes(
         let thaw = if is_settled { planner.rights.thaw } else { Some(now + MOMENT) };
         let refill = planner.limited.refill();
         let again = planner.fresh.again.take();
+        let is_still = planner.is_still();
         let plan = planner.finish();
+        if is_still {
+            state.lore.stand_still(&state.pool);
+        }
         match again {
             Some(next) => turns = next,
             None => return (refill, thaw, plan),
@@ -239,7 +244,6 @@ pub(crate) struct Planner<'s> {
     pub(crate) state: &'s mut State,
     pub(crate) now: Time,
     checkpoint: Checkpoint,
-    memos: FxHashMap<ClassId, Memo>,
     limited: Limited,
     /// What is held, ahead in time.
     pub(crate) forecast: Forecast,
@@ -279,12 +283,15 @@ pub(crate) struct Planner<'s> {
 
 impl<'s> Planner<'s> {
     pub(crate) fn new(state: &'s mut State, now: Time) -> Self {
+        let weighs = state.policy.tree().placement != PlacementPolicy::Pack;
+        let basis = (state.pool.epoch(), weighs, state.classes.forgotten());
+        let carries_on = state.claims.of.is_empty() && !state.policy.has_budgets();
+        state.lore.begin_pass(&state.pool, now, basis, carries_on);
         let checkpoint = state.pool.checkpoint();
         Self {
             state,
             now,
             checkpoint,
-            memos: FxHashMap::default(),
             limited: Limited::default(),
             forecast: Forecast::default(),
             started: Taken::default(),
@@ -347,7 +354,7 @@ impl<'s> Planner<'s> {
         self.waiting = Taken::default();
         self.has_room = false;
         self.heads.clear();
-        self.hope_again();
+        self.state.lore.begin_round();
         self.rights.in_vain.clear();
         self.moves.in_vain.clear();
         self.limited.count_again();
@@ -457,6 +464,14 @@ impl<'s> Planner<'s> {
     /// Entries that were blocked by capacity and are protected, in order.
     pub(crate) fn blocked_heads(&self) -> &[ElementId] {
         &self.heads
+    }
+
+    /// Nothing was decided, and nothing promised before is kept clear: all is as it was before the pass.
+    fn is_still(&self) -> bool {
+        self.decisions.is_empty()
+            && self.planned.is_empty()
+            && self.kept.is_empty()
+            && self.claimed.is_empty()
     }
 
     /// The reservations made so far.

@@ -5,7 +5,15 @@ use rustc_hash::FxHashSet;
 
 use super::gang::Gang;
 use super::walk::PlainWalk;
+use crate::state::pool::Pool;
 use crate::state::shape::GroupNeed;
+use crate::state::topology::Scope;
+
+/// True when no node has the CPUs of what has to be on one.
+pub(super) fn has_no_room(pool: &mut Pool, scope: Scope, need: &GroupNeed) -> bool {
+    let block = u64::from(need.per_node.unwrap_or(1));
+    PlainWalk::new(scope, need.scalars.cpus.saturating_mul(block)).next(pool).is_none()
+}
 
 /// Places all tasks of a group.
 pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {

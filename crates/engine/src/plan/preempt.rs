@@ -36,7 +36,7 @@ use super::ask::Pick;
 use super::claims::Kept;
 use super::consider::Candidate;
 use super::gauge::{Gauge, Reach};
-use super::hope::Memo;
+use super::lore::Memo;
 use super::rights::right;
 use super::shrink::{Leaver, Part, Pieces, put_together, take_apart};
 use super::{Planned, Planner, terms};

@@ -20,7 +20,7 @@ use super::terms::Admitted;
 use crate::state::ends::{End, Upcoming};
 use crate::state::node::Window;
 use crate::state::pool::{HoldKey, Pool};
-use crate::state::shape::Shape;
+use crate::state::shape::{GroupNeed, Shape};
 use crate::state::topology::Scope;
 
 /// What is to be planned for a future start.
@@ -71,6 +71,8 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>, looks: &mut usize) -> Opti
     let booking_ends: Vec<Time> = booking_ends.filter(|end| *end > now && *end < Time::NEVER).collect();
     let mut booking_ends = booking_ends.into_iter().peekable();
     let mut back = Back::default();
+    // Where no device is asked for, nobody asks which came back last.
+    let names_devices = wish.shape.groups.iter().any(GroupNeed::wants_gpu);
     let mut upcoming = Upcoming::from(now);
     let (mut turn, mut turns) = (pool.next_turn(now), 0);
     let mut last = None;
@@ -95,7 +97,7 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>, looks: &mut usize) -> Opti
             debug_assert!(time > now);
             upcoming.pass();
             *looks += pool.holding(key).placement.len() * GIVE_BACK;
-            is_news |= give_back(pool, key, &mut back, &mut gauge, wish);
+            is_news |= give_back(pool, key, &mut gauge, wish, names_devices.then_some(&mut back));
         }
         // 3. Does it fit from here?
         if !is_news || !gauge.is_enough() {
@@ -110,7 +112,13 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>, looks: &mut usize) -> Opti
 }
 
 /// Parks a holding. Answers whether a node came into play that the gang may use.
-fn give_back(pool: &mut Pool, key: HoldKey, back: &mut Back, gauge: &mut Gauge<'_>, wish: &Wish<'_>) -> bool {
+fn give_back(
+    pool: &mut Pool,
+    key: HoldKey,
+    gauge: &mut Gauge<'_>,
+    wish: &Wish<'_>,
+    back: Option<&mut Back>,
+) -> bool {
     let placement = Arc::clone(&pool.holding(key).placement);
     // Tasks of one node follow each other within a group.
     let mut nodes: SmallVec<[NodeId; 8]> = placement.iter().map(|task| task.node).collect();
@@ -127,6 +135,7 @@ fn give_back(pool: &mut Pool, key: HoldKey, back: &mut Back, gauge: &mut Gauge<'
     for node in &nodes {
         gauge.enter(pool.node(*node));
     }
+    let Some(back) = back else { return !nodes.is_empty() };
     for task in placement.iter().filter(|_| !nodes.is_empty()) {
         if back.order.last() != Some(&task.node) {
             back.order.push(task.node);

@@ -1,10 +1,10 @@
 //! A planner that remembers what limits refused, one that judges every entry anew, and one that passes nobody over unseen,
-//! start the same.
+//! start the same. One that knows what the pass before it found out plans the same as one that knows nothing.
 
 use std::sync::Arc;
 
 use muster_model::job::GpuRequest;
-use muster_model::queue::{Backfill, Budget, Limits};
+use muster_model::queue::{Backfill, Budget, Limits, Preemption};
 use muster_model::{
     Array, Event, GpuModel, JobId, JobSpec, Observation, Plan, QueueSpec, QueueTree, Rank, Span, TaskExit,
     TaskReport, Time,
@@ -31,27 +31,28 @@ impl Dice {
     }
 }
 
-/// Tight limits nearly everywhere, with borrowing and lending between siblings.
-fn limited_tree(dice: &mut Dice) -> QueueTree {
+/// Tight limits nearly everywhere, with borrowing and lending between siblings; or none, and nobody is made to go.
+fn random_tree(dice: &mut Dice, is_limited: bool) -> QueueTree {
+    let often = |percent: u64| if is_limited { percent } else { 0 };
     let mut leaf = |name: &str| {
         let mut queue = QueueSpec::named(name);
         queue.weight = 1 + dice.roll(3) as u32;
-        if let Some(gpus) = dice.maybe(60, 6) {
+        if let Some(gpus) = dice.maybe(often(60), 6) {
             queue.quota.insert("h100".into(), gpus);
             queue.borrow = dice.maybe(60, 4);
             queue.lend = dice.maybe(40, 3);
         }
         queue.limits = Limits {
             pending_jobs: None,
-            running_jobs: dice.maybe(40, 6).map(|jobs| 1 + jobs as u32),
-            gpus_per_user: dice.maybe(50, 6).map(|gpus| 1 + gpus),
+            running_jobs: dice.maybe(often(40), 6).map(|jobs| 1 + jobs as u32),
+            gpus_per_user: dice.maybe(often(50), 6).map(|gpus| 1 + gpus),
             time: None,
             borrowed_time: None,
         };
         if !queue.quota.is_empty() {
             queue.limits.borrowed_time = dice.maybe(50, 60).map(Span::from_secs);
         }
-        queue.budget = dice.maybe(40, 2).map(|more| Budget {
+        queue.budget = dice.maybe(often(40), 2).map(|more| Budget {
             gpu_hours: Some(1 + more),
             gpu_hours_per_user: dice.maybe(50, 1).map(|more| 1 + more),
             every: Span::from_secs(3600),
@@ -63,6 +64,9 @@ fn limited_tree(dice: &mut Dice) -> QueueTree {
     team.queues = vec![leaf("red"), leaf("blue")];
     let mut tree = QueueTree::single();
     tree.queues = vec![leaf("default"), team, leaf("solo")];
+    if !is_limited {
+        tree.preemption = Preemption::OFF;
+    }
     tree.backfill = match dice.roll(4) {
         0 => Backfill::None,
         1 => Backfill::Conservative { depth: 3 },
@@ -76,7 +80,7 @@ fn random_spec(dice: &mut Dice) -> JobSpec {
     spec.user = ["ann", "bob", "cy"][dice.roll(3) as usize].into();
     spec.queue = ["default", "team/red", "team/red", "team/blue", "solo"][dice.roll(5) as usize].into();
     spec.priority = dice.maybe(20, 2).map_or(0, |priority| priority as i32);
-    spec.time_limit = dice.maybe(80, 60).map(|secs| Span::from_secs(1 + secs));
+    spec.time_limit = dice.maybe(80, 60).map(|secs| Span::from_secs(1 + 10 * secs));
     let gpu = &mut spec.groups[0].task.gpu;
     *gpu = GpuRequest::whole([0, 1, 1, 2, 4][dice.roll(5) as usize]);
     if gpu.devices > 0 {
@@ -88,8 +92,20 @@ fn random_spec(dice: &mut Dice) -> JobSpec {
     spec
 }
 
-/// The plan, compared with that of a planner that remembers no refusal; and how many refusals it remembers.
-fn compare(state: &mut State, now: Time) -> (Plan, usize) {
+/// What planners remember.
+#[derive(Clone, Copy, Default)]
+struct Remembered {
+    /// Refusals of a pass.
+    refusals: usize,
+    /// Dates of the pass before that were given again.
+    dates: usize,
+}
+
+/// The plan, compared with those of planners that remember less; and what it remembers.
+fn compare(known: &mut State, now: Time) -> (Plan, Remembered) {
+    // A copy knows nothing of the passes before.
+    let state = &mut known.clone();
+    let afresh = plan(state, now);
     // Without the look at what the next pass would take back: when that is seen depends on who is visited.
     let remembered = passes(state, now, |planner| planner.fresh.is_watched = false).2;
     let anew = passes(state, now, |planner| {
@@ -107,16 +123,19 @@ fn compare(state: &mut State, now: Time) -> (Plan, usize) {
     assert_eq!(remembered.decisions, anew.decisions);
     let mut planner = Planner::new(state, now);
     planner.run(|_| false);
-    let known = planner.limited.known();
+    let refusals = planner.limited.known();
     planner.finish();
-    (plan(state, now), known)
+    let plan = plan(known, now);
+    assert_eq!(plan, afresh, "what the last pass knew is not true any more");
+    assert_eq!((known.refill, known.thaw), (state.refill, state.thaw));
+    (plan, Remembered { refusals, dates: known.lore.met() })
 }
 
-/// Plays a story of submissions and ends; answers how many refusals were remembered in all its passes.
-fn play(seed: u64, steps: usize) -> usize {
+/// Plays a story of submissions and ends; answers what was remembered in all its passes.
+fn play(seed: u64, steps: usize, is_limited: bool) -> Remembered {
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    let Ok(mut state) = State::new(limited_tree(&mut dice)) else { return 0 };
-    let (mut now, mut next, mut known) = (Time(1000), 1, 0);
+    let Ok(mut state) = State::new(random_tree(&mut dice, is_limited)) else { return Remembered::default() };
+    let (mut now, mut next, mut known) = (Time(1000), 1, Remembered::default());
     for (at, model) in ["h100", "h100", "a100"].into_iter().enumerate() {
         let joined = node(&format!("n{at}"), 1 + dice.roll(8) as usize, model);
         state.apply(now, &Event::NodeJoined(Box::new(joined)));
@@ -131,8 +150,8 @@ fn play(seed: u64, steps: usize) -> usize {
                 next += 1;
             }
         }
-        // 2. Some of what runs ends.
-        for _ in 0..dice.roll(4) {
+        // 2. Some of what runs ends, now and then.
+        for _ in 0..dice.roll(2) * dice.roll(4) {
             if running.is_empty() {
                 break;
             }
@@ -144,8 +163,16 @@ fn play(seed: u64, steps: usize) -> usize {
         }
         // 3. Both planners.
         let (plan, remembered) = compare(&mut state, now);
-        known += remembered;
+        known.refusals += remembered.refusals;
+        known.dates += remembered.dates;
         state.commit(now, &plan);
+        // 4. It is known of most from when on they run, so that their ends are instants.
+        for (id, placement, _) in plan.starts().filter(|_| !seed.is_multiple_of(8) || dice.roll(4) > 0) {
+            for rank in 0..placement.len() as u32 {
+                let report = TaskReport { id, rank: Rank(rank), what: Observation::Started };
+                state.apply(now, &Event::Task(report));
+            }
+        }
         running.extend(plan.starts().map(|(id, placement, _)| (id, placement.len() as u32)));
         now = now + Span(dice.roll(3) * dice.roll(4000));
     }
@@ -156,14 +183,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn remembering_refusals_changes_no_start(seed in any::<u64>()) {
-        play(seed, 12);
+    fn remembering_changes_no_start(seed in any::<u64>(), is_limited in any::<bool>()) {
+        play(seed, 12, is_limited);
     }
 }
 
 /// The comparison is of something: refusals are remembered in nearly every story.
 #[test]
 fn stories_are_full_of_refusals() {
-    let known: Vec<usize> = (0..8).map(|seed| play(seed, 6)).collect();
+    let known: Vec<usize> = (0..8).map(|seed| play(seed, 6, true).refusals).collect();
     assert!(known.iter().filter(|known| **known > 5).count() >= 6, "{known:?}");
+}
+
+/// And dates are given again.
+#[test]
+fn stories_are_full_of_dates_that_are_given_again() {
+    let known: Vec<usize> = (0..16).map(|seed| play(seed, 24, false).dates).collect();
+    assert!(known.iter().filter(|known| **known > 1).count() >= 8, "{known:?}");
 }

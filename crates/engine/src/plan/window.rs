@@ -28,6 +28,9 @@ pub(crate) struct Picked {
 /// stopped.
 pub(crate) fn events(state: &State, now: Time) -> Vec<Event> {
     let mut events = Vec::new();
+    if state.windows.is_empty() {
+        return events;
+    }
     let mut all: Vec<Placed> = state.windows.iter().cloned().collect();
     for at in 0..all.len() {
         let window = std::sync::Arc::clone(&all[at].window);

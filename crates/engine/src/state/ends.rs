@@ -42,7 +42,8 @@ pub(crate) struct Ends {
     floating: BTreeSet<(Span, ElementId, HoldKey)>,
 }
 
-/// How many ends are read at once: few who look ahead look farther.
+/// How many ends are read at first, twice as many each time after, and at most.
+const AT_FIRST: usize = 4;
 const AT_ONCE: usize = 32;
 
 /// Ends one after the other, as seen from one instant. Valid while holdings are only parked, not removed.
@@ -78,12 +79,13 @@ impl Upcoming {
     }
 
     fn read_on(&mut self, ends: &Ends) {
+        let most = (2 * self.read.len()).clamp(AT_FIRST, AT_ONCE);
         self.read.clear();
         self.next = 0;
         let mut fixed = ends.fixed.range((self.fixed.map_or(Unbounded, Excluded), Unbounded)).peekable();
         let after = self.floating.map_or(Unbounded, Excluded);
         let mut floating = ends.floating.range((after, Unbounded)).peekable();
-        while self.read.len() < AT_ONCE {
+        while self.read.len() < most {
             let at_fixed = fixed.peek().map(|(time, _, _)| End::At(*time).at(self.now));
             let at_floating = floating.peek().map(|(span, _, _)| End::After(*span).at(self.now));
             let is_fixed = at_floating.is_none_or(|other| at_fixed.is_some_and(|at| at <= other));
@@ -100,6 +102,11 @@ impl Upcoming {
 }
 
 impl Ends {
+    /// True when all of them are at instants that lie ahead of `now`.
+    pub(crate) fn are_after(&self, now: Time) -> bool {
+        self.floating.is_empty() && self.fixed.first().is_none_or(|(at, ..)| *at > now)
+    }
+
     pub(crate) fn insert(&mut self, end: End, element: ElementId, key: HoldKey) {
         match end {
             End::At(time) => self.fixed.insert((time, element, key)),

@@ -40,6 +40,7 @@ use muster_model::{Effect, ElementId, Event, JobId, JobSpec, QueueTree, Reservat
 use muster_policy::{Policy, Promise, TreeError};
 
 use crate::fact::{Fact, Facts};
+use crate::plan::lore::Lore;
 use claim::Claims;
 use depend::Recent;
 use entries::{Entries, Owner, Rank, Standing};
@@ -83,6 +84,8 @@ pub(crate) struct State {
     news: BTreeSet<JobId>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) facts: Facts,
+    /// What passes know that need not be found out again.
+    pub(crate) lore: Lore,
     /// Of the last pass.
     pub(crate) reservations: Vec<Reservation>,
     /// When the first budget is refilled that kept something back in the last pass.
@@ -118,6 +121,7 @@ impl State {
             news: BTreeSet::new(),
             effects: Vec::new(),
             facts: Facts::default(),
+            lore: Lore::default(),
             reservations: Vec::new(),
             refill: None,
             thaw: None,

@@ -181,6 +181,8 @@ pub(crate) struct Classes {
     /// Classes that lost their last job, the oldest first. They are kept for a while: the next job is often like the
     /// last one, and what is known of its class costs a look at every node.
     resting: VecDeque<ClassId>,
+    /// How often one was dropped, whose number may come again.
+    forgotten: u64,
 }
 
 /// So many classes without a job are kept.
@@ -251,6 +253,7 @@ impl Classes {
     fn forget(&mut self, id: ClassId) {
         let Some(class) = self.classes[id.0 as usize].take_if(|class| class.jobs == 0) else { return };
         self.vacant.push(id);
+        self.forgotten += 1;
         self.resting.retain(|other| *other != id);
         if let Some(ids) = self.by_hash.get_mut(&class.hash) {
             ids.retain(|other| *other != id);
@@ -258,6 +261,11 @@ impl Classes {
                 self.by_hash.remove(&class.hash);
             }
         }
+    }
+
+    /// How often a class was dropped.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// Which nodes the class may use; worked out once per epoch.

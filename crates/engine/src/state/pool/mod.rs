@@ -114,6 +114,8 @@ pub(crate) struct Pool {
     /// One number for each set of holdings with their ends and places; a rollback brings the earlier one back.
     version: u64,
     versions: u64,
+    /// Changes whenever something may have come back for good, or into service.
+    returned: u64,
     /// Changes whenever what an idle cluster could host may have changed.
     epoch: u64,
 }
@@ -224,6 +226,7 @@ impl Pool {
         self.give_all(key, &placement);
         self.holdings[key.0 as usize] = None;
         self.vacant.push(key);
+        self.returned += 1;
         self.settle();
     }
 
@@ -245,6 +248,11 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// How often something may have come back for good, or into service.
+    pub(crate) fn returned(&self) -> u64 {
+        self.returned
     }
 
     /// Which set of holdings this is.

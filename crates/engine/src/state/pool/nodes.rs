@@ -85,6 +85,7 @@ impl Pool {
         self.retire(id);
         self.nodes[id.0 as usize].put_into_service(&self.view);
         self.touch(id);
+        self.returned += 1;
     }
 
     /// Drains that lie ahead, the first to begin first.
@@ -181,6 +182,7 @@ impl Pool {
         node.limit.memory = node.capacity.memory.saturating_sub(node.foreign.memory.0);
         node.put_into_service(&self.view);
         self.touch(id);
+        self.returned += 1;
         self.epoch += 1;
     }
 
