@@ -1,12 +1,14 @@
-//! The client of the API: HTTP/1.1 over a unix socket, one connection per request. It holds no state, makes no
-//! choices and retries nothing: a caller that retries a submission sends the same key again.
+//! The client of the API: HTTP/1.1 over a unix socket, one connection per request, or a responder of this process. It holds no
+//! state, makes no choices and retries nothing: a caller that retries a submission sends the same key again.
 
 mod wire;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
 use hyper_util::rt::TokioIo;
 use muster_model::{JobId, Replicas, SiteSnapshot};
 use serde::Serialize;
@@ -16,6 +18,7 @@ use serde_json::Value;
 use crate::query::{
     AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, SnapshotQuery, TimelineQuery,
 };
+use crate::responder::{Answer, Call, Responder};
 use crate::routes::{self, RouteId};
 use crate::types::{
     ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, DropReservationRequest, ErrorBody,
@@ -79,23 +82,39 @@ impl Action {
     }
 }
 
-/// A client of the daemon that listens on one socket.
+/// A client of the daemon that listens on one socket, or of a responder in its place.
 #[derive(Clone, Debug)]
 pub struct Client {
-    socket: PathBuf,
+    server: Server,
+}
+
+/// Who answers.
+#[derive(Clone, Debug)]
+enum Server {
+    Socket(PathBuf),
+    Here(Arc<dyn Responder>),
 }
 
 impl Client {
     /// Opens nothing yet.
     #[must_use]
     pub fn new(socket: PathBuf) -> Self {
-        Self { socket }
+        Self { server: Server::Socket(socket) }
     }
 
-    /// The socket.
+    /// Of what answers in this process.
     #[must_use]
-    pub fn socket(&self) -> &Path {
-        &self.socket
+    pub fn here(responder: Arc<dyn Responder>) -> Self {
+        Self { server: Server::Here(responder) }
+    }
+
+    /// The daemon's socket; `None` where no daemon answers.
+    #[must_use]
+    pub fn socket(&self) -> Option<&Path> {
+        match &self.server {
+            Server::Socket(path) => Some(path),
+            Server::Here(_) => None,
+        }
     }
 
     /// Who answers.
@@ -211,18 +230,24 @@ impl Client {
         &self,
         job: JobId,
         query: LogQuery,
-    ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + Unpin + use<>, ClientError> {
-        let response =
-            self.exchange(RouteId::Logs, Some(&job.to_string()), Some(to_value(&query)?), None).await?;
-        Ok(wire::byte_stream(response))
+    ) -> Result<BoxStream<'static, Result<Bytes, ClientError>>, ClientError> {
+        let (name, query) = (job.to_string(), Some(to_value(&query)?));
+        match self.exchange(RouteId::Logs, Some(&name), query, None).await? {
+            Response::Http(response) => Ok(wire::byte_stream(response)),
+            Response::Here(Answer::Bytes(stream)) => Ok(stream.map_err(ClientError::Io).boxed()),
+            Response::Here(Answer::Json(_)) => Err(unexpected("JSON in place of output")),
+        }
     }
 
     /// Opens a terminal session beside a task; the stream speaks the backend's session protocol.
     pub async fn attach(&self, job: JobId, query: AttachQuery) -> Result<AttachStream, ClientError> {
-        let response =
-            self.exchange(RouteId::Attach, Some(&job.to_string()), Some(to_value(&query)?), None).await?;
-        let upgraded = hyper::upgrade::on(response).await.map_err(wire::hyper_error)?;
-        Ok(TokioIo::new(upgraded))
+        match self.exchange(RouteId::Attach, Some(&job.to_string()), Some(to_value(&query)?), None).await? {
+            Response::Http(response) => {
+                let upgraded = hyper::upgrade::on(response).await.map_err(wire::hyper_error)?;
+                Ok(TokioIo::new(upgraded))
+            }
+            Response::Here(_) => Err(unexpected("no session")),
+        }
     }
 
     /// Ends the daemon; tasks keep running.
@@ -251,9 +276,14 @@ impl Client {
         query: Option<Value>,
         body: Option<Value>,
     ) -> Result<T, ClientError> {
-        let response = self.exchange(id, name, query, body).await?;
-        let bytes = wire::whole_body(response).await?;
-        serde_json::from_slice(&bytes).map_err(|error| ClientError::Protocol(error.to_string()))
+        let read = |error: serde_json::Error| unexpected(&error.to_string());
+        match self.exchange(id, name, query, body).await? {
+            Response::Http(response) => {
+                serde_json::from_slice(&wire::whole_body(response).await?).map_err(read)
+            }
+            Response::Here(Answer::Json(value)) => serde_json::from_value(value).map_err(read),
+            Response::Here(Answer::Bytes(_)) => Err(unexpected("output in place of JSON")),
+        }
     }
 
     /// Sends one request and reads the head of its answer; refusals become [`ClientError::Api`].
@@ -263,15 +293,33 @@ impl Client {
         name: Option<&str>,
         query: Option<Value>,
         body: Option<Value>,
-    ) -> Result<wire::Response, ClientError> {
+    ) -> Result<Response, ClientError> {
+        let socket = match &self.server {
+            Server::Socket(socket) => socket,
+            Server::Here(responder) => {
+                let (query, body) = (query.unwrap_or(Value::Null), body.unwrap_or(Value::Null));
+                let call = Call { route: id, name: name.map(str::to_owned), query, body };
+                return responder.answer(call).await.map(Response::Here).map_err(ClientError::Api);
+            }
+        };
         let route = routes::route(id);
         let request = wire::request(route, name, query.as_ref(), body.as_ref())?;
-        let response = wire::send(&self.socket, request).await?;
+        let response = wire::send(socket, request).await?;
         match response.status().as_u16() {
-            status if status == route.success() => Ok(response),
+            status if status == route.success() => Ok(Response::Http(response)),
             status => Err(wire::refusal(status, response).await),
         }
     }
+}
+
+/// The head of an answer, or all of it.
+enum Response {
+    Http(wire::Response),
+    Here(Answer),
+}
+
+fn unexpected(what: &str) -> ClientError {
+    ClientError::Protocol(what.to_owned())
 }
 
 fn to_value<T: Serialize>(value: &T) -> Result<Value, ClientError> {

@@ -6,10 +6,12 @@
 pub mod client;
 pub mod openapi;
 pub mod query;
+pub mod responder;
 pub mod routes;
 pub mod types;
 
 pub use client::{Action, Client, ClientError};
+pub use responder::{Answer, Call, Responder};
 
 /// Largest request body that is read, in bytes: a spec of the largest size with its environment fits.
 pub const MAX_BODY_BYTES: usize = 2 << 20;

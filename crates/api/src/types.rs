@@ -83,6 +83,9 @@ pub struct Submitted {
     pub explanation: Option<muster_model::view::Explanation>,
     /// Dry run only: the checked job as the engine would hold it.
     pub resolved: Option<serde_json::Value>,
+    /// Dry run only: what would be handed on to a queue that decides by itself, such as a script for sbatch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<String>,
 }
 
 /// Jobs, and when they looked like this.

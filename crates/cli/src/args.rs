@@ -8,6 +8,7 @@ use muster_spec::parse_fact_value;
 
 use crate::cmd;
 use crate::exit;
+use crate::on::On;
 
 /// Runs GPU workloads whole or not at all, and says why one waits.
 #[derive(Debug, Parser)]
@@ -35,6 +36,16 @@ pub struct Global {
     /// Socket of the daemon; by default this user's own daemon, else the system's
     #[arg(long, global = true, env = "MUSTER_SOCKET", hide_env_values = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// Where jobs run and are looked for: local (the daemon, the default), slurm, or slurm:HOST over ssh
+    #[arg(
+        long,
+        global = true,
+        env = "MUSTER_ON",
+        hide_env_values = true,
+        value_name = "WHERE",
+        conflicts_with = "socket"
+    )]
+    pub on: Option<On>,
 }
 
 /// Reads a whole number within bounds, both included; for options, in the words of files.

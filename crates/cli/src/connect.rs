@@ -16,6 +16,7 @@ use muster_model::view::NodeView;
 
 use crate::args::Global;
 use crate::exit::Failure;
+use crate::on::On;
 use crate::ui::Ui;
 
 /// What the daemon writes to its stdout once it listens; anything else is why it does not.
@@ -33,6 +34,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// # Errors
 /// [`Failure::no_daemon`] when none listens.
 pub fn find(global: &Global) -> Result<Client> {
+    if let Some(client) = elsewhere(global)? {
+        return Ok(client);
+    }
     if let Some(socket) = &global.socket {
         return match listens(socket) {
             true => Ok(Client::new(socket.clone())),
@@ -48,9 +52,22 @@ pub fn find(global: &Global) -> Result<Client> {
     Ok(Client::new(found.ok_or_else(Failure::no_daemon)?.socket))
 }
 
+/// Who answers where no daemon is asked.
+fn elsewhere(global: &Global) -> Result<Option<Client>> {
+    global.on.as_ref().map_or(Ok(None), On::client)
+}
+
 /// The same; with none running, starts one for this user. `virtual_gpus` is what it shall have, and what one that runs already
 /// must have.
 pub async fn find_or_start(global: &Global, virtual_gpus: Option<&VirtualGpus>, ui: &Ui) -> Result<Client> {
+    if let Some(client) = elsewhere(global)? {
+        return match virtual_gpus {
+            None => Ok(client),
+            Some(_) => {
+                Err(Failure::usage("--virtual-gpus is for the daemon of this machine, not for --on").into())
+            }
+        };
+    }
     match find(global) {
         Ok(client) => {
             if let Some(asked) = virtual_gpus {

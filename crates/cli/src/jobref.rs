@@ -110,7 +110,7 @@ impl JobRef {
 }
 
 /// This user's name, as the daemon would know it.
-fn own_name() -> UserName {
+pub fn own_name() -> UserName {
     KernelPeers.resolve(own_peer()).0
 }
 

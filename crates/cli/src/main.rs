@@ -12,6 +12,7 @@ mod facts;
 mod follow;
 mod jobref;
 mod mistyped;
+mod on;
 mod output_files;
 mod source;
 mod terminal;

@@ -108,6 +108,18 @@ impl Paths {
         Ok(paths)
     }
 
+    /// Folder for what is kept of jobs that were handed on to a queue such as `slurm`. Not by host: login nodes and compute nodes
+    /// share it.
+    ///
+    /// # Errors
+    /// When a variable names no absolute path.
+    pub fn delegated(system: &str) -> Result<PathBuf, PathsError> {
+        match absolute("MUSTER_HOME")? {
+            Some(home) => Ok(home.join(system)),
+            None => Ok(state_home()?.join("muster").join(system)),
+        }
+    }
+
     /// Places where a client finds the daemon that all users of the machine share. A user's own variables move
     /// them nowhere.
     #[must_use]

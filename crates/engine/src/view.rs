@@ -82,6 +82,7 @@ impl State {
             elements: self.element_views(now, id, record),
             waiting_for,
             eta: first.and_then(eta),
+            native: None,
         }
     }
 

@@ -18,6 +18,7 @@ pub mod queue;
 pub mod reason;
 pub mod redact;
 pub mod simulation;
+pub mod slurm;
 pub mod snapshot;
 pub mod trace;
 pub mod unit;

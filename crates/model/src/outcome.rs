@@ -101,6 +101,15 @@ pub enum Outcome {
         /// How long.
         after: Span,
     },
+    /// As the queue says that it was handed on to, which does not say of which task.
+    Native {
+        /// Its own word, such as `NODE_FAIL`.
+        state: Arc<str>,
+        /// The same for people.
+        says: Arc<str>,
+        /// What `wait` passes on.
+        code: i32,
+    },
 }
 
 impl Outcome {
@@ -116,7 +125,7 @@ impl Outcome {
     pub fn exit_code(&self) -> i32 {
         match self {
             Outcome::Succeeded | Outcome::Idle { .. } => 0,
-            Outcome::Failed { code, .. } => *code,
+            Outcome::Failed { code, .. } | Outcome::Native { code, .. } => *code,
             Outcome::Signaled { signal, .. } => 128 + signal,
             Outcome::OutOfMemory { .. } => 137,
             Outcome::TimedOut => 124,
@@ -138,6 +147,7 @@ impl fmt::Display for Outcome {
             Outcome::Lost { rank, reason } => write!(f, "rank {rank} lost: {reason}"),
             Outcome::StartFailed { rank, reason } => write!(f, "rank {rank} did not start: {reason}"),
             Outcome::Idle { after } => write!(f, "stopped after {after} without activity"),
+            Outcome::Native { says, .. } => f.write_str(says),
             Outcome::DependencyFailed { on } => write!(f, "job {on} did not end as its dependency requires"),
         }
     }

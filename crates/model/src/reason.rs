@@ -231,6 +231,13 @@ pub enum Reason {
         /// Lowest and highest admitted.
         range: (i32, i32),
     },
+    /// The queue says so that it was handed on to.
+    Native {
+        /// Its own word, such as `QOSMaxGRESPerUser`.
+        code: String,
+        /// The same in a sentence.
+        says: String,
+    },
 }
 
 impl Reason {

@@ -229,6 +229,7 @@ impl Redaction {
             | Outcome::TimedOut
             | Outcome::DependencyFailed { .. }
             | Outcome::Idle { .. }) => plain,
+            Outcome::Native { state, says: _, code } => Outcome::Native { state, says: "".into(), code },
         }
     }
 }

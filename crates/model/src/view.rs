@@ -38,13 +38,19 @@ pub enum State {
     Failed,
     /// Cancelled.
     Cancelled,
+    /// Keeps what it was given, and stands still until it is let go on.
+    Suspended,
+    /// Ended because it had to make room for others, and was not queued again.
+    Preempted,
+    /// Nobody knows what became of it.
+    Unknown,
 }
 
 impl State {
     /// True when nothing more will happen.
     #[must_use]
     pub fn is_final(self) -> bool {
-        matches!(self, State::Done | State::Failed | State::Cancelled)
+        matches!(self, State::Done | State::Failed | State::Cancelled | State::Preempted | State::Unknown)
     }
 
     /// The word that views print.
@@ -59,6 +65,9 @@ impl State {
             State::Done => "done",
             State::Failed => "failed",
             State::Cancelled => "cancelled",
+            State::Suspended => "suspended",
+            State::Preempted => "preempted",
+            State::Unknown => "unknown",
         }
     }
 }
@@ -115,6 +124,30 @@ pub struct JobView {
     pub waiting_for: Option<Reason>,
     /// When its first waiting element starts at the latest, when that is known.
     pub eta: Option<Time>,
+    /// What it is called where it was handed on to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<NativeView>,
+}
+
+/// A job as the queue knows it that it was handed on to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NativeView {
+    /// Which kind of queue: `slurm`.
+    pub system: String,
+    /// Which of them, when it has a name.
+    pub cluster: Option<String>,
+    /// State in its own words, such as `PREEMPTED`, flags included.
+    pub state: String,
+    /// Reason in its own words, such as `QOSMaxGRESPerUser`.
+    pub reason: Option<String>,
+    /// Where it waits or waited there.
+    pub partition: String,
+    /// Quality of service there.
+    pub qos: Option<String>,
+    /// Times that it was queued again there.
+    pub restarts: u32,
+    /// Muster's own id of it; `None` for jobs that others submitted.
+    pub id: Option<String>,
 }
 
 /// What the tasks of one role ask for.

@@ -78,7 +78,17 @@ fn gpus_held(job: &JobView, name_nodes: bool) -> String {
         _ => active,
     };
     let tasks: Vec<&TaskView> = shown.iter().flat_map(|element| &element.tasks).collect();
+    // Who handed it on knows how many, but no longer which.
+    let has_devices = tasks.iter().any(|task| !task.devices.is_empty());
     match () {
+        () if job.native.is_some() && !has_devices && job.gpus.0 > 0 && job.array.is_none() => {
+            match (holds(job.state) || job.started.is_some(), nodes_of(&tasks)) {
+                (false, _) if job.state.is_final() => "-".to_owned(),
+                (false, _) => format!("0 of {}", job.gpus),
+                (true, 0 | 1) => job.gpus.to_string(),
+                (true, nodes) => format!("{} on {nodes} nodes", job.gpus),
+            }
+        }
         () if job.gpus.0 == 0 && job.elastic.is_none_or(|elastic| elastic.most_gpus.0 == 0) => "-".to_owned(),
         () if !tasks.is_empty() && (holds(job.state) || job.state.is_final()) => {
             devices_of(&tasks, name_nodes)
@@ -89,6 +99,10 @@ fn gpus_held(job: &JobView, name_nodes: bool) -> String {
             None => format!("0 of {}", job.gpus),
         },
     }
+}
+
+fn nodes_of(tasks: &[&TaskView]) -> usize {
+    tasks.iter().map(|task| &task.node).collect::<BTreeSet<_>>().len()
 }
 
 /// The devices of some tasks, in as few characters as say it.

@@ -77,6 +77,7 @@ pub fn word(reason: &Reason) -> &'static str {
         Reason::NeverFits(_) | Reason::NeverInTopology(_) => "never fits",
         Reason::TimeLimit { .. } => "time limit",
         Reason::Priority { .. } => "priority",
+        Reason::Native { .. } => "the queue's own",
     }
 }
 
@@ -139,6 +140,7 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
         Reason::Priority { queue, asked, range: (lowest, highest) } => {
             format!("{queue} admits priority {lowest} to {highest}, not {asked}")
         }
+        Reason::Native { says, .. } => says.clone(),
     }
 }
 
@@ -210,6 +212,7 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
             Line::new("priority", format!("{queue} admits {lowest} to {highest}, this asks for {asked}"))
                 .with(format!("muster run … --priority {}", asked.clamp(lowest, highest))),
         ],
+        Reason::Native { code, says } => vec![Line::new("waits for", format!("{says} ({code})"))],
     }
 }
 

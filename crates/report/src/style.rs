@@ -67,9 +67,9 @@ impl Ink {
     pub fn of(state: State) -> Self {
         match state {
             State::Done => Ink::Good,
-            State::Failed => Ink::Bad,
+            State::Failed | State::Preempted | State::Unknown => Ink::Bad,
             State::Starting | State::Running | State::Stopping => Ink::Active,
-            State::Pending | State::Held => Ink::Waiting,
+            State::Pending | State::Held | State::Suspended => Ink::Waiting,
             State::Cancelled => Ink::Faint,
         }
     }

@@ -72,13 +72,13 @@ pub fn summary(jobs: &[JobView]) -> String {
     let from = jobs.iter().map(|job| job.submitted).min().unwrap_or(Time(0));
     let to = jobs.iter().filter_map(|job| job.ended).max().unwrap_or(from);
     let total = count(jobs.len() as u64, "job");
-    let verdict = match (in_state(State::Failed), in_state(State::Cancelled)) {
-        (0, 0) if jobs.len() == 1 => "done".to_owned(),
-        (0, 0) => "all done".to_owned(),
-        (failed, cancelled) => {
-            let words = [(in_state(State::Done), "done"), (failed, "failed"), (cancelled, "cancelled")];
-            let words = words.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}"));
-            words.collect::<Vec<_>>().join(", ")
+    let ends = [State::Done, State::Failed, State::Cancelled, State::Preempted, State::Unknown];
+    let verdict = match ends.map(in_state) {
+        [_, 0, 0, 0, 0] if jobs.len() == 1 => "done".to_owned(),
+        [_, 0, 0, 0, 0] => "all done".to_owned(),
+        counts => {
+            let words = counts.iter().zip(ends).filter(|(count, _)| **count > 0);
+            words.map(|(count, state)| format!("{count} {}", state.word())).collect::<Vec<_>>().join(", ")
         }
     };
     format!("{total} ended in {}: {verdict}\n", clock::elapsed(to.since(from)))

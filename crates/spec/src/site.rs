@@ -17,8 +17,8 @@ pub struct Site<'a> {
     pub(crate) models: BTreeMap<&'a GpuModel, u64>,
     /// Topology levels, widest first, without the node.
     pub(crate) levels: Vec<Arc<str>>,
-    /// Path of every leaf queue, in file order.
-    pub(crate) leaves: Vec<QueueName>,
+    /// Path of every leaf queue, in file order; `None` when nobody knows, and then their names are not checked.
+    pub(crate) leaves: Option<Vec<QueueName>>,
     /// Advance reservations, by name; `None` when nobody knows, and then their names are not checked.
     pub(crate) windows: Option<Vec<WindowName>>,
     /// Leaf of a job that names none.
@@ -47,10 +47,16 @@ impl<'a> Site<'a> {
             hosts,
             models,
             levels: Vec::new(),
-            leaves,
+            leaves: Some(leaves),
             windows: None,
             default_queue: &queues.default_queue,
         }
+    }
+
+    /// Where somebody else decides: neither nodes nor queues are known, and only what a job says by itself is checked.
+    pub fn unknown(user: UserName, default_queue: &'a QueueName) -> Self {
+        let (hosts, models, levels) = (Vec::new(), BTreeMap::new(), Vec::new());
+        Self { user, hosts, models, levels, leaves: None, windows: None, default_queue }
     }
 
     /// With these topology levels, widest first, without the node.

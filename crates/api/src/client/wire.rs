@@ -4,7 +4,8 @@ use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use http_body_util::{BodyExt, BodyStream, Full};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -74,16 +75,15 @@ pub(super) async fn whole_body(response: Response) -> Result<Bytes, ClientError>
     Ok(response.into_body().collect().await.map_err(hyper_error)?.to_bytes())
 }
 
-pub(super) fn byte_stream(
-    response: Response,
-) -> impl Stream<Item = Result<Bytes, ClientError>> + Unpin + use<> {
+pub(super) fn byte_stream(response: Response) -> BoxStream<'static, Result<Bytes, ClientError>> {
     let frames = BodyStream::new(response.into_body());
-    Box::pin(frames.filter_map(|frame| async {
+    let bytes = frames.filter_map(|frame| async {
         match frame {
             Ok(frame) => frame.into_data().ok().map(Ok),
             Err(error) => Some(Err(hyper_error(error))),
         }
-    }))
+    });
+    bytes.boxed()
 }
 
 /// Turns an answer that is no success into an error.

@@ -1,5 +1,12 @@
-//! Slurm as text: the nodes that its programs print, and the configuration of a pool of nodes. Pure; nothing here runs Slurm.
+//! Slurm as text: jobs and nodes that its programs print, scripts that it takes, and the configuration of a pool of nodes. All of
+//! it pure, but for `tool.rs`, which runs Slurm's programs here or over ssh.
 
 pub mod conf;
 mod gres;
+pub mod job;
+mod json;
 pub mod nodes;
+pub mod reason;
+pub mod script;
+pub mod state;
+pub mod tool;

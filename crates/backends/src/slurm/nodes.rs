@@ -9,6 +9,7 @@ use muster_model::{Bytes, GpuModel, NodeSpec};
 use serde_json::Value;
 
 use super::gres;
+use super::json::words;
 use crate::gpu::model;
 use crate::inventory::{self, Inventory, InventoryError, Listed, Options};
 
@@ -257,18 +258,6 @@ fn whole(row: &Value, path: &str, otherwise: &str) -> Result<u64, String> {
             .ok_or_else(|| format!("`{name}` is {number}, not a whole number from 0 on")),
         other => Err(format!("`{name}` is {}, not a number", inventory::shape(other))),
     }
-}
-
-/// Text or a list of texts at the first path that leads somewhere.
-fn words(row: &Value, paths: &[&str]) -> Vec<String> {
-    let found = paths.iter().find_map(|path| match row.pointer(path) {
-        Some(Value::String(text)) => Some(vec![text.clone()]),
-        Some(Value::Array(items)) => {
-            Some(items.iter().filter_map(Value::as_str).map(str::to_owned).collect())
-        }
-        _ => None,
-    });
-    found.unwrap_or_default().into_iter().filter(|word| !word.is_empty()).collect()
 }
 
 fn wrong(number: usize, name: Option<&str>, what: impl Into<String>) -> InventoryError {

@@ -172,6 +172,7 @@ fn response(
         elements: job.elements,
         explanation: explanations.next(),
         resolved: specs.next().and_then(|spec| serde_json::to_value(spec).ok()),
+        native: None,
     });
     SubmitResponse { jobs: jobs.collect(), warnings: receipt.warnings }
 }

@@ -101,7 +101,7 @@ async fn one_user_cannot_take_all_connections() {
     let ann = site.client_of(ANN);
     let mut idle = Vec::new();
     let busy = until(async || {
-        idle.push(tokio::net::UnixStream::connect(ann.socket()).await.unwrap());
+        idle.push(tokio::net::UnixStream::connect(ann.socket().unwrap()).await.unwrap());
         match ann.info().await {
             Err(muster_api::ClientError::Api(body)) => Some(body),
             _ => None,

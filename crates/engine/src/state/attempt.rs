@@ -268,7 +268,8 @@ fn is_restarted(restart: Restart, used: u32, outcome: &Outcome) -> bool {
         | Outcome::Signaled { .. }
         | Outcome::OutOfMemory { .. }
         | Outcome::Lost { .. }
-        | Outcome::StartFailed { .. } => restart.on_failure && used < restart.max_restarts,
+        | Outcome::StartFailed { .. }
+        | Outcome::Native { .. } => restart.on_failure && used < restart.max_restarts,
     }
 }
 

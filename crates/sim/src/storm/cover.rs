@@ -158,9 +158,10 @@ impl Cover {
         let count = match outcome {
             Outcome::Succeeded => &mut self.succeeded,
             Outcome::Idle { .. } => &mut self.idle,
-            Outcome::Failed { .. } | Outcome::Signaled { .. } | Outcome::OutOfMemory { .. } => {
-                &mut self.failed
-            }
+            Outcome::Failed { .. }
+            | Outcome::Signaled { .. }
+            | Outcome::OutOfMemory { .. }
+            | Outcome::Native { .. } => &mut self.failed,
             Outcome::TimedOut => &mut self.timed_out,
             Outcome::Cancelled { .. } => &mut self.cancelled,
             Outcome::Lost { .. } => &mut self.lost_elements,

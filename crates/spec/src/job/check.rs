@@ -11,7 +11,7 @@ use crate::job::document::{GroupDocument, JobDocument, MAX_TASKS};
 use crate::job::fields::{WaitTarget, duplicates, used_twice};
 use crate::job::fit::Ground;
 use crate::job::shape::{Shape, contradiction};
-use crate::job::{Checked, Document, elastic, ending, kind, payload, topology};
+use crate::job::{Checked, Document, elastic, ending, kind, payload, slurm, topology};
 use crate::quantity::Begin;
 use crate::site::Site;
 use crate::source::Place;
@@ -50,6 +50,7 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
     let workdir = job.workdir.as_ref().and_then(|workdir| payload::directory(workdir, problems));
     let restart = kind::restart(word, job, ending::restart(job, problems), problems);
     let grace = ending::grace(job, problems);
+    let slurm = job.slurm.as_ref().map(|slurm| slurm::options(&slurm.value, problems)).unwrap_or_default();
     if problems.len() > before {
         return None;
     }
@@ -79,7 +80,7 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
         tier: kind::tier(word, job),
         grow_after: job.grow_after.as_ref().map_or(Some(JobSpec::GROW_AFTER), |after| after.value.0),
     };
-    Some(Checked { spec, commands, env, workdir, begin, after_documents: Vec::new(), warnings })
+    Some(Checked { spec, commands, env, workdir, slurm, begin, after_documents: Vec::new(), warnings })
 }
 
 fn groups(
@@ -171,7 +172,7 @@ fn constraint(job: &JobDocument, problems: &mut Problems) -> NodeConstraint {
 fn queue(job: &JobDocument, site: &Site<'_>, problems: &mut Problems) -> Option<QueueName> {
     let Some(written) = &job.queue else { return Some(site.default_queue.clone()) };
     let name = written.value.0.as_str();
-    let leaves = &site.leaves;
+    let Some(leaves) = &site.leaves else { return Some(name.into()) };
     if let Some(leaf) = leaves.iter().find(|leaf| leaf.as_str() == name) {
         return Some(leaf.clone());
     }

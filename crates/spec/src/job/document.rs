@@ -2,10 +2,12 @@
 //! together is in the sibling files.
 
 use crate::field::{Flag, Many, Named, OneOrMany, Text, Whole, document};
+
 use crate::job::fields::{
     After, ArrayRange, BeginTime, CheckpointSequel, CheckpointVoice, Cpus, Gpus, JobName, KindWord, Length,
     LengthOrNone, Model, NodeNames, Program, Protect, ReplicaRange, RestartRule, SignalName, Size, TaskRange,
 };
+use crate::job::slurm::SlurmDocument;
 
 /// Tasks of one job at most, over all groups.
 pub(crate) const MAX_TASKS: i64 = 10_000;
@@ -81,6 +83,8 @@ document! {
         "topology" topology: TopologyDocument,
         /// Advance reservation in which it runs, and only in it; `muster reserve` lists them. Its time limit and grace must fit in.
         "reservation" reservation: Text,
+        /// What it says to Slurm in Slurm's own words; other places to run do not read it.
+        "slurm" slurm: SlurmDocument,
         /// Several roles in one gang, each with tasks and a program of its own. Then `nodes`, `tasks` and resources stand in the groups.
         "groups" groups: Many<GroupDocument>,
     }

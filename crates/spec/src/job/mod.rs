@@ -13,6 +13,7 @@ mod kind;
 mod overrides;
 mod payload;
 mod shape;
+mod slurm;
 mod topology;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use muster_model::JobSpec;
 use muster_model::job::DependencyKind;
 use muster_model::payload::Command;
+use muster_model::slurm::SlurmOptions;
 use serde_json::{Map, Value};
 
 use crate::advice::{self, refuse_other};
@@ -56,6 +58,8 @@ pub struct Checked {
     pub env: BTreeMap<String, String>,
     /// Working directory; a relative one starts at the submitter's.
     pub workdir: Option<PathBuf>,
+    /// What it says to Slurm alone.
+    pub slurm: SlurmOptions,
     /// Not before when, as written.
     pub begin: Option<Begin>,
     /// Earlier documents of the same file to wait for, by position from 0.

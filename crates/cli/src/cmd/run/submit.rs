@@ -144,8 +144,15 @@ pub async fn print_dry_run(
         json(app, responses)?;
         return Ok(0);
     }
+    let jobs: Vec<_> = responses.iter().flat_map(|response| &response.jobs).collect();
+    if jobs.iter().any(|job| job.native.is_some()) {
+        let scripts: Vec<&str> = jobs.iter().filter_map(|job| job.native.as_deref()).collect();
+        app.ui.data(&scripts.join("\n"))?;
+        app.ui.status("nothing was submitted");
+        return Ok(0);
+    }
     let now = client.info().await.map_err(Failure::from)?.now;
-    for job in responses.iter().flat_map(|response| &response.jobs) {
+    for job in jobs {
         if let Some(explanation) = &job.explanation {
             app.ui.data(&dry_run(explanation, now, &app.ui.style()))?;
         }

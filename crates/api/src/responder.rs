@@ -1,0 +1,49 @@
+//! Whoever answers the routes in this process, without a socket: what stands before a queue that decides by itself. The routes,
+//! their types and refusals are those of the daemon, so that a verb does not know who answered it.
+
+use std::fmt;
+use std::io;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use serde_json::Value;
+
+use crate::routes::RouteId;
+use crate::types::ErrorBody;
+
+/// One request.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What is asked for.
+    pub route: RouteId,
+    /// What stands in the path: a job's number, a node's name.
+    pub name: Option<String>,
+    /// The query, as the JSON of its type; null without one.
+    pub query: Value,
+    /// The body, as the JSON of its type; null without one.
+    pub body: Value,
+}
+
+/// A success.
+pub enum Answer {
+    /// The JSON of the route's type.
+    Json(Value),
+    /// Bytes as they come.
+    Bytes(BoxStream<'static, io::Result<Bytes>>),
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Json(value) => f.debug_tuple("Json").field(value).finish(),
+            Answer::Bytes(_) => f.write_str("Bytes"),
+        }
+    }
+}
+
+/// Answers routes as the daemon does.
+pub trait Responder: Send + Sync + fmt::Debug {
+    /// The answer, or a refusal with the codes of [`ErrorBody`].
+    fn answer(&self, call: Call) -> BoxFuture<'_, Result<Answer, ErrorBody>>;
+}

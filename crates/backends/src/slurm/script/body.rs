@@ -1,0 +1,280 @@
+//! What a script does once Slurm has started it: marks the start, prepares what all ranks share, and starts every rank with its
+//! place in the gang. Rank 0 is the master; a program finds the variables that the local backend gives it (`env.rs`).
+
+use std::fmt::Write as _;
+
+use muster_model::payload::Command;
+use muster_model::{JobSpec, Kind};
+
+use super::shape::{Component, Role};
+use super::{Source, quote};
+
+/// Below the ports that systems give away by themselves (from 32768 on, net.ipv4.ip_local_port_range): jobs whose numbers lie
+/// near each other get different ones.
+const PORTS: (u32, u32) = (20_000, 12_000);
+
+/// Everything below the directives.
+pub(super) fn body(source: &Source<'_>, components: &[Component]) -> String {
+    let mut text = String::new();
+    start(&mut text, source);
+    shared(&mut text, source, components);
+    surroundings(&mut text, source);
+    let world: u32 = components.iter().flat_map(|component| &component.roles).map(|role| role.tasks).sum();
+    let is_whole = components.len() == 1;
+    for (index, component) in components.iter().enumerate() {
+        let world = if is_whole { None } else { Some(world) };
+        ranks(&mut text, source, component, index, world);
+    }
+    run(&mut text, source, components);
+    text
+}
+
+/// Where it keeps what it writes, and the mark that it has started.
+fn start(text: &mut String, source: &Source<'_>) {
+    let _ = write!(
+        text,
+        r#"
+# Where this attempt keeps its output, and the mark that it has started.
+export MUSTER_JOB_ID=${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}} MUSTER_JOB_NAME={name}
+export MUSTER_RESTART_COUNT=${{SLURM_RESTART_COUNT:-0}}
+export MUSTER_ATTEMPT=$((MUSTER_RESTART_COUNT + 1))
+muster_dir={dir}/${{SLURM_ARRAY_TASK_ID:-0}}
+export MUSTER_LOGS=$muster_dir/$MUSTER_ATTEMPT
+mkdir -p "$MUSTER_LOGS" || exit 1
+echo "$SLURM_JOB_ID $MUSTER_ATTEMPT $(date +%s) $SLURM_JOB_NODELIST $SLURM_TASKS_PER_NODE" >> "$muster_dir/starts"
+export MUSTER_CHECKPOINT_FILE=$muster_dir/checkpoint
+if [ -s "$MUSTER_CHECKPOINT_FILE" ]; then
+  MUSTER_LAST_CHECKPOINT=$(tail -n 1 "$MUSTER_CHECKPOINT_FILE")
+  export MUSTER_LAST_CHECKPOINT
+fi
+"#,
+        name = quote::word(&source.spec.name),
+        dir = quote::word(source.dir),
+    );
+    match &source.spec.kind {
+        Kind::Service(service) => {
+            text.push_str("export MUSTER_REPLICA=$SLURM_ARRAY_TASK_ID\n");
+            if let Some(port) = service.port {
+                let _ = writeln!(text, "export PORT=$(({port} + SLURM_ARRAY_TASK_ID))");
+            }
+        }
+        Kind::Task | Kind::Notebook(_) if source.spec.array.is_some() => {
+            text.push_str("export MUSTER_ARRAY_INDEX=$SLURM_ARRAY_TASK_ID\n");
+        }
+        Kind::Task | Kind::Notebook(_) => {}
+    }
+}
+
+/// Where the ranks meet.
+fn shared(text: &mut String, source: &Source<'_>, components: &[Component]) {
+    let nodes = if components.len() > 1 { "$SLURM_JOB_NODELIST_HET_GROUP_0" } else { "$SLURM_JOB_NODELIST" };
+    let (first, range) = PORTS;
+    let _ = write!(
+        text,
+        r#"
+# Rank 0 is the master, on the first node; where that name does not resolve, by the address that Slurm uses itself.
+MASTER_ADDR=$(scontrol show hostnames "{nodes}" | head -n 1)
+if ! getent hosts "$MASTER_ADDR" > /dev/null; then
+  MASTER_ADDR=$(scontrol --oneliner show node "$MASTER_ADDR" | sed 's/.*NodeAddr=\([^ ]*\).*/\1/')
+fi
+export MASTER_ADDR MASTER_PORT=$(({first} + SLURM_JOB_ID % {range}))
+"#
+    );
+    if !source.env.is_empty() {
+        text.push_str("\n# The job's own variables.\n");
+        for (name, value) in source.env {
+            let _ = writeln!(text, "export {name}={}", quote::word(value));
+        }
+    }
+}
+
+/// Modules and environments, once for all ranks.
+fn surroundings(text: &mut String, source: &Source<'_>) {
+    let slurm = source.slurm;
+    if !slurm.modules.is_empty() {
+        text.push_str("\ntype module > /dev/null 2>&1 || . /etc/profile\n");
+        for module in &slurm.modules {
+            let _ = writeln!(text, "module load {} || exit 1", quote::word(module));
+        }
+    }
+    if let Some(conda) = &slurm.conda {
+        text.push_str("\neval \"$(conda shell.bash hook)\" || exit 1\n");
+        let _ = writeln!(text, "conda activate {} || exit 1", quote::word(conda));
+    }
+    if let Some(venv) = &slurm.venv {
+        let _ = writeln!(
+            text,
+            "\n. {} || exit 1",
+            quote::word(&format!("{}/bin/activate", venv.trim_end_matches('/')))
+        );
+    }
+}
+
+/// The script of every rank of a component, as a variable of the batch script.
+fn ranks(text: &mut String, source: &Source<'_>, component: &Component, index: usize, world: Option<u32>) {
+    // 1. Its place in the gang.
+    let mut rank = String::new();
+    let first = component.roles.first().map_or(0, |role| role.first_rank);
+    let own = if first > 0 { format!("$((SLURM_PROCID + {first}))") } else { "$SLURM_PROCID".to_owned() };
+    let world = world.map_or("$SLURM_STEP_NUM_TASKS".to_owned(), |world| world.to_string());
+    let _ = writeln!(
+        rank,
+        "export RANK={own} WORLD_SIZE={world} NODE_RANK=$SLURM_NODEID LOCAL_RANK=$SLURM_LOCALID"
+    );
+    match component.tasks_per_node {
+        Some(per_node) => {
+            let _ = writeln!(rank, "export LOCAL_WORLD_SIZE={per_node}");
+        }
+        None => rank.push_str(LOCAL_WORLD_SIZE),
+    }
+    rank.push_str("exec >> \"$MUSTER_LOGS/rank-$RANK.log\" 2>&1 < /dev/null\n");
+    rank.push_str("[ \"$RANK\" = 0 ] || MUSTER_CHECKPOINT_FILE=$MUSTER_CHECKPOINT_FILE-$RANK\n");
+    devices(&mut rank, component);
+    if let Some(setup) = &source.slurm.setup {
+        let _ = writeln!(rank, "{}", setup.trim_end());
+    }
+    // 2. Its program, by its role.
+    let gpus = component.gpus_per_task.max(1);
+    match component.roles.as_slice() {
+        [role] => program(&mut rank, source, role, gpus, ""),
+        roles => {
+            for role in roles {
+                let _ = writeln!(rank, "if [ \"$RANK\" -lt {} ]; then", role.first_rank + role.tasks);
+                program(&mut rank, source, role, gpus, "  ");
+                rank.push_str("fi\n");
+            }
+        }
+    }
+    // 3. No line of it ends the document that it stands in.
+    let mark = quote::end_mark(&rank);
+    let what = if index == 0 { "\n# What every rank runs.\n" } else { "\n" };
+    let _ = write!(text, "{what}ranks_{index}=$(cat <<'{mark}'\n{rank}{mark}\n)\n");
+}
+
+/// Tasks of this node, of `2(x3),1`.
+const LOCAL_WORLD_SIZE: &str = r#"muster_node=0
+for muster_part in ${SLURM_STEP_TASKS_PER_NODE//,/ }; do
+  muster_times=1
+  case $muster_part in *x*) muster_times=${muster_part##*x}; muster_times=${muster_times%)} ;; esac
+  muster_node=$((muster_node + muster_times))
+  [ "$SLURM_NODEID" -lt "$muster_node" ] && break
+done
+export LOCAL_WORLD_SIZE=${muster_part%%(*}
+"#;
+
+/// A task sees its own devices only, also where Slurm shows each those of its node.
+fn devices(rank: &mut String, component: &Component) {
+    match (component.gpus_per_task, component.tasks_per_node) {
+        (0, _) => rank.push_str("export CUDA_VISIBLE_DEVICES= ROCR_VISIBLE_DEVICES=\n"),
+        (_, Some(1)) => {}
+        (gpus, _) => {
+            let _ = write!(
+                rank,
+                r#"for muster_name in CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES; do
+  IFS=, read -r -a muster_seen <<< "${{!muster_name}}"
+  if [ "${{#muster_seen[@]}}" -gt {gpus} ]; then
+    export "$muster_name=$(IFS=,; echo "${{muster_seen[*]:LOCAL_RANK * {gpus}:{gpus}}}")"
+  fi
+done
+"#
+            );
+        }
+    }
+}
+
+/// The role's variables and its program, which takes the place of the shell.
+fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, indent: &str) {
+    let several = source.spec.groups.len() > 1;
+    let (agents, place) = match several {
+        true => (role.tasks.to_string(), format!("$((RANK - {}))", role.first_rank)),
+        false => ("$WORLD_SIZE".to_owned(), "$RANK".to_owned()),
+    };
+    // Two roles that both use torchrun meet at ports of their own.
+    let nth = source.spec.groups.iter().position(|group| group.name.as_ref() == role.name).unwrap_or(0);
+    let port = if nth > 0 { format!("$((MASTER_PORT + {nth}))") } else { "$MASTER_PORT".to_owned() };
+    let lines = [
+        format!("export MUSTER_TASK=$RANK MUSTER_GROUP={}", quote::word(&role.name)),
+        format!("export PET_NNODES={agents} PET_NODE_RANK={place} PET_NPROC_PER_NODE={gpus}"),
+        format!("export PET_RDZV_BACKEND=static PET_MASTER_ADDR=$MASTER_ADDR PET_MASTER_PORT={port}"),
+        "export PET_RDZV_ENDPOINT=$PET_MASTER_ADDR:$PET_MASTER_PORT".to_owned(),
+        "export PET_RDZV_ID=$SLURM_JOB_ID-$MUSTER_ATTEMPT-$MUSTER_GROUP".to_owned(),
+    ];
+    for line in lines {
+        let _ = writeln!(rank, "{indent}{line}");
+    }
+    let line = match source.commands.get(role.name.as_str()) {
+        Some(Command::Argv(words)) => {
+            words.iter().map(|word| quote::word(word)).collect::<Vec<_>>().join(" ")
+        }
+        Some(Command::Script(script)) if script.starts_with("#!") => {
+            let _ = writeln!(rank, "{indent}muster_program=$MUSTER_LOGS/program-$RANK");
+            let _ = writeln!(rank, "{indent}printf %s {} > \"$muster_program\"", quote::word(script));
+            let _ = writeln!(rank, "{indent}chmod 700 \"$muster_program\"");
+            "\"$muster_program\"".to_owned()
+        }
+        Some(Command::Script(script)) => format!("/bin/sh -c {}", quote::word(script)),
+        None => "false".to_owned(),
+    };
+    let _ = writeln!(rank, "{indent}exec {line}");
+}
+
+/// Starts the ranks, and passes on how they ended.
+fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
+    text.push('\n');
+    match components {
+        [component] => {
+            let _ = writeln!(text, "{}", srun(component, 0, false));
+            text.push_str("status=$?\n");
+        }
+        several => {
+            text.push_str(
+                "# Roles that need different resources: a step each, and the first failure ends them all.\n",
+            );
+            for (index, component) in several.iter().enumerate() {
+                let _ = writeln!(text, "{} &", srun(component, index, true));
+            }
+            text.push_str(
+                "status=0\nfor muster_step in $(jobs -p); do\n  wait -n || { status=$?; break; }\ndone\n",
+            );
+            text.push_str("[ \"$status\" = 0 ] || kill $(jobs -p) 2> /dev/null\nwait\n");
+        }
+    }
+    restart(text, source.spec);
+    text.push_str("exit \"$status\"\n");
+}
+
+fn srun(component: &Component, index: usize, is_heterogeneous: bool) -> String {
+    let mut words = vec!["srun".to_owned(), "--export=ALL".to_owned(), "--kill-on-bad-exit=1".to_owned()];
+    if is_heterogeneous {
+        words.push(format!("--het-group={index}"));
+    }
+    match component.tasks_per_node {
+        Some(per_node) if !is_heterogeneous => words.push(match per_node {
+            1 => "--ntasks=\"$SLURM_JOB_NUM_NODES\"".to_owned(),
+            per_node => format!("--ntasks=$((SLURM_JOB_NUM_NODES * {per_node}))"),
+        }),
+        Some(_) | None => {}
+    }
+    // From 22.05 on srun does not take this over from the job.
+    if component.cpus_per_task > 0 {
+        words.push(format!("--cpus-per-task={}", component.cpus_per_task));
+    }
+    words.push(format!("bash -c \"$ranks_{index}\""));
+    words.join(" ")
+}
+
+/// A failure of its own is not what Slurm's `--requeue` is for: the script asks for that itself.
+fn restart(text: &mut String, spec: &JobSpec) {
+    if !spec.restart.on_failure {
+        return;
+    }
+    let _ = write!(
+        text,
+        r#"if [ "$status" != 0 ] && [ "$MUSTER_RESTART_COUNT" -lt {} ]; then
+  echo "muster: failed with $status; queued again" >&2
+  scontrol requeue "$SLURM_JOB_ID" && wait
+fi
+"#,
+        spec.restart.max_restarts
+    );
+}

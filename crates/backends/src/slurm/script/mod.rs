@@ -1,0 +1,65 @@
+//! A job as the script that a careful user of Slurm would have typed: directives from the job's own fields, then what every rank
+//! runs. Pure. What Slurm cannot promise is refused or said in a warning, never left out in silence.
+
+mod body;
+pub mod quote;
+mod request;
+mod shape;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_model::payload::Command;
+use muster_model::slurm::SlurmOptions;
+use muster_model::{JobSpec, Time};
+
+pub use request::{Directive, Unfit};
+
+/// Everything that a script is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The job; dependencies are numbers of Slurm.
+    pub spec: &'a JobSpec,
+    /// What each group runs, by name.
+    pub commands: &'a BTreeMap<Arc<str>, Command>,
+    /// Variables of the job's own.
+    pub env: &'a BTreeMap<String, String>,
+    /// Where it runs; an absolute path.
+    pub workdir: &'a str,
+    /// What it says to Slurm alone.
+    pub slurm: &'a SlurmOptions,
+    /// Muster's own id of it: letters and digits.
+    pub id: &'a str,
+    /// Where its output and marks go; an absolute path that every node sees.
+    pub dir: &'a str,
+    /// Now: begin times are handed over as so long from now.
+    pub now: Time,
+}
+
+/// A script, and what its user should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// For sbatch.
+    pub text: String,
+    /// The options that it sets, by their long names: variables of sbatch's environment must not overrule them.
+    pub options: Vec<&'static str>,
+    /// What Slurm does otherwise than the job says.
+    pub warnings: Vec<String>,
+}
+
+/// Makes the script.
+///
+/// # Errors
+/// Everything that Slurm cannot do for this job.
+pub fn render(source: &Source<'_>) -> Result<Script, Vec<Unfit>> {
+    // 1. What is asked of Slurm.
+    let request = request::request(source)?;
+    // 2. What every rank runs.
+    let mut text = String::from("#!/bin/bash\n");
+    for directive in &request.directives {
+        text.push_str(&directive.line());
+    }
+    text.push_str(&body::body(source, &request.roles));
+    let options = request.directives.iter().map(|directive| directive.name).collect();
+    Ok(Script { text, options, warnings: request.warnings })
+}

@@ -1,0 +1,55 @@
+//! Text as a word of a shell script. Whatever the text is, it stays one word and nothing else.
+
+/// As it is where that is safe, else in single quotes.
+#[must_use]
+pub fn word(text: &str) -> String {
+    let is_plain = |c: char| {
+        c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '=' | ',' | '+' | '@' | '%')
+    };
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+/// A word that ends a here-document and is no line of the text.
+#[must_use]
+pub fn end_mark(text: &str) -> String {
+    let mut mark = String::from("MUSTER");
+    while text.lines().any(|line| line == mark) {
+        mark.push('_');
+    }
+    mark
+}
+
+/// A name that a shell can export.
+#[must_use]
+pub fn is_variable(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && letters.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_back_what_was_quoted() {
+        for text in ["", "a", "it's", "$HOME `id` \\ \"x\"", "two\nlines\n", "-n", "a=b", "*?[x]~!#"] {
+            let line = format!("printf %s {}", word(text));
+            let shell = Command::new("sh").args(["-c", &line]).output().unwrap();
+            assert_eq!(String::from_utf8(shell.stdout).unwrap(), text, "{line}");
+        }
+    }
+
+    #[test]
+    fn no_text_ends_its_own_document() {
+        assert_eq!(end_mark("a\nb"), "MUSTER");
+        assert_eq!(end_mark("a\nMUSTER\nb"), "MUSTER_");
+        assert_eq!(end_mark("MUSTER\nMUSTER_"), "MUSTER__");
+        assert!(is_variable("A_1") && !is_variable("1A") && !is_variable("a-b") && !is_variable(""));
+    }
+}

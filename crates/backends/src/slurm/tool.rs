@@ -1,0 +1,208 @@
+//! Runs Slurm's programs, here or over ssh. Every call has a deadline: a controller that does not answer must not hang its user.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::job::TIME_FORMAT;
+use super::script::quote;
+
+/// Where the programs run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// On this machine, as this user.
+    Here,
+    /// Where `ssh HOST` leads, as whoever it is there.
+    Ssh(String),
+}
+
+/// Why a call gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// It cannot be run.
+    #[error("cannot run {program}: {source}")]
+    Start {
+        /// Which.
+        program: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It takes too long.
+    #[error("{program} did not answer within {secs}s")]
+    Timeout {
+        /// Which.
+        program: String,
+        /// Deadline.
+        secs: u64,
+    },
+    /// It refused.
+    #[error("{program}: {message}")]
+    Failed {
+        /// Which.
+        program: String,
+        /// What it said, or its exit status.
+        message: String,
+        /// Exit code; `None` when a signal ended it.
+        code: Option<i32>,
+    },
+}
+
+/// Slurm's programs.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    host: Host,
+    /// Folder of the programs there; `None` where they are in the path.
+    folder: Option<PathBuf>,
+    deadline: Duration,
+}
+
+/// Longest wait for an answer; Slurm's own `MessageTimeout` is 10 s, and its programs try again.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+impl Tools {
+    /// Of a host.
+    #[must_use]
+    pub fn new(host: Host) -> Self {
+        Self { host, folder: None, deadline: DEADLINE }
+    }
+
+    /// The same, with Slurm's programs in this folder, such as `/opt/slurm/bin`.
+    #[must_use]
+    pub fn in_folder(self, folder: PathBuf) -> Self {
+        Self { folder: Some(folder), ..self }
+    }
+
+    /// A program of Slurm by its path; any other by its name.
+    fn path(&self, program: &str) -> String {
+        let is_slurm = program.starts_with('s') && program != "sh";
+        match &self.folder {
+            Some(folder) if is_slurm => folder.join(program).to_string_lossy().into_owned(),
+            _ => program.to_owned(),
+        }
+    }
+
+    /// Where they run.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The words that run a program there. Times come as seconds, and nothing that the user has set for other calls changes
+    /// what is printed.
+    #[must_use]
+    pub fn command(&self, program: &str, args: &[&str]) -> Vec<String> {
+        let mut words = Vec::new();
+        match &self.host {
+            Host::Here => {
+                words.push(self.path(program));
+                words.extend(args.iter().map(|arg| (*arg).to_owned()));
+            }
+            Host::Ssh(host) => {
+                let mut line =
+                    vec!["env".to_owned(), format!("SLURM_TIME_FORMAT={}", quote::word(TIME_FORMAT))];
+                line.push(quote::word(&self.path(program)));
+                line.extend(args.iter().map(|arg| quote::word(arg)));
+                words.extend(["ssh", "-o", "BatchMode=yes", "--", host.as_str()].map(str::to_owned));
+                words.push(line.join(" "));
+            }
+        }
+        words
+    }
+
+    /// What a program prints.
+    ///
+    /// # Errors
+    /// When it cannot be run, does not answer, or ends with anything but 0.
+    pub async fn output(&self, program: &str, args: &[&str]) -> Result<String, ToolError> {
+        self.call(program, args, &[], None).await
+    }
+
+    /// The same; `without` are variables that it must not see, `input` is what it reads.
+    ///
+    /// # Errors
+    /// As [`Tools::output`].
+    pub async fn call(
+        &self,
+        program: &str,
+        args: &[&str],
+        without: &[String],
+        input: Option<&str>,
+    ) -> Result<String, ToolError> {
+        // 1. Start it.
+        let words = self.command(program, args);
+        let start = |source| ToolError::Start { program: program.to_owned(), source };
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env("SLURM_TIME_FORMAT", TIME_FORMAT).env("LC_ALL", "C").kill_on_drop(true);
+        for name in without {
+            command.env_remove(name);
+        }
+        command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(start)?;
+        // 2. Talk.
+        let stdin = child.stdin.take();
+        let talk = async {
+            let write = async {
+                if let (Some(mut stdin), Some(input)) = (stdin, input) {
+                    // Who refuses early does not read to the end; its exit says why.
+                    let _ = stdin.write_all(input.as_bytes()).await;
+                }
+            };
+            let (output, ()) = tokio::join!(child.wait_with_output(), write);
+            output
+        };
+        let secs = self.deadline.as_secs();
+        let output = timeout(self.deadline, talk)
+            .await
+            .map_err(|_| ToolError::Timeout { program: program.to_owned(), secs })?
+            .map_err(start)?;
+        // 3. What it said.
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let message = said(program, &String::from_utf8_lossy(&output.stderr));
+        let message = if message.is_empty() { output.status.to_string() } else { message };
+        Err(ToolError::Failed { program: program.to_owned(), message, code: output.status.code() })
+    }
+}
+
+/// `sbatch: error: Batch job submission failed: Invalid account` without what stands before every line.
+fn said(program: &str, stderr: &str) -> String {
+    let prefix = format!("{program}: ");
+    let lines = stderr.lines().map(|line| line.strip_prefix(&prefix).unwrap_or(line));
+    let lines = lines.map(|line| line.strip_prefix("error: ").unwrap_or(line).trim());
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_is_heard_or_its_refusal_is() {
+        let tools = Tools::new(Host::Here);
+        assert_eq!(tools.call("cat", &[], &[], Some("text")).await.unwrap(), "text");
+        let refused = tools.output("sh", &["-c", "echo 'sh: error: no such account' >&2; exit 3"]).await;
+        assert!(
+            matches!(&refused, Err(ToolError::Failed { message, code: Some(3), .. }) if message == "no such account")
+        );
+        let missing = tools.output("muster-no-such-program", &[]).await;
+        assert!(matches!(missing, Err(ToolError::Start { .. })));
+    }
+
+    #[tokio::test]
+    async fn who_does_not_answer_is_left() {
+        let tools = Tools { deadline: Duration::from_millis(50), ..Tools::new(Host::Here) };
+        assert!(matches!(tools.output("sleep", &["60"]).await, Err(ToolError::Timeout { .. })));
+    }
+
+    #[test]
+    fn over_ssh_every_word_stays_one() {
+        let tools = Tools::new(Host::Ssh("login".to_owned()));
+        let words = tools.command("squeue", &["-h", "-o", "%i %j"]);
+        assert_eq!(words.last().unwrap(), "env SLURM_TIME_FORMAT=%s squeue -h -o '%i %j'");
+    }
+}

@@ -1,0 +1,76 @@
+//! What can be done to a job, with the program that Slurm has for it.
+
+use muster_api::types::{ActionRequest, ActionResponse};
+use muster_backends::slurm::tool::ToolError;
+use muster_model::JobId;
+
+use super::{Refusal, Result, Slurm};
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Cancel,
+    Hold,
+    Release,
+    Requeue,
+    Checkpoint,
+}
+
+/// The signal that asks for a checkpoint where a job says none.
+const USR1: i32 = 10;
+
+impl Slurm {
+    /// Does it to a job, or to one element.
+    pub(super) async fn act(&self, job: JobId, request: ActionRequest, verb: Verb) -> Result<ActionResponse> {
+        let target = match request.index {
+            Some(index) => format!("{job}_{index}"),
+            None => job.to_string(),
+        };
+        let (program, args, said) = match verb {
+            Verb::Cancel => ("scancel", vec![target], "cancelled"),
+            Verb::Hold => ("scontrol", vec!["hold".to_owned(), target], "held"),
+            Verb::Release => ("scontrol", vec!["release".to_owned(), target], "released"),
+            Verb::Requeue => (
+                "scontrol",
+                vec!["requeue".to_owned(), target],
+                "queued again; Slurm waits some minutes before it starts",
+            ),
+            Verb::Checkpoint => {
+                let record = self.records().await?.of_number(job.0);
+                let signal = record.and_then(|record| record.checkpoint_signal).unwrap_or(USR1);
+                ("scancel", vec![format!("--signal={signal}"), target], "asked to save its progress")
+            }
+        };
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        match self.tools().output(program, &args).await {
+            Ok(_) => Ok(ActionResponse { message: said.to_owned() }),
+            Err(ToolError::Failed { message, .. }) => Err(refusal(job, verb, &message)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What Slurm says, with what to do.
+fn refusal(job: JobId, verb: Verb, message: &str) -> Refusal {
+    match message {
+        _ if message.contains("Invalid job id") => {
+            Refusal::not_found(format!("Slurm's controller knows no job {job}"))
+                .hint("it forgets jobs some minutes after their end; `muster ps -a` lists them")
+        }
+        _ if message.contains("already completing or completed") => {
+            Refusal::refused(format!("job {job} has ended already"))
+        }
+        _ if message.contains("Access/permission denied") => {
+            Refusal::refused(format!("job {job} is not yours"))
+        }
+        _ if message.contains("Requested operation is presently disabled") && verb == Verb::Requeue => {
+            Refusal::refused(format!("job {job} was submitted so that it is not queued again"))
+                .hint("`slurm: {requeue: true}` in the job allows it")
+        }
+        _ if message.contains("Job is no longer pending") => {
+            Refusal::refused(format!("job {job} waits no longer"))
+                .hint("a job that runs cannot be held; `muster requeue` stops it and queues it again")
+        }
+        _ => Refusal::refused(message),
+    }
+}

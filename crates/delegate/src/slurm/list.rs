@@ -1,0 +1,243 @@
+//! Lists of jobs and one job in full, from the controller and the accounting together: the controller says what is, the
+//! accounting what was.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use muster_api::query::{ChangesQuery, JobFilter};
+use muster_api::types::{Changes, JobDetail, JobList};
+use muster_backends::slurm::job::NativeJob;
+use muster_model::view::{ElementView, JobView, NativeView, State};
+use muster_model::{ElementId, GpuMilli, JobId, Outcome};
+
+use super::queue::Whose;
+use super::record::Record;
+use super::{Refusal, Result, Slurm, output, view};
+
+/// Whose jobs are listed where nobody is named: one's own. This word lists everybody's.
+const EVERYBODY: &str = "all";
+
+/// Ended jobs of a list where no number is said; as the daemon's.
+const ENDED: u32 = 1000;
+
+impl Slurm {
+    /// Jobs as a filter wants them.
+    pub(super) async fn list(&self, filter: &JobFilter) -> Result<JobList> {
+        // 1. Which rows.
+        let ids: Vec<u64> = filter
+            .ids
+            .iter()
+            .flat_map(|ids| ids.split(','))
+            .filter_map(|id| id.trim().parse().ok())
+            .collect();
+        let whose = match filter.user.as_deref() {
+            Some(EVERYBODY) => Whose::All,
+            Some(user) => Whose::User(user),
+            None if !ids.is_empty() => Whose::Jobs(&ids),
+            None => Whose::User(self.settings.user.as_str()),
+        };
+        let asks_everybody = !matches!(whose, Whose::User(user) if user == self.settings.user.as_str());
+        self.watches_everybody.store(asks_everybody, Ordering::Relaxed);
+        let mut rows = self.queue(whose).await?;
+        if !ids.is_empty() {
+            rows.retain(|row| ids.contains(&row.job()));
+        }
+        // 2. What has ended: where that is asked for, and of arrays that go on, how many.
+        let is_final = |word: &str| ["done", "failed", "cancelled", "preempted", "unknown"].contains(&word);
+        let wants_ended = filter.all || filter.state.as_deref().is_some_and(is_final);
+        let arrays: Vec<u64> = rows.iter().filter_map(|row| row.array).collect();
+        let revision = revision(&rows);
+        match (wants_ended, ids.is_empty(), arrays.is_empty()) {
+            (_, false, _) => merge(&mut rows, self.history(whose, &ids).await?),
+            (true, true, _) => merge(&mut rows, self.history(whose, &[]).await?),
+            (false, true, false) => merge(&mut rows, self.history(whose, &arrays).await?),
+            (false, true, true) => {}
+        }
+        // 3. Views.
+        self.complete(&mut rows).await?;
+        let shows_ended = wants_ended || !ids.is_empty();
+        let matches = |job: &JobView| {
+            (shows_ended || !job.state.is_final())
+                && filter.state.as_deref().is_none_or(|state| job.state.word() == state)
+                && filter
+                    .queue
+                    .as_deref()
+                    .is_none_or(|queue| queue.rsplit('/').next() == Some(job.queue.as_str()))
+        };
+        let mut jobs = view::jobs(&rows, None);
+        for id in ids {
+            if !jobs.iter().any(|job| job.job.0 == id) {
+                jobs.extend(self.records().await?.of_number(id).map(|record| self.lost(id, &record)));
+            }
+        }
+        jobs.retain(matches);
+        newest(&mut jobs, filter.limit.unwrap_or(ENDED));
+        Ok(JobList { now: self.now(), revision, jobs })
+    }
+
+    /// Every row of one job.
+    pub(super) async fn rows_of(&self, job: JobId) -> Result<Vec<NativeJob>> {
+        let mut rows = self.queue(Whose::Jobs(&[job.0])).await?;
+        rows.retain(|row| row.job() == job.0 || row.id == job.0);
+        merge(&mut rows, self.history(Whose::All, &[job.0]).await?);
+        self.complete(&mut rows).await?;
+        Ok(rows)
+    }
+
+    /// What Slurm's programs leave out: names of users that they give as numbers, and where tasks lie that are not spread evenly.
+    async fn complete(&self, rows: &mut [NativeJob]) -> Result<()> {
+        let mut names: BTreeMap<String, String> = BTreeMap::new();
+        for row in rows.iter_mut() {
+            if let Some(by) = row.cancelled_by.as_mut().filter(|by| by.bytes().all(|c| c.is_ascii_digit())) {
+                if !names.contains_key(by) {
+                    let name = self.tools().output("id", &["-nu", by]).await;
+                    names.insert(by.clone(), name.map_or_else(|_| by.clone(), |name| name.trim().to_owned()));
+                }
+                by.clone_from(&names[by]);
+            }
+            let is_uneven = row.node_count > 0 && row.tasks % row.node_count != 0;
+            if let Some(id) = row.muster_id().filter(|_| is_uneven && !row.nodes.is_empty()) {
+                let dir = self.records().await?.dir(id);
+                row.tasks_by_node = output::tasks_by_node(&dir, view::index(row));
+            }
+        }
+        Ok(())
+    }
+
+    /// One job.
+    pub(super) async fn detail(&self, job: JobId, index: Option<u32>) -> Result<JobDetail> {
+        let (rows, records) = (self.rows_of(job).await?, self.records().await?);
+        let record = records.of_number(job.0);
+        let shown = view::jobs(&rows, Some(self.cluster().await?)).into_iter().find(|view| view.job == job);
+        // Slurm gives a number again after it has lost a job: then this is another.
+        let is_other = |view: &JobView, record: &Record| {
+            view.native.as_ref().and_then(|native| native.id.as_deref()).is_some_and(|id| id != record.id)
+        };
+        let record = record.filter(|record| shown.as_ref().is_none_or(|view| !is_other(view, record)));
+        let view = match (shown, &record) {
+            (Some(view), _) => view,
+            (None, Some(record)) => self.lost(job.0, record),
+            (None, None) => {
+                return Err(Refusal::not_found(format!("Slurm knows no job {job}"))
+                    .hint("`muster ps -a` lists yours of the last days, `muster ps -u all` everybody's"));
+            }
+        };
+        let element =
+            index.unwrap_or_else(|| view.elements.first().map_or(0, |element| element.element.index));
+        let logs = record
+            .as_ref()
+            .map(|record| output::files(&records.dir(&record.id), element))
+            .unwrap_or_default();
+        Ok(JobDetail {
+            job: view,
+            now: self.now(),
+            commands: record.as_ref().map(|record| record.commands.clone()),
+            workdir: record.map(|record| record.workdir).or_else(|| Some(rows.first()?.workdir.clone())),
+            logs: logs.iter().map(|path| path.display().to_string()).collect(),
+            enforcement: Vec::new(),
+        })
+    }
+
+    /// A job that was handed on, and that neither the controller nor the accounting knows.
+    fn lost(&self, number: u64, record: &Record) -> JobView {
+        let says = "handed on to Slurm, which does not know it any more";
+        let element = ElementView {
+            element: ElementId::single(JobId(number)),
+            state: State::Unknown,
+            attempt: 0,
+            backfilled: false,
+            started: None,
+            ends_by: None,
+            ended: None,
+            outcome: Some(Outcome::Native { state: "".into(), says: says.into(), code: 125 }),
+            last_end: None,
+            checkpoint: None,
+            checkpoint_asked: None,
+            goes_on_with: None,
+            tasks: Vec::new(),
+        };
+        JobView {
+            job: JobId(number),
+            name: record.name.clone(),
+            user: self.settings.user.clone(),
+            queue: "".into(),
+            priority: 0,
+            state: State::Unknown,
+            tasks: 0,
+            gpus: GpuMilli(0),
+            roles: Vec::new(),
+            elastic: None,
+            time_limit: None,
+            submitted: record.submitted,
+            started: None,
+            ended: None,
+            array: None,
+            service: None,
+            is_notebook: false,
+            idle: None,
+            elements: vec![element],
+            waiting_for: None,
+            eta: None,
+            native: Some(NativeView {
+                system: "slurm".to_owned(),
+                cluster: None,
+                state: String::new(),
+                reason: None,
+                partition: String::new(),
+                qos: None,
+                restarts: 0,
+                id: Some(record.id.clone()),
+            }),
+        }
+    }
+
+    /// Answers when the queue has changed.
+    pub(super) async fn changes(&self, query: ChangesQuery) -> Result<Changes> {
+        let deadline = Instant::now() + Duration::from_secs(query.timeout_secs.unwrap_or(30).min(60));
+        loop {
+            let whose = match self.watches_everybody.load(Ordering::Relaxed) {
+                true => Whose::All,
+                false => Whose::User(self.settings.user.as_str()),
+            };
+            let revision = revision(&self.queue(whose).await?);
+            if query.after != Some(revision) || Instant::now() >= deadline {
+                return Ok(Changes { revision, now: self.now() });
+            }
+            tokio::time::sleep(self.settings.look_again).await;
+        }
+    }
+}
+
+/// What tells two looks at the queue apart.
+fn revision(rows: &[NativeJob]) -> u64 {
+    // The hasher has fixed keys: the same rows have the same number in every process.
+    let mut hasher = DefaultHasher::new();
+    for row in rows {
+        (row.id, row.state.text(), row.restarts, &row.array_tasks, &row.reason, &row.nodes).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Adds what the accounting knows: rows that the controller has forgotten, and who cancelled a job.
+fn merge(rows: &mut Vec<NativeJob>, history: Vec<NativeJob>) {
+    let known: BTreeMap<u64, usize> = rows.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
+    for old in history {
+        match known.get(&old.id) {
+            Some(at) => rows[*at].cancelled_by = rows[*at].cancelled_by.take().or(old.cancelled_by),
+            None => rows.push(old),
+        }
+    }
+}
+
+/// All that has not ended, and the newest of the rest.
+fn newest(jobs: &mut Vec<JobView>, limit: u32) {
+    let ended = jobs.iter().filter(|job| job.state.is_final()).count();
+    let mut over = ended.saturating_sub(limit as usize);
+    jobs.retain(|job| {
+        let is_dropped = over > 0 && job.state.is_final();
+        over -= usize::from(is_dropped);
+        !is_dropped
+    });
+}

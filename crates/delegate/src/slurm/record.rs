@@ -1,0 +1,133 @@
+//! What is kept of a job that was handed on: its script, its number, and its output, in a folder by Muster's own id. Slurm may lose
+//! a job that it has acknowledged, and give its number to another; the id it cannot give away.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use muster_model::Time;
+use serde::{Deserialize, Serialize};
+
+/// Folder of everything that this user handed on to one cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Records {
+    root: PathBuf,
+}
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// Muster's id.
+    pub(super) id: String,
+    /// Slurm's number, once it has given one.
+    pub(super) number: Option<u64>,
+    /// Name.
+    pub(super) name: String,
+    /// How many elements.
+    pub(super) elements: u32,
+    /// When it was handed on.
+    pub(super) submitted: Time,
+    /// What each role runs, for people.
+    pub(super) commands: std::collections::BTreeMap<String, String>,
+    /// Where it runs.
+    pub(super) workdir: String,
+    /// Signal that asks it to save its progress.
+    pub(super) checkpoint_signal: Option<i32>,
+}
+
+const RECORD: &str = "job.json";
+const SCRIPT: &str = "script.sh";
+const NUMBERS: &str = "by-number";
+
+impl Records {
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// Folder of a job.
+    pub(super) fn dir(&self, id: &str) -> PathBuf {
+        self.root.join(id)
+    }
+
+    /// The script, as a file for sbatch.
+    pub(super) fn script(&self, id: &str) -> PathBuf {
+        self.dir(id).join(SCRIPT)
+    }
+
+    /// Keeps what is about to be handed on.
+    pub(super) fn keep(&self, record: &Record, script: &str) -> io::Result<()> {
+        let dir = self.dir(&record.id);
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        write(&dir.join(SCRIPT), script.as_bytes(), 0o700)?;
+        self.save(record)
+    }
+
+    /// Notes what has become of it.
+    pub(super) fn save(&self, record: &Record) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
+        write(&self.dir(&record.id).join(RECORD), &text, 0o600)?;
+        if let Some(number) = record.number {
+            std::fs::create_dir_all(self.root.join(NUMBERS))?;
+            write(&self.root.join(NUMBERS).join(number.to_string()), record.id.as_bytes(), 0o600)?;
+        }
+        Ok(())
+    }
+
+    /// By Muster's id.
+    pub(super) fn get(&self, id: &str) -> Option<Record> {
+        // An id is one name of a folder and nothing else.
+        if id.is_empty() || !id.chars().all(|c| c.is_ascii_alphanumeric()) {
+            return None;
+        }
+        serde_json::from_slice(&std::fs::read(self.dir(id).join(RECORD)).ok()?).ok()
+    }
+
+    /// The last one that was given this number.
+    pub(super) fn of_number(&self, number: u64) -> Option<Record> {
+        let id = std::fs::read_to_string(self.root.join(NUMBERS).join(number.to_string())).ok()?;
+        self.get(id.trim()).filter(|record| record.number == Some(number))
+    }
+}
+
+/// Replaces a file as a whole.
+fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    use std::io::Write as _;
+    let new = path.with_extension("new");
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_found_by_its_id_and_by_its_last_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::new(dir.path().to_owned());
+        let mut record = Record {
+            id: "a1".to_owned(),
+            number: None,
+            name: "train".to_owned(),
+            elements: 1,
+            submitted: Time(5),
+            commands: [("main".to_owned(), "true".to_owned())].into(),
+            workdir: "/".to_owned(),
+            checkpoint_signal: None,
+        };
+        records.keep(&record, "#!/bin/bash\n").unwrap();
+        assert_eq!(records.get("a1"), Some(record.clone()));
+        assert_eq!(records.of_number(7), None);
+        record.number = Some(7);
+        records.save(&record).unwrap();
+        assert_eq!(records.of_number(7), Some(record.clone()));
+        // The number is given to another: the first is no longer what it stands for.
+        let other = Record { id: "b2".to_owned(), ..record.clone() };
+        records.keep(&other, "").unwrap();
+        assert_eq!(records.of_number(7), Some(other));
+        assert_eq!(records.get("../a1"), None);
+    }
+}

@@ -1,0 +1,277 @@
+//! Submission: text in, numbers of Slurm out; all documents of a request or none. Each becomes one native job, submitted as the
+//! caller, with Muster's id in its comment: what was acknowledged and lost can be told from what never arrived.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path};
+
+use muster_api::types::{SubmitRequest, SubmitResponse, Submitted};
+use muster_backends::slurm::script::{self, Script, Source};
+use muster_backends::slurm::tool::ToolError;
+use muster_model::payload::Command;
+use muster_model::{Dependency, JobId, JobSpec, QueueName, Time};
+use muster_spec::{Checked, Site};
+
+use super::queue::Whose;
+use super::record::Record;
+use super::{Refusal, Result, Slurm};
+
+/// Characters of an id: enough of the request's key to be the only one, and the document's place.
+const KEY_CHARACTERS: usize = 24;
+
+/// Variables by which sbatch takes options from its environment (sbatch(1), INPUT ENVIRONMENT VARIABLES), by long name. They
+/// would overrule what stands in a script.
+const VARIABLES: &[(&str, &str)] = &[
+    ("account", "SBATCH_ACCOUNT"),
+    ("array", "SBATCH_ARRAY_INX"),
+    ("constraint", "SBATCH_CONSTRAINT"),
+    ("exclusive", "SBATCH_EXCLUSIVE"),
+    ("export", "SBATCH_EXPORT"),
+    ("gpus-per-node", "SBATCH_GPUS_PER_NODE"),
+    ("gpus-per-task", "SBATCH_GPUS_PER_TASK"),
+    ("gres", "SBATCH_GRES"),
+    ("job-name", "SBATCH_JOB_NAME"),
+    ("mem", "SBATCH_MEM_PER_NODE"),
+    ("mem-per-cpu", "SBATCH_MEM_PER_CPU"),
+    ("no-requeue", "SBATCH_NO_REQUEUE"),
+    ("open-mode", "SBATCH_OPEN_MODE"),
+    ("output", "SBATCH_OUTPUT"),
+    ("partition", "SBATCH_PARTITION"),
+    ("qos", "SBATCH_QOS"),
+    ("requeue", "SBATCH_REQUEUE"),
+    ("reservation", "SBATCH_RESERVATION"),
+    ("signal", "SBATCH_SIGNAL"),
+    ("switches", "SBATCH_REQ_SWITCH"),
+    ("time", "SBATCH_TIMELIMIT"),
+];
+
+/// A document that is ready to be handed on, but for the numbers of those that it waits for.
+struct Ready {
+    id: String,
+    checked: Checked,
+    spec: JobSpec,
+    workdir: String,
+}
+
+impl Slurm {
+    /// Submits every document of a request.
+    pub(super) async fn submit(&self, request: SubmitRequest) -> Result<SubmitResponse> {
+        // 1. Text to checked jobs.
+        let nowhere = QueueName::from("default");
+        let documents = muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
+        let site = Site::unknown(self.settings.user.clone(), &nowhere);
+        let checked = muster_spec::check_all(&documents, &site)?;
+        if request.interactive {
+            return Err(Refusal::refused("a terminal from its start on is not had through sbatch")
+                .hint("submit it without -it, and `muster attach JOB` once it runs; or `srun --pty`"));
+        }
+        let now = self.now();
+        let ready: Vec<Ready> = checked
+            .into_iter()
+            .enumerate()
+            .map(|(nth, checked)| ready(&request, nth, checked, now))
+            .collect();
+        // 2. Scripts: what one of them cannot have refuses them all, before any is handed on.
+        let scripts = ready.iter().map(|one| self.script(one, &[], now));
+        let mut scripts = futures_util::future::try_join_all(scripts).await?;
+        let warnings = warnings(&ready, &scripts);
+        if request.dry_run {
+            return Ok(response(&ready, &vec![0; ready.len()], warnings, Some(&scripts)));
+        }
+        // 3. Handed on in order, since later ones may wait for earlier ones.
+        let mut numbers: Vec<u64> = Vec::new();
+        for (one, script) in ready.iter().zip(&mut scripts) {
+            if !one.checked.after_documents.is_empty() {
+                *script = self.script(one, &numbers, now).await?;
+            }
+            match self.hand_on(one, script, now).await {
+                Ok(number) => numbers.push(number),
+                Err(refusal) => return Err(self.take_back(&numbers, refusal).await),
+            }
+        }
+        Ok(response(&ready, &numbers, warnings, None))
+    }
+
+    /// The script of a document; `numbers` are those of the documents before it.
+    async fn script(&self, one: &Ready, numbers: &[u64], now: Time) -> Result<Script> {
+        let mut spec = one.spec.clone();
+        spec.after.extend(one.checked.after_documents.iter().map(|(kind, nth)| Dependency {
+            kind: *kind,
+            job: JobId(numbers.get(*nth).copied().unwrap_or_default()),
+        }));
+        let dir = self.records().await?.dir(&one.id);
+        let source = Source {
+            spec: &spec,
+            commands: &one.checked.commands,
+            env: &one.checked.env,
+            workdir: &one.workdir,
+            slurm: &one.checked.slurm,
+            id: &one.id,
+            dir: &dir.to_string_lossy(),
+            now,
+        };
+        script::render(&source).map_err(|unfit| {
+            let what: Vec<&str> = unfit.iter().map(|one| one.what.as_str()).collect();
+            let refusal =
+                Refusal::refused(format!("Slurm cannot have `{}` as it is: {}", spec.name, what.join("; ")));
+            unfit.iter().fold(refusal, |refusal, one| refusal.hint(one.hint.clone()))
+        })
+    }
+
+    /// Gives a script to sbatch, unless this very submission has been given to it before.
+    async fn hand_on(&self, one: &Ready, script: &Script, now: Time) -> Result<u64> {
+        let records = self.records().await?;
+        // 1. The same key is the same submission.
+        let before = records.get(&one.id);
+        if let Some(number) = before.as_ref().and_then(|record| record.number) {
+            return Ok(number);
+        }
+        if before.is_some()
+            && let Some(number) = self.find(&one.id).await?
+        {
+            return self.note(&one.id, number).await;
+        }
+        // 2. Kept first: what was handed on and not answered can be looked for.
+        let record = Record {
+            id: one.id.clone(),
+            number: None,
+            name: one.spec.name.to_string(),
+            elements: one.spec.element_count(),
+            submitted: now,
+            commands: commands(&one.checked.commands),
+            workdir: one.workdir.clone(),
+            checkpoint_signal: one.spec.checkpoint.as_ref().map(|checkpoint| checkpoint.signal),
+        };
+        let kept = |error: std::io::Error| {
+            Refusal::internal(format!("cannot write into {}: {error}", records.dir(&one.id).display()))
+        };
+        records.keep(&record, &script.text).map_err(kept)?;
+        // 3. sbatch.
+        let path = records.script(&one.id);
+        let path = path.to_string_lossy();
+        let set =
+            |(name, variable): &(&str, &str)| script.options.contains(name).then(|| (*variable).to_owned());
+        let without: Vec<String> = VARIABLES.iter().filter_map(set).collect();
+        match self.tools().call("sbatch", &["--parsable", &path], &without, None).await {
+            Ok(answer) => match answer.trim().split(';').next().and_then(|number| number.parse().ok()) {
+                Some(number) => self.note(&one.id, number).await,
+                None => {
+                    Err(Refusal::internal(format!("sbatch answered `{}`, which is no number", answer.trim())))
+                }
+            },
+            Err(ToolError::Failed { message, .. }) => Err(refused(&message)),
+            // It may have arrived all the same.
+            Err(error) => match self.find(&one.id).await {
+                Ok(Some(number)) => self.note(&one.id, number).await,
+                _ => Err(Refusal::from(error)
+                    .hint(format!("whether it arrived is not known; its id is muster:{}", one.id))),
+            },
+        }
+    }
+
+    async fn note(&self, id: &str, number: u64) -> Result<u64> {
+        let records = self.records().await?;
+        if let Some(record) = records.get(id) {
+            let noted = records.save(&Record { number: Some(number), ..record });
+            noted.map_err(|error| Refusal::internal(format!("job {number} is not noted: {error}")))?;
+        }
+        Ok(number)
+    }
+
+    /// The number of the job that carries this id.
+    async fn find(&self, id: &str) -> Result<Option<u64>> {
+        let rows = self.queue(Whose::User(self.settings.user.as_str())).await?;
+        Ok(rows.iter().find(|row| row.muster_id() == Some(id)).map(|row| row.job()))
+    }
+
+    /// All documents or none: what was handed on before one was refused is cancelled.
+    async fn take_back(&self, numbers: &[u64], refusal: Refusal) -> Refusal {
+        if numbers.is_empty() {
+            return refusal;
+        }
+        let words: Vec<String> = numbers.iter().map(u64::to_string).collect();
+        let args: Vec<&str> = words.iter().map(String::as_str).collect();
+        let list = words.join(" ");
+        match self.tools().output("scancel", &args).await {
+            Ok(_) => {
+                refusal.hint(format!("of the same text, {list} were submitted before it and cancelled again"))
+            }
+            Err(error) => refusal
+                .hint(format!("of the same text, {list} were submitted before it, and are there: {error}")),
+        }
+    }
+}
+
+fn ready(request: &SubmitRequest, nth: usize, checked: Checked, now: Time) -> Ready {
+    let key: String = request.key.chars().filter(char::is_ascii_alphanumeric).take(KEY_CHARACTERS).collect();
+    let begin = checked.begin.map(|begin| begin.at(now)).or(checked.spec.begin);
+    let base = Path::new(&request.workdir);
+    let workdir = checked.workdir.as_ref().map_or_else(|| base.to_owned(), |dir| base.join(dir));
+    let workdir: std::path::PathBuf =
+        workdir.components().filter(|part| *part != Component::CurDir).collect();
+    Ready {
+        id: format!("{key}{nth}"),
+        spec: JobSpec { begin, ..checked.spec.clone() },
+        workdir: workdir.to_string_lossy().into_owned(),
+        checked,
+    }
+}
+
+fn commands(commands: &BTreeMap<std::sync::Arc<str>, Command>) -> BTreeMap<String, String> {
+    let text = |command: &Command| match command {
+        Command::Argv(words) => {
+            words.iter().map(|word| script::quote::word(word)).collect::<Vec<_>>().join(" ")
+        }
+        Command::Script(text) => text.clone(),
+    };
+    commands.iter().map(|(name, command)| (name.to_string(), text(command))).collect()
+}
+
+fn warnings(ready: &[Ready], scripts: &[Script]) -> Vec<String> {
+    let own = ready.iter().flat_map(|one| one.checked.warnings.iter().cloned());
+    own.chain(scripts.iter().flat_map(|script| script.warnings.iter().cloned())).collect()
+}
+
+fn response(
+    ready: &[Ready],
+    numbers: &[u64],
+    warnings: Vec<String>,
+    scripts: Option<&[Script]>,
+) -> SubmitResponse {
+    let jobs = ready.iter().zip(numbers).enumerate().map(|(nth, (one, number))| Submitted {
+        job: JobId(*number),
+        name: one.spec.name.to_string(),
+        elements: one.spec.element_count(),
+        explanation: None,
+        resolved: None,
+        native: scripts.and_then(|scripts| Some(scripts.get(nth)?.text.clone())),
+    });
+    SubmitResponse { jobs: jobs.collect(), warnings }
+}
+
+/// What sbatch says, with what to do.
+fn refused(message: &str) -> Refusal {
+    let message = message.strip_prefix("Batch job submission failed: ").unwrap_or(message);
+    let refusal = Refusal::refused(format!("Slurm refused it: {message}"));
+    let hint = match message {
+        _ if message.contains("Invalid account") => {
+            "`sacctmgr show assoc user=$USER` lists your accounts and partitions; `slurm: {account: …}` names one"
+        }
+        _ if message.contains("Invalid qos") => {
+            "`sacctmgr show assoc user=$USER format=account,qos` lists what you may use; `slurm: {qos: …}` names one"
+        }
+        _ if message.contains("invalid partition") => {
+            "`sinfo -s` lists partitions; `slurm: {partition: …}` names one"
+        }
+        _ if message.contains("Requested time limit is invalid") || message.contains("time limit") => {
+            "`sinfo -o '%P %l'` has the limits of partitions; `time: …` is the job's"
+        }
+        _ if message.contains("Requested node configuration is not available") => {
+            "`muster nodes` lists what nodes have; no node has what this asks of one"
+        }
+        _ if message.contains("Invalid generic resource") => {
+            "`sinfo -o '%N %G'` has the names of GPU types here; `gpu: …` names one, without it any will do"
+        }
+        _ => return refusal,
+    };
+    refusal.hint(hint)
+}

@@ -1,0 +1,258 @@
+//! Slurm's rows as Muster's views. What Slurm does not say is left out, never made up: of a job that has ended it no longer knows
+//! the devices, and of tasks that it did not spread evenly not the places.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_backends::slurm::job::NativeJob;
+use muster_backends::slurm::reason;
+use muster_model::view::{ArrayView, ElementView, JobView, NativeView, RoleView, State, TaskStage, TaskView};
+use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, JobId, Rank, Reason};
+
+/// The views of all jobs that the rows are of, in order of number.
+pub(super) fn jobs(rows: &[NativeJob], cluster: Option<&str>) -> Vec<JobView> {
+    let mut by_job: BTreeMap<u64, Vec<&NativeJob>> = BTreeMap::new();
+    for row in rows {
+        by_job.entry(row.job()).or_default().push(row);
+    }
+    by_job.into_iter().filter_map(|(number, rows)| job(number, &rows, cluster)).collect()
+}
+
+/// One job of its rows: the only one, or those of an array.
+fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobView> {
+    let states: Vec<State> = rows.iter().map(|row| row.state.state(row.is_held())).collect();
+    let furthest = (0..rows.len()).min_by_key(|&at| distance(states[at]))?;
+    let (row, state) = (rows[furthest], states[furthest]);
+    let array = array(rows, &states);
+    let waiting = rows.iter().zip(&states).find(|(_, state)| matches!(state, State::Pending | State::Held));
+    let shown = rows.iter().zip(&states).filter(|(row, state)| {
+        array.is_none()
+            || elements_of(row) == 1 && !matches!(state, State::Pending | State::Held) && !state.is_final()
+    });
+    // Components of a heterogeneous job are parts of one gang.
+    let parts: Vec<&NativeJob> = match row.component {
+        Some(_) => rows.to_vec(),
+        None => vec![row],
+    };
+    let shown: Vec<(&&NativeJob, &State)> =
+        shown.take(if row.component.is_some() { 1 } else { rows.len() }).collect();
+    Some(JobView {
+        job: JobId(number),
+        name: row.name.clone(),
+        user: row.user.as_str().into(),
+        queue: row.account.as_str().into(),
+        priority: i32::try_from(row.priority).unwrap_or(i32::MAX),
+        state,
+        tasks: parts.iter().map(|row| tasks(row)).sum(),
+        gpus: GpuMilli(parts.iter().map(|row| gpus(row) * 1000).sum()),
+        roles: parts.iter().map(|row| role(row)).collect(),
+        elastic: None,
+        time_limit: row.time_limit,
+        submitted: rows.iter().filter_map(|row| row.submitted).min().unwrap_or_default(),
+        started: started(rows, &states),
+        ended: match state.is_final() {
+            true => rows.iter().filter_map(|row| row.end).max(),
+            false => None,
+        },
+        array,
+        service: None,
+        is_notebook: false,
+        idle: None,
+        elements: shown.iter().map(|(row, state)| element(number, row, **state, &parts)).collect(),
+        waiting_for: waiting.filter(|_| !state.is_final()).map(|(row, state)| why(row, *state)),
+        eta: waiting.and_then(|(row, _)| row.start).filter(|_| state == State::Pending),
+        native: Some(NativeView {
+            system: "slurm".to_owned(),
+            cluster: cluster.map(str::to_owned),
+            state: row.state.text(),
+            reason: (!row.reason.is_empty() && row.reason != "None").then(|| row.reason.clone()),
+            partition: row.partition.clone(),
+            qos: (!row.qos.is_empty()).then(|| row.qos.clone()),
+            restarts: row.restarts,
+            id: row.muster_id().map(str::to_owned),
+        }),
+    })
+}
+
+/// Running before waiting before ended; of what has ended, what went wrong first.
+fn distance(state: State) -> u8 {
+    match state {
+        State::Running => 0,
+        State::Stopping => 1,
+        State::Starting => 2,
+        State::Suspended => 3,
+        State::Pending => 4,
+        State::Held => 5,
+        State::Unknown => 6,
+        State::Failed => 7,
+        State::Preempted => 8,
+        State::Cancelled => 9,
+        State::Done => 10,
+    }
+}
+
+fn started(rows: &[&NativeJob], states: &[State]) -> Option<muster_model::Time> {
+    // The start of what waits is a forecast, and of what was cancelled while it waited the instant of that.
+    let has_run = |(row, state): &(&&NativeJob, &State)| {
+        !matches!(state, State::Pending | State::Held) && (!row.nodes.is_empty() || *state == &State::Done)
+    };
+    rows.iter().zip(states).filter(has_run).filter_map(|(row, _)| row.start).min()
+}
+
+/// Why it waits.
+pub(super) fn why(row: &NativeJob, state: State) -> Reason {
+    match state {
+        State::Held if row.reason == "JobHeldUser" => Reason::Held,
+        _ => Reason::Native {
+            code: if row.reason.is_empty() { "None".to_owned() } else { row.reason.clone() },
+            says: reason::sentence(if row.reason.is_empty() { "None" } else { &row.reason }),
+        },
+    }
+}
+
+/// GPUs of one element.
+fn gpus(row: &NativeJob) -> u32 {
+    match NativeJob::gpus_of(&row.tres_held) {
+        0 => NativeJob::gpus_of(&row.tres_asked),
+        held => held,
+    }
+}
+
+/// Tasks of one element; where Slurm does not say, one per node.
+fn tasks(row: &NativeJob) -> u32 {
+    if row.tasks > 0 { row.tasks } else { row.node_count.max(1) }
+}
+
+fn role(row: &NativeJob) -> RoleView {
+    let tasks = tasks(row);
+    RoleView {
+        name: part_name(row),
+        tasks,
+        gpus: GpuMilli(gpus(row) * 1000 / tasks),
+        models: Vec::new(),
+        cpus: CpuMilli(row.cpus.saturating_mul(1000) / tasks),
+        memory: Bytes(0),
+    }
+}
+
+/// Slurm knows no names of roles, but numbers of components.
+fn part_name(row: &NativeJob) -> String {
+    row.component.map_or("main".to_owned(), |(_, at)| format!("part-{at}"))
+}
+
+/// Elements that a row stands for.
+pub(super) fn elements_of(row: &NativeJob) -> u32 {
+    let ranges = row.array_tasks.split('%').next().unwrap_or_default();
+    let count = |part: &str| -> u32 {
+        let (range, step) = part.split_once(':').unwrap_or((part, "1"));
+        match range.split_once('-') {
+            Some((first, last)) => match (first.parse::<u32>(), last.parse::<u32>(), step.parse::<u32>()) {
+                (Ok(first), Ok(last), Ok(step)) if last >= first && step > 0 => (last - first) / step + 1,
+                _ => 1,
+            },
+            None => 1,
+        }
+    };
+    ranges.split(',').map(count).sum()
+}
+
+fn array(rows: &[&NativeJob], states: &[State]) -> Option<ArrayView> {
+    rows.iter().find(|row| row.array.is_some())?;
+    let mut view = ArrayView::default();
+    for (row, state) in rows.iter().zip(states) {
+        let count = elements_of(row);
+        view.total += count;
+        match state {
+            State::Pending | State::Held => view.waiting += count,
+            State::Done => view.succeeded += count,
+            state if state.is_final() => view.failed += count,
+            _ => view.active += count,
+        }
+        let cap = row.array_tasks.split_once('%').and_then(|(_, cap)| cap.parse().ok());
+        view.max_running = view.max_running.or(cap);
+    }
+    Some(view)
+}
+
+/// Index of the element that a row is of.
+pub(super) fn index(row: &NativeJob) -> u32 {
+    match row.array {
+        Some(_) => row.array_tasks.parse().unwrap_or_default(),
+        None => 0,
+    }
+}
+
+fn element(number: u64, row: &NativeJob, state: State, parts: &[&NativeJob]) -> ElementView {
+    let parts = if row.component.is_some() { parts } else { &[row] };
+    let has_started = !matches!(state, State::Pending | State::Held);
+    ElementView {
+        element: ElementId { job: JobId(number), index: index(row) },
+        state,
+        attempt: row.restarts + u32::from(has_started),
+        backfilled: false,
+        started: row.start.filter(|_| has_started && (!row.nodes.is_empty() || state == State::Done)),
+        ends_by: row.end.filter(|_| has_started && !state.is_final()),
+        ended: row.end.filter(|_| state.is_final()),
+        outcome: row.state.outcome(row.exit, row.cancelled_by.as_deref(), &row.reason),
+        last_end: None,
+        checkpoint: None,
+        checkpoint_asked: None,
+        goes_on_with: None,
+        tasks: if has_started { places(parts, state) } else { Vec::new() },
+    }
+}
+
+/// Ranks in order of the nodes, by how many each has; none where that is not known.
+fn places(parts: &[&NativeJob], state: State) -> Vec<TaskView> {
+    let stage = match state {
+        State::Starting => TaskStage::Prepared,
+        state if state.is_final() => TaskStage::Ended,
+        _ => TaskStage::Running,
+    };
+    let mut views = Vec::new();
+    for row in parts {
+        let nodes = muster_spec::expand_names(&row.nodes).unwrap_or_default();
+        let even =
+            tasks(row).checked_div(nodes.len() as u32).filter(|each| each * nodes.len() as u32 == tasks(row));
+        for (at, node) in nodes.iter().enumerate() {
+            let Some(here) = row.tasks_by_node.get(at).copied().or(even) else { continue };
+            let devices = row.gres_by_node.get(at).map(|gres| devices(gres)).unwrap_or_default();
+            for local in 0..here as usize {
+                views.push(TaskView {
+                    rank: Rank(views.len() as u32),
+                    group: part_name(row),
+                    node: node.as_str().into(),
+                    devices: share(&devices, local, here as usize),
+                    share: GpuMilli(1000),
+                    stage,
+                    ready: false,
+                    exit: None,
+                });
+            }
+        }
+    }
+    views
+}
+
+/// Tasks divide the devices of their node in order where that comes out even; else all stand at the first.
+fn share(devices: &[u16], local: usize, tasks: usize) -> Vec<u16> {
+    match (devices.len() % tasks, devices.len() / tasks) {
+        (0, each) => devices[local * each..(local + 1) * each].to_vec(),
+        _ if local == 0 => devices.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// Devices of `gpu:h100:2(IDX:0-1),shard:4`.
+fn devices(gres: &str) -> Vec<u16> {
+    let mut found = BTreeSet::new();
+    for part in gres.split("gpu").skip(1) {
+        let Some((_, indices)) = part.split_once("IDX:") else { continue };
+        for range in indices.split(')').next().unwrap_or_default().split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            if let (Ok(first), Ok(last)) = (first.trim().parse::<u16>(), last.trim().parse::<u16>()) {
+                found.extend(first..=last);
+            }
+        }
+    }
+    found.into_iter().collect()
+}

@@ -1,0 +1,348 @@
+//! The front of Slurm before programs that only say what they are told to: what is asked of them, with which script, and what is
+//! made of their answers. The real ones are asked in the tests of the command line.
+
+#![expect(clippy::disallowed_methods, reason = "the programs are files")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::query::{JobFilter, LogQuery};
+use muster_api::types::{ActionRequest, SubmitRequest, SubmitResponse};
+use muster_api::{Action, Client, ClientError};
+use muster_backends::slurm::tool::{Host, Tools};
+use muster_delegate::slurm::{Settings, Slurm};
+use muster_model::JobId;
+
+/// A folder of programs, and a front before them.
+struct Fake {
+    dir: tempfile::TempDir,
+    client: Client,
+}
+
+impl Fake {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let tools = Tools::new(Host::Here).in_folder(dir.path().join("bin"));
+        let root = dir.path().join("state");
+        let settings = Settings { tools, user: "ada".into(), root, look_again: Duration::from_millis(20) };
+        let fake = Self { client: Client::here(Arc::new(Slurm::new(settings))), dir };
+        std::fs::create_dir(fake.dir.path().join("bin")).unwrap();
+        fake.program("scontrol", "echo 'ClusterName             = lab'");
+        fake.program("squeue", "echo '{\"jobs\": []}'");
+        fake.program("sacct", "true");
+        fake
+    }
+
+    /// Writes a program; what it is called with is kept.
+    fn program(&self, name: &str, body: &str) {
+        let path = self.dir.path().join("bin").join(name);
+        let calls = self.dir.path().join(format!("{name}.calls"));
+        std::fs::write(&path, format!("#!/bin/sh\necho \"$*\" >> {}\n{body}\n", calls.display())).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn calls(&self, name: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.dir.path().join(format!("{name}.calls"))).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn root(&self) -> PathBuf {
+        self.dir.path().join("state/lab")
+    }
+
+    async fn submit(&self, source: &str, dry_run: bool) -> Result<SubmitResponse, ClientError> {
+        let request = SubmitRequest {
+            key: "5eed5eed5eed5eed5eed5eed5eed5eed".to_owned(),
+            source: source.to_owned(),
+            file: Some("job.yaml".to_owned()),
+            overrides: serde_json::Map::new(),
+            env: [].into(),
+            workdir: "/home/ada/my project".to_owned(),
+            umask: 0o22,
+            interactive: false,
+            dry_run,
+        };
+        self.client.submit(&request).await
+    }
+
+    /// The script of a job, without the temporary folder of this test.
+    async fn script(&self, source: &str) -> String {
+        let response = self.submit(source, true).await.unwrap();
+        let scripts: Vec<String> = response.jobs.into_iter().filter_map(|job| job.native).collect();
+        let said: String = response.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+        (said + &scripts.join("\n")).replace(&self.root().display().to_string(), "/state/lab")
+    }
+
+    /// Why it is refused, and what would do.
+    async fn refusal(&self, source: &str) -> String {
+        match self.submit(source, true).await {
+            Err(ClientError::Api(body)) => format!("{}\nhint: {}", body.message, body.hints.join("\nhint: ")),
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_script_of_two_nodes() {
+    let script =
+        Fake::new().script("name: fsdp\nnodes: 2\ngpus: 8\ntime: 12h\nrun: torchrun train.py\n").await;
+    insta::assert_snapshot!(script);
+}
+
+#[tokio::test]
+async fn the_script_with_everything_that_slurm_has_words_for() {
+    let source = r#"
+name: all
+nodes: 4
+min-nodes: 2
+tasks-per-node: 2
+gpus: 8
+gpu: h100
+cpus: 7.5
+memory: 10GB
+extras: {nic: 2}
+time: 1h30s
+queue: lab/vision
+priority: -5
+after: [12, "afterany:13"]
+hold: true
+checkpoint: {signal: USR2, grace: 90s}
+restart: {max: 2}
+grace: 2m
+exclude: node[01-02]
+reservation: exam
+topology: {required: leaf}
+labels: {partition: gpu, features: "ib,nvme"}
+env: {NCCL_DEBUG: INFO, QUOTE: "it's \"$HOME\""}
+workdir: sub
+slurm:
+  qos: high
+  licenses: [matlab, "ansys:2"]
+  exclusive: true
+  modules: [cuda/12.4, nccl]
+  conda: torch
+  setup: ulimit -l unlimited
+  options: [--mail-type=END, "--comment-not=a b"]
+run: [python, -c, "print('it''s')"]
+"#;
+    insta::assert_snapshot!(Fake::new().script(source).await);
+}
+
+#[tokio::test]
+async fn roles_share_a_request_where_they_need_the_same_and_are_components_where_not() {
+    let alike = r#"
+name: alike
+time: 1h
+groups:
+  - {name: a, tasks: 2, gpus-per-task: 1, run: ./a}
+  - {name: b, tasks: 3, gpus-per-task: 1, run: ./b}
+"#;
+    let different = r##"
+name: different
+time: 1h
+groups:
+  - {name: trainer, tasks: 2, gpus-per-task: 4, run: ./trainer}
+  - {name: rollout, tasks: 3, gpus-per-task: 1, run: "#!/usr/bin/env python3\nprint('MUSTER')\n"}
+"##;
+    let fake = Fake::new();
+    insta::assert_snapshot!(format!("{}\n----\n{}", fake.script(alike).await, fake.script(different).await));
+}
+
+#[tokio::test]
+async fn what_slurm_cannot_do_is_refused_or_said() {
+    let fake = Fake::new();
+    let mut text = String::new();
+    for source in [
+        "kind: service\nrun: serve\n",
+        "gpus: 0.5\nrun: x\n",
+        "gpus: 1\ngpu: [a100, h100]\nrun: x\n",
+        "labels: {pool: train}\nrun: x\n",
+        "nodes: 2\ntopology: {spread: leaf}\nrun: x\n",
+        "array: 0-3\ngroups: [{name: a, gpus: 1, run: x}, {name: b, gpus: 2, run: y}]\n",
+        "env: {a-b: c}\nrun: x\n",
+        "tasks: 3\nextras: {nic: 1}\nrun: x\n",
+    ] {
+        text.push_str(&format!("{source}{}\n\n", fake.refusal(source).await));
+    }
+    for source in [
+        "kind: service\nreplicas: 2..4\nport: 8000\ntime: 24h\nrun: serve\n",
+        "kind: notebook\nrun: jupyter lab\n",
+        "tasks: 2..8\ngpus-per-task: 1\nrestart: on-failure\ncheckpoint: {grace: 1m}\npriority: 5\nrun: x\n",
+    ] {
+        let script = fake.script(source).await;
+        let said: String = script
+            .lines()
+            .filter(|line| line.starts_with("warning"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        text.push_str(&format!("{source}{said}\n"));
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[tokio::test]
+async fn raw_options_cannot_break_the_script() {
+    let fake = Fake::new();
+    for option in [
+        "--mail-type=END\n#SBATCH --uid=0",
+        "--x=\"a",
+        "-N2",
+        "--time=1",
+        "--tim=1",
+        "rm -rf",
+        "--wrap=x",
+        "--output=/x",
+        "--name=a'b",
+        "--name=a #b",
+    ] {
+        let source = format!("run: x\nslurm:\n  options: [{}]\n", serde_json::Value::from(option));
+        match fake.submit(&source, true).await {
+            Err(ClientError::Api(body)) => assert_eq!(body.code, "invalid_spec", "{option:?}"),
+            other => panic!("{option:?} went through: {other:?}"),
+        }
+    }
+    for value in ["a b", "x\ny", "--x", "a\"b", "#"] {
+        let source = format!("run: x\nslurm: {{partition: {}}}\n", serde_json::Value::from(value));
+        assert!(fake.submit(&source, true).await.is_err(), "{value:?} went through");
+    }
+}
+
+#[tokio::test]
+async fn a_submission_is_handed_on_once_however_often_it_is_sent() {
+    let fake = Fake::new();
+    fake.program("sbatch", "echo 41");
+    let first = fake.submit("run: x\n", false).await.unwrap();
+    let again = fake.submit("run: x\n", false).await.unwrap();
+    assert_eq!((first.jobs[0].job, again.jobs[0].job), (JobId(41), JobId(41)));
+    assert_eq!(fake.calls("sbatch").len(), 1);
+}
+
+#[tokio::test]
+async fn documents_are_handed_on_in_order_or_none_is() {
+    let fake = Fake::new();
+    let counter = fake.dir.path().join("count");
+    fake.program("sbatch", &format!("echo x >> {0}; grep -c x {0}", counter.display()));
+    let source = "name: prepare\nrun: x\n---\nname: train\nafter: prepare\nrun: y\n";
+    let response = fake.submit(source, false).await.unwrap();
+    assert_eq!(response.jobs.iter().map(|job| job.job.0).collect::<Vec<_>>(), [1, 2]);
+    let script = std::fs::read_to_string(fake.calls("sbatch")[1].trim_start_matches("--parsable ")).unwrap();
+    assert!(script.contains("#SBATCH --dependency=afterok:1\n"), "{script}");
+    // The second is refused: the first is cancelled again.
+    let fake = Fake::new();
+    let refuse = "case \"$2\" in *1/script.sh) echo 'sbatch: error: Batch job submission failed: Invalid qos specification' >&2; exit 1;; esac\necho 7";
+    fake.program("sbatch", refuse);
+    fake.program("scancel", "true");
+    match fake.submit(source, false).await {
+        Err(ClientError::Api(body)) => {
+            assert_eq!(body.message, "Slurm refused it: Invalid qos specification");
+            assert!(body.hints.iter().any(|hint| hint.contains("7 were submitted")), "{:?}", body.hints);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fake.calls("scancel"), ["7"]);
+}
+
+#[tokio::test]
+async fn an_acknowledgement_that_was_lost_is_looked_for() {
+    let fake = Fake::new();
+    // It arrives, and its answer does not.
+    fake.program("sbatch", "kill -9 $$");
+    let row = r#"{"jobs": [{"job_id": 9, "user_name": "ada", "job_state": "PENDING", "comment": "muster:5eed5eed5eed5eed5eed5eed0"}]}"#;
+    fake.program("squeue", &format!("echo '{row}'"));
+    let failed = fake.submit("run: x\n", false).await;
+    assert!(failed.is_err(), "a program that was killed said nothing: {failed:?}");
+    // Sent again with the same key: it is there.
+    assert_eq!(fake.submit("run: x\n", false).await.unwrap().jobs[0].job, JobId(9));
+    assert_eq!(fake.calls("sbatch").len(), 1);
+}
+
+#[tokio::test]
+async fn variables_of_the_environment_do_not_overrule_the_script() {
+    let fake = Fake::new();
+    fake.program("sbatch", "echo 3; [ -z \"$SBATCH_TIMELIMIT\" ] && [ \"$SBATCH_DEBUG\" = kept ]");
+    // The variables of this very process reach sbatch: set for a child of it only.
+    let exe = std::env::current_exe().unwrap();
+    if std::env::var_os("SBATCH_DEBUG").is_none() {
+        let status = std::process::Command::new(exe)
+            .args(["--exact", "variables_of_the_environment_do_not_overrule_the_script"])
+            .envs([("SBATCH_TIMELIMIT", "1"), ("SBATCH_DEBUG", "kept")])
+            .stdout(std::process::Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success());
+        return;
+    }
+    fake.submit("time: 1h\nrun: x\n", false).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_that_nobody_knows_any_more_is_unknown_and_not_gone() {
+    let fake = Fake::new();
+    fake.program("sbatch", "echo 41");
+    fake.submit("name: lost\nrun: x\n", false).await.unwrap();
+    let view = fake.client.job(JobId(41), None).await.unwrap().job;
+    assert_eq!((view.state.word(), view.name.as_str()), ("unknown", "lost"));
+    assert!(
+        matches!(fake.client.job(JobId(42), None).await, Err(ClientError::Api(body)) if body.code == "not_found")
+    );
+    // Its number was given to another: that one is not taken for it.
+    fake.program("squeue", r#"echo '{"jobs": [{"job_id": 41, "name": "other", "user_name": "ada", "job_state": "RUNNING", "comment": "muster:other"}]}'"#);
+    let detail = fake.client.job(JobId(41), None).await.unwrap();
+    assert_eq!((detail.job.name.as_str(), detail.commands), ("other", None));
+}
+
+#[tokio::test]
+async fn an_old_squeue_without_json_is_asked_in_lines() {
+    let fake = Fake::new();
+    let line = [
+        "5",
+        "5",
+        "",
+        "old",
+        "ada",
+        "vision",
+        "gpu",
+        "normal",
+        "RUNNING",
+        "None",
+        "",
+        "1795370667",
+        "1795370700",
+        "1795370900",
+        "30:00",
+        "node1",
+        "1",
+        "1",
+        "3",
+        "",
+        "",
+        "/work",
+        "gres:gpu:2",
+    ]
+    .join("\u{1f}");
+    fake.program("squeue", &format!("case \"$*\" in *--json*) echo 'squeue: unrecognized option --json' >&2; exit 1;; esac\nprintf '%s\\n' '{line}'"));
+    let list = fake.client.jobs(JobFilter::default()).await.unwrap();
+    assert_eq!((list.jobs[0].name.as_str(), list.jobs[0].gpus.0), ("old", 2000));
+}
+
+#[tokio::test]
+async fn refusals_of_slurm_say_what_to_do() {
+    let fake = Fake::new();
+    fake.program(
+        "scancel",
+        "echo 'scancel: error: Kill job error on job id 8: Invalid job id specified' >&2; exit 1",
+    );
+    let cancel = fake.client.act(JobId(8), Action::Cancel, ActionRequest { index: None }).await;
+    assert!(matches!(&cancel, Err(ClientError::Api(body)) if body.code == "not_found"), "{cancel:?}");
+    let logs = fake.client.logs(JobId(8), LogQuery::default()).await.err();
+    assert!(matches!(&logs, Some(ClientError::Api(body)) if body.code == "not_found"), "{logs:?}");
+    fake.program("sbatch", "echo 'sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified' >&2; exit 1");
+    match fake.submit("run: x\n", false).await {
+        Err(ClientError::Api(body)) => assert!(body.hints[0].contains("sacctmgr"), "{:?}", body.hints),
+        other => panic!("{other:?}"),
+    }
+    let nodes = fake.client.scale(JobId(8), &muster_api::types::ScaleRequest { floor: 1, ceiling: 1 }).await;
+    assert!(matches!(&nodes, Err(ClientError::Api(body)) if body.code == "refused"), "{nodes:?}");
+}

@@ -1,0 +1,204 @@
+//! What a job says to Slurm in Slurm's own words: the section `slurm`. Whether Slurm takes it is for Slurm to say; here only
+//! what could not stand in a script, or would say another thing than the job itself, is refused.
+
+use std::sync::Arc;
+
+use muster_model::slurm::{SlurmOptions, Switches};
+
+use crate::diagnostic::{Problem, Problems, show};
+use crate::field::{Flag, Located, OneOrMany, Text, Whole, document};
+use crate::job::fields::{Length, NodeNames};
+use crate::source::Place;
+
+/// Options of sbatch that Muster sets, by their long names, and what says the same in a job; empty: nothing does.
+const OWN: &[(&str, &str)] = &[
+    ("account", "slurm: {account: …}"),
+    ("array", "array"),
+    ("begin", "begin"),
+    ("chdir", "workdir"),
+    ("comment", ""),
+    ("constraint", "slurm: {constraint: …}"),
+    ("cpus-per-task", "cpus"),
+    ("dependency", "after"),
+    ("error", ""),
+    ("exclude", "exclude"),
+    ("exclusive", "slurm: {exclusive: true}"),
+    ("gpus", "tasks and gpus-per-task"),
+    ("gpus-per-node", "gpus"),
+    ("gpus-per-task", "gpus-per-task"),
+    ("help", ""),
+    ("hold", "hold"),
+    ("job-name", "name"),
+    ("kill-on-invalid-dep", ""),
+    ("licenses", "slurm: {licenses: …}"),
+    ("mem", "memory"),
+    ("mem-per-cpu", "memory"),
+    ("no-requeue", "slurm: {requeue: false}"),
+    ("nodelist", "slurm: {nodelist: …}"),
+    ("nodes", "nodes"),
+    ("ntasks", "tasks"),
+    ("ntasks-per-node", "tasks-per-node"),
+    ("open-mode", ""),
+    ("output", ""),
+    ("parsable", ""),
+    ("partition", "slurm: {partition: …}"),
+    ("qos", "slurm: {qos: …}"),
+    ("requeue", "slurm: {requeue: true}"),
+    ("reservation", "reservation"),
+    ("segment", "slurm: {segment: …}"),
+    ("signal", "checkpoint"),
+    ("switches", "slurm: {switches: …}"),
+    ("test-only", "muster run --dry-run"),
+    ("time", "time"),
+    ("usage", ""),
+    ("version", ""),
+    ("wait", "muster run --wait"),
+    ("wrap", "run"),
+];
+
+document! {
+    /// What a job says to Slurm in Slurm's own words.
+    SlurmDocument ("slurm") requires [] foreign FOREIGN => {
+        /// Partition, or several of which Slurm takes the one that starts first.
+        "partition" partition: OneOrMany<Text>,
+        /// Account that pays. By default the last component of `queue`, or else the user's own default.
+        "account" account: Text,
+        /// Quality of service.
+        "qos" qos: Text,
+        /// Features of its nodes, as Slurm combines them: `a100&nvlink`, `[rack1|rack2]`.
+        "constraint" constraint: Text,
+        /// Licences: `matlab`, or `matlab:2`.
+        "licenses" licenses: OneOrMany<Text>,
+        /// Nodes that must be among those of the job: `node07` or `node[01-04]`.
+        "nodelist" nodelist: OneOrMany<NodeNames>,
+        /// Nobody else on its nodes.
+        "exclusive" exclusive: Flag,
+        /// At most so many leaf switches.
+        "switches" switches: Whole<1, 10_000>,
+        /// How long Slurm waits for that many switches before it takes more. By default as long as the cluster allows.
+        "switches-wait" switches_wait: Length,
+        /// With topology/block: so many nodes together in one block.
+        "segment" segment: Whole<1, 10_000>,
+        /// It is queued again after a node failed or it was preempted. By default as the cluster has it.
+        "requeue" requeue: Flag,
+        /// Modules that are loaded before the program runs.
+        "modules" modules: OneOrMany<Text>,
+        /// Conda environment, by name or path, that is activated before the program runs.
+        "conda" conda: Text,
+        /// Python virtual environment, by path, that is activated before the program runs.
+        "venv" venv: Text,
+        /// Shell text that every task runs before its program.
+        "setup" setup: Text,
+        /// Further options of sbatch: `--mail-type=END`.
+        "options" options: OneOrMany<Text>,
+    }
+}
+
+/// What Slurm and others call these fields.
+const FOREIGN: &[(&str, &str)] = &[
+    ("partitions", "partition"),
+    ("features", "constraint"),
+    ("license", "licenses"),
+    ("licences", "licenses"),
+    ("licence", "licenses"),
+    ("module", "modules"),
+    ("load", "modules"),
+    ("virtualenv", "venv"),
+    ("sbatch", "options"),
+    ("sbatch-options", "options"),
+    ("extra", "options"),
+    ("nodes", "nodelist"),
+    ("prolog", "setup"),
+    ("pre", "setup"),
+];
+
+/// The section as values.
+pub(super) fn options(written: &SlurmDocument, problems: &mut Problems) -> SlurmOptions {
+    let one = |field: &Option<Located<Text>>, name: &str, problems: &mut Problems| {
+        let field = field.as_ref()?;
+        word(&field.value.0, name, field.place, problems)
+    };
+    let many = |field: &Option<Located<OneOrMany<Text>>>, name: &str, problems: &mut Problems| {
+        let items = field.iter().flat_map(|field| &field.value.0);
+        items.filter_map(|item| word(&item.value.0, name, item.place, problems)).collect::<Vec<_>>()
+    };
+    let whole = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
+    let nodelist = written.nodelist.iter().flat_map(|nodes| &nodes.value.0);
+    if let (None, Some(wait)) = (&written.switches, &written.switches_wait) {
+        let hint = "add `switches: 1`".to_owned();
+        problems
+            .add(Problem::new("`switches-wait` without `switches`").at(wait.key, "for how many?").hint(hint));
+    }
+    let extra = written.options.iter().flat_map(|options| &options.value.0);
+    SlurmOptions {
+        partitions: many(&written.partition, "partition", problems),
+        account: one(&written.account, "account", problems),
+        qos: one(&written.qos, "qos", problems),
+        constraint: one(&written.constraint, "constraint", problems),
+        licenses: many(&written.licenses, "licenses", problems),
+        nodelist: nodelist.flat_map(|item| item.value.0.names()).map(Arc::from).collect(),
+        exclusive: written.exclusive.as_ref().is_some_and(|flag| flag.value.0),
+        switches: written.switches.as_ref().map(|count| Switches {
+            count: whole(count.value.0),
+            wait: written.switches_wait.as_ref().map(|wait| wait.value.0),
+        }),
+        segment_nodes: written.segment.as_ref().map(|nodes| whole(nodes.value.0)),
+        requeue: written.requeue.as_ref().map(|flag| flag.value.0),
+        modules: many(&written.modules, "modules", problems),
+        conda: one(&written.conda, "conda", problems),
+        venv: one(&written.venv, "venv", problems),
+        setup: written.setup.as_ref().map(|text| text.value.0.as_str().into()),
+        options: extra.filter_map(|item| extra_option(&item.value.0, item.place, problems)).collect(),
+    }
+}
+
+/// A value that can stand in a line of a script as it is.
+fn word(text: &str, name: &str, place: Place, problems: &mut Problems) -> Option<Arc<str>> {
+    let label = match text {
+        "" => "this is empty",
+        _ if text.starts_with('-') => "a dash begins an option",
+        _ if text
+            .chars()
+            .any(|c| c.is_control() || c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '#')) =>
+        {
+            "blanks, quotes, `#`, backslashes and control characters cannot stand here"
+        }
+        _ => return Some(text.into()),
+    };
+    problems.add(Problem::new(format!("`{name}` cannot be handed to Slurm")).at(place, label));
+    None
+}
+
+/// An option of sbatch that Muster does not set itself: `--name` or `--name=value`.
+fn extra_option(text: &str, place: Place, problems: &mut Problems) -> Option<Arc<str>> {
+    let mut refuse = |label: String, hint: Option<String>| {
+        let problem = Problem::new(format!("{} cannot be handed to sbatch", show(text))).at(place, label);
+        problems.add(match hint {
+            Some(hint) => problem.hint(hint),
+            None => problem,
+        });
+        None
+    };
+    let Some(body) = text.strip_prefix("--") else {
+        return refuse("expected `--name=value`; short options are not read".to_owned(), None);
+    };
+    let name = body.split('=').next().unwrap_or_default();
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
+        return refuse("expected `--name=value`".to_owned(), None);
+    }
+    if text.chars().any(|c| c.is_control() || matches!(c, '"' | '\'' | '\\' | '#')) {
+        return refuse("quotes, `#`, backslashes and line ends would break the script".to_owned(), None);
+    }
+    // sbatch takes the beginning of a long option for it, where that is unique.
+    let own = OWN
+        .iter()
+        .find(|(own, _)| *own == name)
+        .or_else(|| OWN.iter().find(|(own, _)| own.starts_with(name)));
+    match own {
+        Some((own, "")) => refuse(format!("Muster sets --{own} itself"), None),
+        Some((own, field)) => {
+            refuse(format!("Muster sets --{own} itself"), Some(format!("in a job this is `{field}`")))
+        }
+        None => Some(text.into()),
+    }
+}
