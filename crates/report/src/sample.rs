@@ -266,6 +266,7 @@ pub fn running(job: u64, index: u32, devices: std::ops::Range<u16>, limit_secs: 
 
 pub fn job(number: u64, name: &str, state: State, gpus: u32) -> JobView {
     JobView {
+        native: None,
         job: JobId(number),
         name: name.to_owned(),
         user: "alice".into(),

@@ -159,22 +159,22 @@ fn sizes(group: &TaskGroup, component: &Component, unfit: &mut Vec<Unfit>) -> Ve
         }
     }
     // 4. Other resources of nodes.
-    let per_node = component.tasks_per_node;
-    let extras = group.task.extras.iter().map(|(name, count)| match per_node {
-        Some(per_node) => format!("{name}:{}", count * u64::from(per_node)),
-        None => {
-            unfit.push(Unfit::new(
-                format!(
-                    "`extras: {{{name}: {count}}}` of tasks that go anywhere: Slurm counts them per node"
-                ),
-                "say how many tasks a node gets: `nodes` and `tasks-per-node`",
-            ));
-            String::new()
-        }
-    });
-    let extras: Vec<String> = extras.collect();
-    if !extras.is_empty() {
-        set("gres", extras.join(","));
-    }
+    directives.extend(gres(group, component, unfit));
     directives
+}
+
+/// Other resources, which Slurm counts per node.
+fn gres(group: &TaskGroup, component: &Component, unfit: &mut Vec<Unfit>) -> Option<Directive> {
+    let Some(per_node) = component.tasks_per_node else {
+        let (name, count) = group.task.extras.first_key_value()?;
+        unfit.push(Unfit::new(
+            format!("`extras: {{{name}: {count}}}` of tasks that go anywhere: Slurm counts them per node"),
+            "say how many tasks a node gets: `nodes` and `tasks-per-node`",
+        ));
+        return None;
+    };
+    let extras =
+        group.task.extras.iter().map(|(name, count)| format!("{name}:{}", count * u64::from(per_node)));
+    let extras: Vec<String> = extras.collect();
+    (!extras.is_empty()).then(|| Directive::new("gres", extras.join(",")))
 }

@@ -88,6 +88,11 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
 
     // 2. Submit.
     let client = connect::find_or_start(&app.global, args.virtual_gpus.as_ref(), &app.ui).await?;
+    if client.socket().is_some() && fields.contains_key("slurm") {
+        app.ui.warning(
+            "what is said to Slurm is not read by the daemon of this machine; `--on slurm` submits there",
+        );
+    }
     let order = submit::Order { fields, interactive, dry_run: args.dry_run };
     let responses = submit::submit(app, &client, &texts, &order).await?;
     let jobs: Vec<JobId> = responses.iter().flat_map(|response| &response.jobs).map(|job| job.job).collect();

@@ -55,9 +55,24 @@ pub struct Overrides {
     /// Time between SIGTERM and SIGKILL when it is stopped
     #[arg(long, value_name = "TIME")]
     grace: Option<String>,
-    /// Queue to wait in
-    #[arg(short, long, alias = "partition", short_alias = 'p', value_name = "QUEUE")]
+    /// Queue to wait in; on Slurm its last component is the account
+    #[arg(short, long, value_name = "QUEUE")]
     queue: Option<String>,
+    /// On Slurm: partition, or several of which the first to start counts
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
+    partition: Vec<String>,
+    /// On Slurm: account
+    #[arg(short = 'A', long, value_name = "NAME")]
+    account: Option<String>,
+    /// On Slurm: quality of service
+    #[arg(long, value_name = "NAME")]
+    qos: Option<String>,
+    /// On Slurm: features of its nodes, such as a100&nvlink
+    #[arg(short = 'C', long, value_name = "FEATURES")]
+    constraint: Option<String>,
+    /// On Slurm: a further option of sbatch, such as --mail-type=END
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    sbatch: Vec<String>,
     /// Advance reservation in which it runs, and only in it
     #[arg(long, value_name = "NAME")]
     reservation: Option<String>,
@@ -137,6 +152,10 @@ impl Overrides {
                 fields.insert(name.to_owned(), Value::Object(mapping(option, pairs)?));
             }
         }
+        let slurm = self.slurm();
+        if !slurm.is_empty() {
+            fields.insert("slurm".to_owned(), Value::Object(slurm));
+        }
         if self.hold {
             fields.insert("hold".to_owned(), json!(true));
         }
@@ -151,6 +170,24 @@ impl Overrides {
             fields.insert("checkpoint".to_owned(), json!({ "signal": signal, "grace": grace }));
         }
         Ok(fields)
+    }
+}
+
+impl Overrides {
+    /// What is said to Slurm in its own words.
+    fn slurm(&self) -> Map<String, Value> {
+        let mut slurm = Map::new();
+        for (name, value) in
+            [("account", &self.account), ("qos", &self.qos), ("constraint", &self.constraint)]
+        {
+            slurm.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
+        }
+        for (name, values) in [("partition", &self.partition), ("options", &self.sbatch)] {
+            if !values.is_empty() {
+                slurm.insert(name.to_owned(), json!(values));
+            }
+        }
+        slurm
     }
 }
 
@@ -195,7 +232,11 @@ mod tests {
         );
         check(&["--gpu", "h100,a100"], json!({ "gpu": ["h100", "a100"] }));
         check(&["-e", "A=1", "-e", "B=x=y"], json!({ "env": { "A": "1", "B": "x=y" } }));
-        check(&["-p", "vision", "-J", "fsdp"], json!({ "queue": "vision", "name": "fsdp" }));
+        check(&["-q", "vision", "-J", "fsdp"], json!({ "queue": "vision", "name": "fsdp" }));
+        check(
+            &["-p", "gpu,short", "-A", "ml", "--sbatch", "--mail-type=END"],
+            json!({ "slurm": { "partition": ["gpu", "short"], "account": "ml", "options": ["--mail-type=END"] } }),
+        );
         check(
             &["--hold", "--after", "3", "-d", "afterany:4"],
             json!({ "hold": true, "after": ["3", "afterany:4"] }),
