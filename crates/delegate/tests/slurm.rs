@@ -330,10 +330,8 @@ async fn an_old_squeue_without_json_is_asked_in_lines() {
 #[tokio::test]
 async fn refusals_of_slurm_say_what_to_do() {
     let fake = Fake::new();
-    fake.program(
-        "scancel",
-        "echo 'scancel: error: Kill job error on job id 8: Invalid job id specified' >&2; exit 1",
-    );
+    fake.program("scancel", "true");
+    fake.program("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
     let cancel = fake.client.act(JobId(8), Action::Cancel, ActionRequest { index: None }).await;
     assert!(matches!(&cancel, Err(ClientError::Api(body)) if body.code == "not_found"), "{cancel:?}");
     let logs = fake.client.logs(JobId(8), LogQuery::default()).await.err();

@@ -237,6 +237,9 @@ pub enum Reason {
         code: String,
         /// The same in a sentence.
         says: String,
+        /// What decided it, as far as the queue tells, a fragment each.
+        #[serde(default)]
+        evidence: Vec<String>,
     },
 }
 

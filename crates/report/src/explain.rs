@@ -41,7 +41,11 @@ pub fn dry_run(explanation: &Explanation, now: Time, style: &Style) -> String {
 
 fn words(explanation: &Explanation) -> String {
     let mut words: Vec<&str> = Vec::new();
-    for word in explanation.reasons.iter().map(reason::word) {
+    for reason in &explanation.reasons {
+        let word = match reason {
+            Reason::Native { code, .. } => code,
+            _ => reason::word(reason),
+        };
         if !words.contains(&word) {
             words.push(word);
         }
@@ -162,6 +166,7 @@ fn queue_line(explanation: &Explanation, position: u32, waiting: u32) -> String 
                 | Reason::GpusPerUser { .. }
                 | Reason::Budget { .. }
                 | Reason::PendingJobs { .. }
+                | Reason::Native { .. }
         )
     });
     let verdict = if limited { "" } else { "; quota is not the limit" };

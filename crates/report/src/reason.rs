@@ -212,7 +212,11 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
             Line::new("priority", format!("{queue} admits {lowest} to {highest}, this asks for {asked}"))
                 .with(format!("muster run … --priority {}", asked.clamp(lowest, highest))),
         ],
-        Reason::Native { code, says } => vec![Line::new("waits for", format!("{says} ({code})"))],
+        Reason::Native { code, says, evidence } => {
+            let mut lines = vec![Line::new("reason", format!("{says} ({code})"))];
+            lines.extend(evidence.iter().map(|one| Line::new("", one.clone())));
+            lines
+        }
     }
 }
 

@@ -70,6 +70,8 @@ pub struct NativeJob {
     pub gres_by_node: Vec<String>,
     /// How it ended.
     pub exit: ExitStatus,
+    /// State of a step of it that says more than its own: a job whose ranks ran out of memory has just failed.
+    pub step: NativeState,
     /// Times that it was queued again.
     pub restarts: u32,
     /// Its priority, as the controller counts.
@@ -164,6 +166,7 @@ fn row_of_json(row: &Value) -> NativeJob {
         tres_held: text(row, "/tres_alloc_str"),
         gres_by_node: words(row, &["/gres_detail"]),
         exit: exit_of_json(row),
+        step: NativeState::default(),
         restarts: small("/restart_cnt"),
         priority: whole("/priority"),
         dependency: text(row, "/dependency"),
@@ -351,6 +354,20 @@ fn sacct_row(line: &str) -> Option<NativeJob> {
         workdir: (*workdir).to_owned(),
         ..NativeJob::default()
     })
+}
+
+/// Fields that [`steps`] asks of sacct.
+pub const STEP_FIELDS: &str = "JobIDRaw,State";
+
+/// States of steps that ran out of memory, by the number of their job, of `sacct --parsable2 --noheader` with [`STEP_FIELDS`].
+#[must_use]
+pub fn steps(lines: &str) -> Vec<(u64, NativeState)> {
+    let step = |line: &str| {
+        let (id, state) = line.split_once('|')?;
+        let (job, _) = id.split_once('.')?;
+        (state == "OUT_OF_MEMORY").then_some((job.parse().ok()?, NativeState::new([state])))
+    };
+    lines.lines().filter_map(step).collect()
 }
 
 /// A field without the words that stand for nothing.

@@ -3,8 +3,10 @@
 
 pub mod conf;
 mod gres;
+pub mod host;
 pub mod job;
 mod json;
+pub mod limits;
 pub mod nodes;
 pub mod reason;
 pub mod script;

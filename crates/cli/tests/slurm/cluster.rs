@@ -64,6 +64,11 @@ impl Cluster {
         self.dir.join("dev")
     }
 
+    /// The folder that all users share, as users of a real cluster share their homes.
+    pub fn work(&self) -> PathBuf {
+        self.dir.join("work")
+    }
+
     /// What root's command says.
     pub fn said(&self, words: &[&str]) -> String {
         finish(Command::new("timeout").arg(COMMAND_SECS).args(words))
@@ -77,9 +82,15 @@ impl Cluster {
     /// What a user's command says.
     pub fn said_to(&self, user: User, words: &[&str]) -> String {
         let mut command = Command::new("timeout");
-        command.args([COMMAND_SECS, "setpriv", "--clear-groups"]);
-        command.args(["--reuid", user.name(), "--regid", user.group()]).args(words);
-        finish(command.current_dir(self.dir.join("work")))
+        command.arg(COMMAND_SECS).args(becoming(user)).args(words);
+        finish(command.current_dir(self.work()))
+    }
+
+    /// What follows runs as a user, for as long as the longest wait.
+    pub fn command_of(&self, user: User) -> Command {
+        let mut command = Command::new("timeout");
+        command.arg(PATIENCE.as_secs().to_string()).args(becoming(user)).current_dir(self.work());
+        command
     }
 
     /// Submits a script as a user; its end takes the job with it.
@@ -159,6 +170,10 @@ impl Drop for Job<'_> {
         // A job that has ended cannot be cancelled, and a controller that does not answer has failed its test already.
         let _ = Command::new("timeout").args([COMMAND_SECS, "scancel", &self.id]).output();
     }
+}
+
+fn becoming(user: User) -> [&'static str; 6] {
+    ["setpriv", "--clear-groups", "--reuid", user.name(), "--regid", user.group()]
 }
 
 fn finish(command: &mut Command) -> String {

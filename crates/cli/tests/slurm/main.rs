@@ -6,4 +6,6 @@
 mod cluster;
 mod failure;
 mod gang;
+mod jobs;
+mod muster;
 mod promise;

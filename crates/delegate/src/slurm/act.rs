@@ -1,6 +1,7 @@
 //! What can be done to a job, with the program that Slurm has for it.
 
 use muster_api::types::{ActionRequest, ActionResponse};
+use muster_backends::slurm::state::NativeState;
 use muster_backends::slurm::tool::ToolError;
 use muster_model::JobId;
 
@@ -41,10 +42,36 @@ impl Slurm {
                 ("scancel", vec![format!("--signal={signal}"), target], "asked to save its progress")
             }
         };
+        // scancel says nothing of a job that nobody knows.
+        if matches!(verb, Verb::Cancel | Verb::Checkpoint) {
+            self.is_there(job).await?;
+        }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         match self.tools().output(program, &args).await {
             Ok(_) => Ok(ActionResponse { message: said.to_owned() }),
             Err(ToolError::Failed { message, .. }) => Err(refusal(job, verb, &message)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Slurm {
+    /// The controller knows the job, and it has not ended.
+    async fn is_there(&self, job: JobId) -> Result<()> {
+        let asked =
+            ["--noheader", "--states=all", "--format=%T", "--jobs", &job.to_string()].map(str::to_owned);
+        let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+        match self.tools().output("squeue", &asked).await {
+            Ok(states) if states.trim().is_empty() => Err(refusal(job, Verb::Cancel, "Invalid job id")),
+            Ok(states) => {
+                let is_over = |word: &str| NativeState::new([word]).state(false).is_final();
+                match states.lines().map(str::trim).all(is_over) {
+                    false => Ok(()),
+                    true => Err(Refusal::refused(format!("job {job} has ended already"))
+                        .hint(format!("`muster show {job}` says how"))),
+                }
+            }
+            Err(ToolError::Failed { message, .. }) => Err(refusal(job, Verb::Cancel, &message)),
             Err(error) => Err(error.into()),
         }
     }

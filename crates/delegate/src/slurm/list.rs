@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use muster_api::query::{ChangesQuery, JobFilter};
 use muster_api::types::{Changes, JobDetail, JobList};
-use muster_backends::slurm::job::NativeJob;
+use muster_backends::slurm::job::{self, NativeJob};
+use muster_backends::slurm::state::NativeState;
 use muster_model::view::{ElementView, JobView, NativeView, State};
 use muster_model::{ElementId, GpuMilli, JobId, Outcome};
 
@@ -101,6 +102,27 @@ impl Slurm {
             if let Some(id) = row.muster_id().filter(|_| is_uneven && !row.nodes.is_empty()) {
                 let dir = self.records().await?.dir(id);
                 row.tasks_by_node = output::tasks_by_node(&dir, view::index(row));
+            }
+        }
+        self.look_at_steps(rows).await
+    }
+
+    /// Slurm calls a job failed whose ranks ran out of memory: its steps say so.
+    async fn look_at_steps(&self, rows: &mut [NativeJob]) -> Result<()> {
+        let failed = rows.iter().filter(|row| row.state.text() == "FAILED" && row.muster_id().is_some());
+        let failed: Vec<String> = failed.map(|row| row.id.to_string()).collect();
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let numbers = failed.join(",");
+        let format = format!("--format={}", job::STEP_FIELDS);
+        let asked = ["--parsable2", "--noheader", "--jobs", &numbers, &format];
+        // Without accounting nobody knows of steps.
+        let said = self.tools().output("sacct", &asked).await.unwrap_or_default();
+        let steps: BTreeMap<u64, NativeState> = job::steps(&said).into_iter().collect();
+        for row in rows.iter_mut() {
+            if let Some(step) = steps.get(&row.id) {
+                row.step = step.clone();
             }
         }
         Ok(())

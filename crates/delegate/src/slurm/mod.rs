@@ -1,8 +1,11 @@
 //! Slurm behind the API's routes: each is answered with Slurm's own programs, run as the caller, so that limits, shares and places
 //! in the queue are the caller's own. Nothing is asked for that the route does not need.
 
+mod accounts;
 mod act;
+mod explain;
 mod list;
+mod nodes;
 mod output;
 mod queue;
 mod record;
@@ -94,6 +97,10 @@ impl Slurm {
             RouteId::Submit => json(&self.submit(read::<SubmitRequest>(&call.body)?).await?),
             RouteId::Jobs => json(&self.list(&read::<JobFilter>(&call.query)?).await?),
             RouteId::Job => json(&self.detail(job()?, read::<ElementQuery>(&call.query)?.index).await?),
+            RouteId::Explain => json(&self.explain(job()?, read::<ElementQuery>(&call.query)?.index).await?),
+            RouteId::Nodes => json(&self.nodes().await?),
+            RouteId::Queues => json(&self.queues().await?),
+            RouteId::Usage => json(&self.usage().await?),
             RouteId::Changes => json(&self.changes(read::<ChangesQuery>(&call.query)?).await?),
             RouteId::Logs => self.output(job()?, read::<LogQuery>(&call.query)?).await,
             RouteId::Cancel => acted(act::Verb::Cancel).await,

@@ -68,7 +68,27 @@ impl Slurm {
             ([], Whose::User(user)) => asked.extend(["--starttime", HISTORY, "--user", user]),
             ([], Whose::All | Whose::Jobs(_)) => asked.extend(["--starttime", HISTORY, "--allusers"]),
         }
-        match self.tools().output("sacct", &asked).await {
+        self.sacct(&asked).await
+    }
+
+    /// Everybody's jobs that the accounting knows since then.
+    pub(super) async fn used_since(&self, since: &str) -> Result<Vec<NativeJob>> {
+        let (delimiter, format) = (format!("--delimiter={SEPARATOR}"), format!("--format={SACCT_FIELDS}"));
+        let asked = [
+            "--parsable2",
+            "--noheader",
+            "--allocations",
+            &delimiter,
+            &format,
+            "--allusers",
+            "--starttime",
+            since,
+        ];
+        self.sacct(&asked).await
+    }
+
+    async fn sacct(&self, asked: &[&str]) -> Result<Vec<NativeJob>> {
+        match self.tools().output("sacct", asked).await {
             Ok(text) => Ok(job::from_sacct(&text)),
             // A site without slurmdbd: what the controller has forgotten is gone.
             Err(ToolError::Failed { message, .. }) if message.contains("accounting storage is disabled") => {

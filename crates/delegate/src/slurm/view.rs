@@ -1,12 +1,12 @@
 //! Slurm's rows as Muster's views. What Slurm does not say is left out, never made up: of a job that has ended it no longer knows
 //! the devices, and of tasks that it did not spread evenly not the places.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use muster_backends::slurm::job::NativeJob;
-use muster_backends::slurm::reason;
+use muster_backends::slurm::{host, reason};
 use muster_model::view::{ArrayView, ElementView, JobView, NativeView, RoleView, State, TaskStage, TaskView};
-use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, JobId, Rank, Reason};
+use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, JobId, Outcome, Rank, Reason};
 
 /// The views of all jobs that the rows are of, in order of number.
 pub(super) fn jobs(rows: &[NativeJob], cluster: Option<&str>) -> Vec<JobView> {
@@ -105,6 +105,7 @@ pub(super) fn why(row: &NativeJob, state: State) -> Reason {
         _ => Reason::Native {
             code: if row.reason.is_empty() { "None".to_owned() } else { row.reason.clone() },
             says: reason::sentence(if row.reason.is_empty() { "None" } else { &row.reason }),
+            evidence: Vec::new(),
         },
     }
 }
@@ -192,12 +193,21 @@ fn element(number: u64, row: &NativeJob, state: State, parts: &[&NativeJob]) -> 
         started: row.start.filter(|_| has_started && (!row.nodes.is_empty() || state == State::Done)),
         ends_by: row.end.filter(|_| has_started && !state.is_final()),
         ended: row.end.filter(|_| state.is_final()),
-        outcome: row.state.outcome(row.exit, row.cancelled_by.as_deref(), &row.reason),
+        outcome: outcome(row),
         last_end: None,
         checkpoint: None,
         checkpoint_asked: None,
         goes_on_with: None,
         tasks: if has_started { places(parts, state) } else { Vec::new() },
+    }
+}
+
+/// How it ended; where a step says more than the job, as the step says.
+fn outcome(row: &NativeJob) -> Option<Outcome> {
+    let own = row.state.outcome(row.exit, row.cancelled_by.as_deref(), &row.reason)?;
+    match (row.state.text().as_str(), row.step.outcome(row.exit, None, "")) {
+        ("FAILED", Some(step)) => Some(step),
+        _ => Some(own),
     }
 }
 
@@ -215,7 +225,7 @@ fn places(parts: &[&NativeJob], state: State) -> Vec<TaskView> {
             tasks(row).checked_div(nodes.len() as u32).filter(|each| each * nodes.len() as u32 == tasks(row));
         for (at, node) in nodes.iter().enumerate() {
             let Some(here) = row.tasks_by_node.get(at).copied().or(even) else { continue };
-            let devices = row.gres_by_node.get(at).map(|gres| devices(gres)).unwrap_or_default();
+            let devices = row.gres_by_node.get(at).map(|gres| host::devices(gres)).unwrap_or_default();
             for local in 0..here as usize {
                 views.push(TaskView {
                     rank: Rank(views.len() as u32),
@@ -240,19 +250,4 @@ fn share(devices: &[u16], local: usize, tasks: usize) -> Vec<u16> {
         _ if local == 0 => devices.to_vec(),
         _ => Vec::new(),
     }
-}
-
-/// Devices of `gpu:h100:2(IDX:0-1),shard:4`.
-fn devices(gres: &str) -> Vec<u16> {
-    let mut found = BTreeSet::new();
-    for part in gres.split("gpu").skip(1) {
-        let Some((_, indices)) = part.split_once("IDX:") else { continue };
-        for range in indices.split(')').next().unwrap_or_default().split(',') {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            if let (Ok(first), Ok(last)) = (first.trim().parse::<u16>(), last.trim().parse::<u16>()) {
-                found.extend(first..=last);
-            }
-        }
-    }
-    found.into_iter().collect()
 }

@@ -162,7 +162,8 @@ done
 export LOCAL_WORLD_SIZE=${muster_part%%(*}
 "#;
 
-/// A task sees its own devices only, also where Slurm shows each those of its node.
+/// A task sees its own devices only. Slurm shows each all of the job's on its node: its own binding of GPUs to tasks is another one
+/// in every version, and where GPUs have a type it leaves a task without any (tried on 22.05).
 fn devices(rank: &mut String, component: &Component) {
     match (component.gpus_per_task, component.tasks_per_node) {
         (0, _) => rank.push_str("export CUDA_VISIBLE_DEVICES= ROCR_VISIBLE_DEVICES=\n"),
@@ -221,6 +222,14 @@ fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, inden
 /// Starts the ranks, and passes on how they ended.
 fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     text.push('\n');
+    if components.iter().any(|component| component.gpus_per_task > 0 && component.tasks_per_node.is_none()) {
+        text.push_str(
+            "# Every task takes its own GPUs from those of its node: srun must not bind them, too.\n",
+        );
+        text.push_str("unset SLURM_GPUS_PER_TASK\n");
+    }
+    // The ranks are told to end by Slurm itself; this script outlives them to say how.
+    text.push_str("trap : TERM\n");
     match components {
         [component] => {
             let _ = writeln!(text, "{}", srun(component, 0, false));
@@ -239,9 +248,17 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
             text.push_str("[ \"$status\" = 0 ] || kill $(jobs -p) 2> /dev/null\nwait\n");
         }
     }
+    text.push_str(PREEMPTED);
     restart(text, source.spec);
     text.push_str("exit \"$status\"\n");
 }
+
+/// Who is preempted and ends within the grace has failed in Slurm's eyes, and is not queued again: it waits to be ended.
+const PREEMPTED: &str = r#"if [ "$status" != 0 ] && scontrol --oneliner show job "$SLURM_JOB_ID" | grep -q 'PreemptTime=[0-9]'; then
+  echo "muster: preempted; Slurm ends it or queues it again" >&2
+  sleep infinity
+fi
+"#;
 
 fn srun(component: &Component, index: usize, is_heterogeneous: bool) -> String {
     let mut words = vec!["srun".to_owned(), "--export=ALL".to_owned(), "--kill-on-bad-exit=1".to_owned()];

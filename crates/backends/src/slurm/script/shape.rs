@@ -146,8 +146,8 @@ fn sizes(group: &TaskGroup, component: &Component, unfit: &mut Vec<Unfit>) -> Ve
     }
     match (gpu.devices, component.tasks_per_node) {
         (0, _) => {}
-        (devices, Some(1)) => set("gpus-per-node", typed(devices)),
-        (devices, _) => set("gpus-per-task", typed(devices)),
+        (devices, Some(per_node)) => set("gpus-per-node", typed(devices * per_node)),
+        (devices, None) => set("gpus-per-task", typed(devices)),
     }
     // 3. Memory, rounded up to what sbatch counts in.
     let mebibytes = group.task.memory.0.div_ceil(MEBIBYTE);

@@ -1,0 +1,169 @@
+//! Nodes as `scontrol --oneliner --details show node` prints them, in all versions: what they have, what of it is in use, and
+//! whether they take work.
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NativeNode {
+    /// Name.
+    pub name: String,
+    /// State words, `IDLE` or `MIXED+DRAIN`.
+    pub state: String,
+    /// Why an administrator took it out, and who when; empty where nobody did.
+    pub reason: String,
+    /// Partitions that it is in.
+    pub partitions: Vec<String>,
+    /// Features.
+    pub features: Vec<String>,
+    /// CPUs, and those that jobs hold.
+    pub cpus: u32,
+    /// CPUs held.
+    pub cpus_used: u32,
+    /// Memory in mebibytes.
+    pub memory_mebibytes: u64,
+    /// Memory that jobs hold.
+    pub memory_used_mebibytes: u64,
+    /// GPUs by type, in order of the configuration; the type is empty where it names none.
+    pub gpus: Vec<(String, u32)>,
+    /// Numbers of the GPUs that jobs hold.
+    pub gpus_used: Vec<u16>,
+    /// How many jobs hold, where the numbers are not told.
+    pub gpus_used_count: u32,
+}
+
+impl NativeNode {
+    /// True when it takes new work.
+    #[must_use]
+    pub fn takes_work(&self) -> bool {
+        !self.is_lost() && !self.is_drained()
+    }
+
+    /// True when it does not answer.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.has("DOWN") || self.has("NOT_RESPONDING") || self.state.contains('*') || self.has("UNKNOWN")
+    }
+
+    /// True when somebody took it out of service, or it is planned for something else.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        ["DRAIN", "FAIL", "MAINT", "INVAL", "INVALID_REG", "POWERED_DOWN", "POWERING_DOWN", "REBOOT"]
+            .iter()
+            .any(|word| self.has(word))
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.state
+            .split('+')
+            .any(|part| part.trim_end_matches(['*', '~', '#', '!', '%', '$', '@', '^', '-']) == word)
+    }
+
+    /// GPUs in all.
+    #[must_use]
+    pub fn gpu_count(&self) -> u32 {
+        self.gpus.iter().map(|(_, count)| count).sum()
+    }
+
+    /// GPUs that no job holds.
+    #[must_use]
+    pub fn gpus_free(&self) -> u32 {
+        self.gpu_count().saturating_sub(self.gpus_used_count.max(self.gpus_used.len() as u32))
+    }
+}
+
+/// Nodes of the lines, each of one node. What is no such line is passed over.
+#[must_use]
+pub fn read(text: &str) -> Vec<NativeNode> {
+    text.lines().filter_map(node).collect()
+}
+
+fn node(line: &str) -> Option<NativeNode> {
+    // The reason is free text and comes late: what it says is not a field.
+    let (fields, reason) = line.split_once(" Reason=").unwrap_or((line, ""));
+    let field = |name: &str| {
+        let found = fields.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        found.filter(|value| *value != "(null)" && *value != "N/A").unwrap_or_default()
+    };
+    let list =
+        |name: &str| field(name).split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    let (gpus, _) = gpus(field("Gres"));
+    let (used, numbers) = self::gpus(field("GresUsed"));
+    Some(NativeNode {
+        name: Some(field("NodeName")).filter(|name| !name.is_empty())?.to_owned(),
+        state: field("State").to_owned(),
+        reason: reason.trim().to_owned(),
+        partitions: list("Partitions"),
+        features: list("AvailableFeatures"),
+        cpus: field("CPUTot").parse().unwrap_or_default(),
+        cpus_used: field("CPUAlloc").parse().unwrap_or_default(),
+        memory_mebibytes: field("RealMemory").parse().unwrap_or_default(),
+        memory_used_mebibytes: field("AllocMem").parse().unwrap_or_default(),
+        gpus,
+        gpus_used: numbers,
+        gpus_used_count: used.iter().map(|(_, count)| count).sum(),
+    })
+}
+
+/// Numbers of the GPUs in `gpu:h100:2(IDX:0-1),shard:4`.
+#[must_use]
+pub fn devices(gres: &str) -> Vec<u16> {
+    gpus(gres).1
+}
+
+/// Types with counts, and numbers, of `gpu:h100:8(IDX:0-3,5)`.
+fn gpus(gres: &str) -> (Vec<(String, u32)>, Vec<u16>) {
+    let (mut types, mut numbers) = (Vec::new(), Vec::new());
+    let mut rest = gres;
+    while let Some(at) = rest.find("gpu") {
+        let part = &rest[at..];
+        let end = part.find('(').or_else(|| part.find(',')).unwrap_or(part.len());
+        let words: Vec<&str> = part[..end].split(':').collect();
+        let count = words.last().and_then(|count| count.parse().ok()).unwrap_or(1);
+        let kind = if words.len() > 2 { words[1] } else { "" };
+        types.push((kind.to_owned(), count));
+        let inside =
+            part[end..].strip_prefix('(').and_then(|inside| inside.split(')').next()).unwrap_or_default();
+        if let Some(indices) = inside.strip_prefix("IDX:") {
+            numbers.extend(indices.split(',').flat_map(range));
+        }
+        rest = &part[end..];
+        rest = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest);
+    }
+    (types, numbers)
+}
+
+fn range(text: &str) -> Vec<u16> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse::<u16>(), last.trim().parse::<u16>()) {
+        (Ok(first), Ok(last)) => (first..=last).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_22_05() {
+        let line = "NodeName=node7 Arch=x86_64 CPUAlloc=3 CPUEfctv=64 CPUTot=64 AvailableFeatures=h100,nvlink \
+                    Gres=gpu:h100:8 GresDrain=N/A GresUsed=gpu:h100:6(IDX:0-1,4-7) OS=Linux 6 #1 SMP RealMemory=1000000 \
+                    AllocMem=600 State=MIXED+DRAIN Partitions=batch,short  Reason=fan State=IDLE [root@2026-11-22T18:00:00]";
+        let node = &read(line)[0];
+        assert_eq!((node.name.as_str(), node.cpus, node.cpus_used), ("node7", 64, 3));
+        assert_eq!(node.gpus, [("h100".to_owned(), 8)]);
+        assert_eq!((node.gpus_used.as_slice(), node.gpus_free()), (&[0, 1, 4, 5, 6, 7][..], 2));
+        assert!(node.is_drained() && !node.is_lost() && !node.takes_work());
+        assert_eq!(node.reason, "fan State=IDLE [root@2026-11-22T18:00:00]");
+        assert!(read("slurm_load_node error: Unable to contact\n").is_empty());
+    }
+
+    #[test]
+    fn gres_in_all_its_forms() {
+        let types = |text: &str| gpus(text).0;
+        assert_eq!(types("gpu:8"), [(String::new(), 8)]);
+        assert_eq!(types("gpu:a100:2(S:0),gpu:t4:1,shard:4"), [("a100".to_owned(), 2), ("t4".to_owned(), 1)]);
+        assert_eq!(gpus("gpu:a100:1(IDX:0),gpu:t4:2(IDX:2,3)").1, [0, 2, 3]);
+        assert_eq!(gpus("gpu:h100:0(IDX:N/A)"), (vec![("h100".to_owned(), 0)], vec![]));
+        assert!(types("").is_empty());
+    }
+}

@@ -1,0 +1,104 @@
+//! `muster --on slurm` as a user of the cluster types it, and what it answered.
+
+use std::process::{Command, Output};
+use std::sync::Once;
+
+use serde_json::Value;
+
+use crate::cluster::{Cluster, User};
+
+/// One user of the cluster at a login node.
+pub struct Muster<'a> {
+    pub cluster: &'a Cluster,
+    user: User,
+    env: Vec<(String, String)>,
+}
+
+/// What a call came to.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl<'a> Muster<'a> {
+    pub fn of(cluster: &'a Cluster, user: User) -> Self {
+        // The build's own folder may not be open to other users.
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| {
+            std::fs::copy(env!("CARGO_BIN_EXE_muster"), cluster.work().join("muster")).unwrap();
+        });
+        let home = cluster.work().join(format!("home-{}", user.name()));
+        cluster.said_to(user, &["mkdir", "-p", home.to_str().unwrap()]);
+        Self { cluster, user, env: vec![("HOME".to_owned(), home.to_string_lossy().into_owned())] }
+    }
+
+    /// The same with a variable.
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// A command line of this user, not run yet.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.cluster.command_of(self.user);
+        command.args(["env", "-u", "MUSTER_HOME", "-u", "XDG_STATE_HOME", "MUSTER_ON=slurm"]);
+        command.args(self.env.iter().map(|(name, value)| format!("{name}={value}")));
+        command.arg(self.cluster.work().join("muster")).args(words);
+        command
+    }
+
+    pub fn call(&self, words: &[&str]) -> Said {
+        let Output { status, stdout, stderr } = self.command(words).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Said { code: status.code().unwrap_or(-1), stdout: text(stdout), stderr: text(stderr) }
+    }
+
+    /// What it printed; it must have succeeded.
+    pub fn said(&self, words: &[&str]) -> String {
+        let said = self.call(words);
+        assert_eq!(said.code, 0, "{words:?}: {said:?}");
+        said.stdout
+    }
+
+    pub fn json(&self, words: &[&str]) -> Value {
+        serde_json::from_str(&self.said(&[words, &["--json"]].concat())).unwrap()
+    }
+
+    /// Submits a file's text; the numbers of its jobs.
+    pub fn submit(&self, text: &str) -> Vec<u64> {
+        let file = self.cluster.work().join(format!("job-{:016x}.yaml", fxhash(text)));
+        std::fs::write(&file, text).unwrap();
+        let answer = self.json(&["run", file.to_str().unwrap()]);
+        answer["jobs"].as_array().unwrap().iter().map(|job| job["job"].as_u64().unwrap()).collect()
+    }
+
+    /// A job's row, through `show`.
+    pub fn job(&self, job: u64) -> Value {
+        self.json(&["show", &job.to_string()])["job"].clone()
+    }
+
+    pub fn state(&self, job: u64) -> String {
+        self.job(job)["state"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until a job is so.
+    pub fn reaches(&self, job: u64, state: &str) {
+        self.cluster.until(&format!("job {job} {state}"), || self.state(job) == state);
+    }
+
+    pub fn cancel(&self, jobs: &[u64]) {
+        for job in jobs {
+            let _ = self.call(&["cancel", &job.to_string()]);
+        }
+    }
+}
+
+/// A name for a text.
+fn fxhash(text: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,117 @@
+//! Accounts as queues, with the controller's own figures of shares and limits, and who used what, from the accounting.
+
+use std::collections::BTreeMap;
+
+use muster_api::types::{QueueList, UsageList};
+use muster_backends::slurm::job::NativeJob;
+use muster_backends::slurm::limits::{self, Association, Gauge, Gauges, Limits};
+use muster_model::view::{QueueView, QuotaView, UsageView};
+use muster_model::{GpuMilli, GpuModel, QueueName, Time};
+
+use super::{Result, Slurm};
+
+/// The account above all others, which is not named.
+const ROOT: &str = "root";
+/// How far back the accounting is asked for what was used.
+const USED: &str = "now-30days";
+
+impl Slurm {
+    /// What accounts and QOS allow, and what is used of it.
+    pub(super) async fn limits(&self) -> Result<Limits> {
+        Ok(limits::read(&self.tools().output("scontrol", &["--oneliner", "show", "assoc_mgr"]).await?))
+    }
+
+    /// Every account, parents before children.
+    pub(super) async fn queues(&self) -> Result<QueueList> {
+        let limits = self.limits().await?;
+        let accounts = limits.associations.iter().filter(|one| one.user.is_empty() && one.account != ROOT);
+        let mut queues: Vec<QueueView> = accounts.map(|one| queue(one, &limits)).collect();
+        queues.sort_by(|one, other| one.name.as_str().split('/').cmp(other.name.as_str().split('/')));
+        Ok(QueueList { now: self.now(), queues })
+    }
+
+    /// GPU time of the last thirty days, by user and account; what counts for fair share now beside it.
+    pub(super) async fn usage(&self) -> Result<UsageList> {
+        let (rows, limits) = (self.used_since(USED).await?, self.limits().await?);
+        let now = self.now();
+        let mut sums: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
+        for row in rows.iter().filter(|row| !row.nodes.is_empty()) {
+            let (jobs, secs) = sums.entry((row.user.clone(), row.account.clone())).or_default();
+            (*jobs, *secs) = (*jobs + 1, *secs + gpu_secs(row, now));
+        }
+        let row = |((user, account), (jobs, gpu_secs)): ((String, String), (u64, u64))| {
+            let counts = limits.associations.iter().find(|one| one.user == user && one.account == account);
+            UsageView {
+                decayed_gpu_secs: counts.map_or(0, decayed_gpu_secs),
+                user: user.into(),
+                queue: path(&account, &limits),
+                jobs,
+                gpu_secs,
+            }
+        };
+        Ok(UsageList { now, rows: sums.into_iter().map(row).collect() })
+    }
+}
+
+fn gpu_secs(row: &NativeJob, now: Time) -> u64 {
+    let Some(start) = row.start else { return 0 };
+    row.end.unwrap_or(now).since(start).as_secs() * u64::from(NativeJob::gpus_of(&row.tres_held))
+}
+
+/// What the controller counts, which forgets by its half-life.
+fn decayed_gpu_secs(one: &Association) -> u64 {
+    one.gauges.get("GrpTRESMins gres/gpu").map_or(0, |gauge| gauge.used * 60)
+}
+
+/// `lab/vision`, without the root.
+fn path(account: &str, limits: &Limits) -> QueueName {
+    let above = limits.above(account);
+    let mut names: Vec<&str> =
+        above.iter().map(|one| one.account.as_str()).filter(|name| *name != ROOT).collect();
+    names.reverse();
+    match names.is_empty() {
+        true => account.into(),
+        false => names.join("/").into(),
+    }
+}
+
+fn queue(one: &Association, limits: &Limits) -> QueueView {
+    let count = |name: &str| one.gauges.get(name).map_or(0, |gauge| gauge.used);
+    let running = count("GrpJobs");
+    QueueView {
+        name: path(&one.account, limits),
+        is_leaf: !limits
+            .associations
+            .iter()
+            .any(|child| child.user.is_empty() && child.parent == one.account),
+        weight: one.shares,
+        gpus: quotas(&one.gauges),
+        waiting: u32::try_from(count("GrpSubmitJobs").saturating_sub(running)).unwrap_or(u32::MAX),
+        running: u32::try_from(running).unwrap_or(u32::MAX),
+        usage_gpu_secs: decayed_gpu_secs(one),
+        share_ppm: (one.usage_ppm * 1_000_000).checked_div(one.norm_shares_ppm).unwrap_or(0),
+        budget: None,
+    }
+}
+
+/// GPUs that an account may use at once and uses, by type where there are limits or use by type.
+fn quotas(gauges: &Gauges) -> Vec<QuotaView> {
+    let view = |model: &str, gauge: &Gauge| QuotaView {
+        model: GpuModel::from(model),
+        nominal: gauge.limit.map(milli),
+        used: milli(gauge.used),
+        borrowed: GpuMilli(0),
+    };
+    let typed =
+        gauges.iter().filter_map(|(name, gauge)| Some((name.strip_prefix("GrpTRES gres/gpu:")?, gauge)));
+    let typed = typed.filter(|(_, gauge)| gauge.limit.is_some() || gauge.used > 0);
+    let all = gauges.get("GrpTRES gres/gpu").filter(|gauge| gauge.limit.is_some());
+    all.map(|gauge| view("gpu", gauge))
+        .into_iter()
+        .chain(typed.map(|(model, gauge)| view(model, gauge)))
+        .collect()
+}
+
+fn milli(gpus: u64) -> GpuMilli {
+    GpuMilli(u32::try_from(gpus.saturating_mul(1000)).unwrap_or(u32::MAX))
+}
