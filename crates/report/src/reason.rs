@@ -212,12 +212,13 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
             Line::new("priority", format!("{queue} admits {lowest} to {highest}, this asks for {asked}"))
                 .with(format!("muster run … --priority {}", asked.clamp(lowest, highest))),
         ],
-        Reason::Native { code, says, evidence } => {
-            let mut lines = vec![Line::new("reason", format!("{says} ({code})"))];
-            lines.extend(evidence.iter().map(|one| Line::new("", one.clone())));
-            lines
-        }
+        Reason::Native { code, says, evidence } => native(code, says, evidence),
     }
+}
+
+fn native(code: &str, says: &str, evidence: &[String]) -> Vec<Line> {
+    let first = Line::new("reason", format!("{says} ({code})"));
+    std::iter::once(first).chain(evidence.iter().map(|one| Line::new("", one.clone()))).collect()
 }
 
 fn reached(kind: DependencyKind) -> &'static str {

@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, User};
 pub struct Muster<'a> {
     pub cluster: &'a Cluster,
     user: User,
-    env: Vec<(String, String)>,
+    home: String,
 }
 
 /// What a call came to.
@@ -31,21 +31,14 @@ impl<'a> Muster<'a> {
         });
         let home = cluster.work().join(format!("home-{}", user.name()));
         cluster.said_to(user, &["mkdir", "-p", home.to_str().unwrap()]);
-        Self { cluster, user, env: vec![("HOME".to_owned(), home.to_string_lossy().into_owned())] }
-    }
-
-    /// The same with a variable.
-    pub fn with(mut self, name: &str, value: &str) -> Self {
-        self.env.push((name.to_owned(), value.to_owned()));
-        self
+        Self { cluster, user, home: home.to_string_lossy().into_owned() }
     }
 
     /// A command line of this user, not run yet.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = self.cluster.command_of(self.user);
         command.args(["env", "-u", "MUSTER_HOME", "-u", "XDG_STATE_HOME", "MUSTER_ON=slurm"]);
-        command.args(self.env.iter().map(|(name, value)| format!("{name}={value}")));
-        command.arg(self.cluster.work().join("muster")).args(words);
+        command.arg(format!("HOME={}", self.home)).arg(self.cluster.work().join("muster")).args(words);
         command
     }
 
