@@ -235,7 +235,7 @@ impl Client {
         match self.exchange(RouteId::Logs, Some(&name), query, None).await? {
             Response::Http(response) => Ok(wire::byte_stream(response)),
             Response::Here(Answer::Bytes(stream)) => Ok(stream.map_err(ClientError::Io).boxed()),
-            Response::Here(Answer::Json(_)) => Err(unexpected("JSON in place of output")),
+            Response::Here(_) => Err(unexpected("something else in place of output")),
         }
     }
 
@@ -247,6 +247,18 @@ impl Client {
                 Ok(TokioIo::new(upgraded))
             }
             Response::Here(_) => Err(unexpected("no session")),
+        }
+    }
+
+    /// What a terminal beside a task is, where no daemon keeps sessions: a program for the caller's own terminal. `None` before
+    /// a daemon.
+    pub async fn terminal(&self, job: JobId, query: AttachQuery) -> Result<Option<Vec<String>>, ClientError> {
+        if self.socket().is_some() {
+            return Ok(None);
+        }
+        match self.exchange(RouteId::Attach, Some(&job.to_string()), Some(to_value(&query)?), None).await? {
+            Response::Here(Answer::Terminal(words)) => Ok(Some(words)),
+            _ => Err(unexpected("no terminal")),
         }
     }
 
@@ -282,7 +294,7 @@ impl Client {
                 serde_json::from_slice(&wire::whole_body(response).await?).map_err(read)
             }
             Response::Here(Answer::Json(value)) => serde_json::from_value(value).map_err(read),
-            Response::Here(Answer::Bytes(_)) => Err(unexpected("output in place of JSON")),
+            Response::Here(_) => Err(unexpected("something else in place of JSON")),
         }
     }
 

@@ -31,6 +31,8 @@ pub enum Answer {
     Json(Value),
     /// Bytes as they come.
     Bytes(BoxStream<'static, io::Result<Bytes>>),
+    /// A program for the caller's own terminal, which is the session.
+    Terminal(Vec<String>),
 }
 
 impl fmt::Debug for Answer {
@@ -38,6 +40,7 @@ impl fmt::Debug for Answer {
         match self {
             Answer::Json(value) => f.debug_tuple("Json").field(value).finish(),
             Answer::Bytes(_) => f.write_str("Bytes"),
+            Answer::Terminal(words) => f.debug_tuple("Terminal").field(words).finish(),
         }
     }
 }

@@ -251,8 +251,7 @@ async fn an_acknowledgement_that_was_lost_is_looked_for() {
     fake.program("sbatch", "kill -9 $$");
     let row = r#"{"jobs": [{"job_id": 9, "user_name": "ada", "job_state": "PENDING", "comment": "muster:5eed5eed5eed5eed5eed5eed0"}]}"#;
     fake.program("squeue", &format!("echo '{row}'"));
-    let failed = fake.submit("run: x\n", false).await;
-    assert!(failed.is_err(), "a program that was killed said nothing: {failed:?}");
+    assert_eq!(fake.submit("run: x\n", false).await.unwrap().jobs[0].job, JobId(9));
     // Sent again with the same key: it is there.
     assert_eq!(fake.submit("run: x\n", false).await.unwrap().jobs[0].job, JobId(9));
     assert_eq!(fake.calls("sbatch").len(), 1);
@@ -278,19 +277,82 @@ async fn variables_of_the_environment_do_not_overrule_the_script() {
 }
 
 #[tokio::test]
-async fn one_that_nobody_knows_any_more_is_unknown_and_not_gone() {
+async fn one_that_slurm_lost_before_it_started_is_handed_on_again_and_answers_to_its_number() {
+    let fake = Fake::new();
+    let count = fake.dir.path().join("count");
+    fake.program("sbatch", &format!("echo x >> {0}; expr 40 + $(grep -c x {0})", count.display()));
+    fake.submit("name: lost\nrun: x\n", false).await.unwrap();
+    // Neither the controller nor the accounting knows 41; 42 is what it becomes.
+    let row = |number: u64, id: &str| {
+        format!(
+            r#"echo '{{"jobs": [{{"job_id": {number}, "name": "n", "user_name": "ada", "job_state": "RUNNING", "comment": "muster:{id}"}}]}}'"#
+        )
+    };
+    fake.program(
+        "squeue",
+        &format!(
+            "[ $(grep -c x {}) = 1 ] && echo '{{\"jobs\": []}}' && exit; {}",
+            count.display(),
+            row(42, "5eed5eed5eed5eed5eed5eed0")
+        ),
+    );
+    let view = fake.client.job(JobId(41), None).await.unwrap().job;
+    assert_eq!((view.job, view.state.word()), (JobId(41), "running"));
+    assert_eq!(fake.calls("sbatch").len(), 2);
+    // It is known now: nobody hands it on a third time.
+    fake.client.jobs(JobFilter::default()).await.unwrap();
+    assert_eq!(fake.calls("sbatch").len(), 2);
+    // Its number was given to another: that one is not taken for it.
+    fake.program("squeue", &row(41, "other"));
+    let listed =
+        fake.client.jobs(JobFilter { user: Some("ada".to_owned()), ..JobFilter::default() }).await.unwrap();
+    assert_eq!(listed.jobs.len(), 1);
+}
+
+#[tokio::test]
+async fn one_that_started_and_that_nobody_knows_any_more_is_unknown_and_not_run_twice() {
     let fake = Fake::new();
     fake.program("sbatch", "echo 41");
     fake.submit("name: lost\nrun: x\n", false).await.unwrap();
+    let element = fake.root().join("5eed5eed5eed5eed5eed5eed0/0");
+    std::fs::create_dir(&element).unwrap();
+    std::fs::write(element.join("starts"), "41 1 1795370642 node1 1\n").unwrap();
     let view = fake.client.job(JobId(41), None).await.unwrap().job;
     assert_eq!((view.state.word(), view.name.as_str()), ("unknown", "lost"));
+    assert_eq!(fake.calls("sbatch").len(), 1);
     assert!(
         matches!(fake.client.job(JobId(42), None).await, Err(ClientError::Api(body)) if body.code == "not_found")
     );
-    // Its number was given to another: that one is not taken for it.
-    fake.program("squeue", r#"echo '{"jobs": [{"job_id": 41, "name": "other", "user_name": "ada", "job_state": "RUNNING", "comment": "muster:other"}]}'"#);
-    let detail = fake.client.job(JobId(41), None).await.unwrap();
-    assert_eq!((detail.job.name.as_str(), detail.commands), ("other", None));
+}
+
+#[tokio::test]
+async fn a_submission_waits_for_a_controller_that_is_away_and_arrives_once() {
+    let fake = Fake::new();
+    let count = fake.dir.path().join("count");
+    let away = "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)' >&2; exit 1";
+    fake.program(
+        "sbatch",
+        &format!("echo x >> {0}; [ $(grep -c x {0}) -lt 3 ] && {{ {away}; }}; echo 7", count.display()),
+    );
+    assert_eq!(fake.submit("run: x\n", false).await.unwrap().jobs[0].job, JobId(7));
+    assert_eq!(fake.calls("sbatch").len(), 3);
+}
+
+#[tokio::test]
+async fn any_number_of_watchers_asks_slurm_once_per_look() {
+    let fake = Fake::new();
+    let watch = async || {
+        for _ in 0..3 {
+            let changes = fake.client.changes(None, 1).await.unwrap();
+            fake.client.jobs(JobFilter::default()).await.unwrap();
+            fake.client.changes(Some(changes.revision), 1).await.unwrap();
+        }
+    };
+    let begun = std::time::Instant::now();
+    futures_util::future::join_all((0..8).map(|_| watch())).await;
+    let looks = begun.elapsed().as_millis() / 20 + 1;
+    let calls = fake.calls("squeue").len() as u128;
+    assert!(calls <= looks + 8, "{calls} questions in {looks} looks of 8 watchers");
 }
 
 #[tokio::test]

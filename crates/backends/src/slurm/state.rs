@@ -72,6 +72,9 @@ const STATES: [(&str, State); 13] = [
     ("REVOKED", State::Cancelled),
 ];
 
+/// A word of our own beside Slurm's.
+const RUNAWAY: &str = "RUNAWAY";
+
 /// Words for why a job failed before anything of it ran.
 const NEVER_RAN: [&str; 4] = ["BadConstraints", "JobLaunchFailure", "InvalidAccount", "InvalidQOS"];
 
@@ -85,6 +88,13 @@ impl NativeState {
         };
         let words = words.into_iter().flat_map(|word| split(word.as_ref()));
         Self { words: words.filter(|word| !word.is_empty()).collect() }
+    }
+
+    /// The same, of a job that the accounting has so and the controller does not know: what sacctmgr calls a runaway job.
+    #[must_use]
+    pub fn runaway(mut self) -> Self {
+        self.words.push(RUNAWAY.to_owned());
+        self
     }
 
     /// In its own words.
@@ -103,6 +113,9 @@ impl NativeState {
     pub fn state(&self, is_held: bool) -> State {
         let base = STATES.iter().find(|(word, _)| self.has(word)).map(|(_, state)| *state);
         let flag = FLAGS.iter().find(|(word, _)| self.has(word)).map(|(_, state)| *state);
+        if self.has(RUNAWAY) {
+            return State::Unknown;
+        }
         match (base, flag) {
             // It has ended, and is being cleaned up after: it still holds its nodes.
             (Some(base), Some(State::Stopping)) if base.is_final() || base == State::Running => {
@@ -128,6 +141,9 @@ impl NativeState {
         };
         if !self.state(false).is_final() {
             return None;
+        }
+        if self.has(RUNAWAY) {
+            return native("its accounting was never closed, and the controller does not know it", 125);
         }
         let word = STATES.iter().map(|(word, _)| *word).find(|word| self.has(word)).unwrap_or_default();
         match word {
@@ -191,6 +207,7 @@ mod tests {
         ] {
             assert_eq!(NativeState::new([words]).state(held), state, "{words}");
         }
+        assert_eq!(NativeState::new(["RUNNING"]).runaway().state(false), State::Unknown);
     }
 
     #[test]

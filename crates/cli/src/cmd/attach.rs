@@ -1,6 +1,9 @@
 //! `muster attach`.
 
-use anyhow::Result;
+use std::os::unix::process::ExitStatusExt;
+
+use anyhow::{Context, Result};
+use muster_api::query::AttachQuery;
 
 use crate::app::App;
 use crate::connect;
@@ -31,6 +34,10 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     terminal::require()?;
     let client = connect::find(&app.global)?;
     let target = args.job.resolve(&client).await?;
+    let query = AttachQuery { index: target.index, rank: Some(args.rank) };
+    if let Some(words) = client.terminal(target.job, query).await.map_err(Failure::from)? {
+        return beside(&words);
+    }
     let which = if args.shell { SessionTarget::Shell } else { SessionTarget::Auto };
     let session = Session::open(&client, target, args.rank, which).await.map_err(Failure::from)?;
     match session.run(&mut terminal::keys()).await? {
@@ -41,4 +48,13 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         }
         End::Refused(why) => Err(Failure::new(why).hint(format!("see muster show {}", target.job)).into()),
     }
+}
+
+/// Runs a program on this terminal; answers its exit code as a shell would.
+fn beside(words: &[String]) -> Result<u8> {
+    let (program, args) = words.split_first().context("a terminal is a program")?;
+    let status = std::process::Command::new(program).args(args).status();
+    let status = status.with_context(|| format!("cannot run {program}"))?;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILURE))
 }

@@ -1,11 +1,15 @@
 //! What can be done to a job, with the program that Slurm has for it.
 
+use muster_api::Answer;
+use muster_api::query::AttachQuery;
 use muster_api::types::{ActionRequest, ActionResponse};
+use muster_backends::slurm::job::NativeJob;
 use muster_backends::slurm::state::NativeState;
 use muster_backends::slurm::tool::ToolError;
 use muster_model::JobId;
+use muster_model::view::State;
 
-use super::{Refusal, Result, Slurm};
+use super::{Refusal, Result, Slurm, view};
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +60,28 @@ impl Slurm {
 }
 
 impl Slurm {
+    /// A shell beside a rank: a step of its own on the rank's node, in the job's allocation.
+    pub(super) async fn terminal(&self, job: JobId, query: AttachQuery) -> Result<Answer> {
+        let rows = self.rows_of(job).await?;
+        let runs = |row: &&NativeJob| row.state.state(false) == State::Running;
+        let wanted = |row: &&NativeJob| query.index.is_none_or(|index| view::index(row) == index);
+        let Some(row) = rows.iter().filter(runs).find(wanted) else {
+            return Err(Refusal::refused(format!("job {job} does not run"))
+                .hint(format!("`muster explain {job}` says why")));
+        };
+        let views = view::jobs(std::slice::from_ref(row), None);
+        let tasks = views.iter().flat_map(|job| &job.elements).flat_map(|element| &element.tasks);
+        let rank = query.rank.unwrap_or(0);
+        let Some(node) = tasks.filter(|task| task.rank.0 == rank).map(|task| task.node.clone()).next() else {
+            return Err(Refusal::not_found(format!(
+                "job {job} has no rank {rank}, or Slurm does not say where it is"
+            )));
+        };
+        let (number, node) = (format!("--jobid={}", row.id), format!("--nodelist={node}"));
+        let args = [&number, "--overlap", "--nodes=1", "--ntasks=1", &node, "--pty", "bash", "-l"];
+        Ok(Answer::Terminal(self.tools().command("srun", &args)))
+    }
+
     /// The controller knows the job, and it has not ended.
     async fn is_there(&self, job: JobId) -> Result<()> {
         let asked =

@@ -11,7 +11,7 @@ use muster_api::types::{Changes, JobDetail, JobList};
 use muster_backends::slurm::job::{self, NativeJob};
 use muster_backends::slurm::state::NativeState;
 use muster_model::view::{ElementView, JobView, NativeView, State};
-use muster_model::{ElementId, GpuMilli, JobId, Outcome};
+use muster_model::{ElementId, GpuMilli, JobId, Outcome, Span, Time};
 
 use super::queue::Whose;
 use super::record::Record;
@@ -23,16 +23,16 @@ const EVERYBODY: &str = "all";
 /// Ended jobs of a list where no number is said; as the daemon's.
 const ENDED: u32 = 1000;
 
+/// Between two questions to Slurm, jobs come that only the second knows.
+const JUST_NOW: Span = Span::from_secs(60);
+
 impl Slurm {
     /// Jobs as a filter wants them.
     pub(super) async fn list(&self, filter: &JobFilter) -> Result<JobList> {
         // 1. Which rows.
-        let ids: Vec<u64> = filter
-            .ids
-            .iter()
-            .flat_map(|ids| ids.split(','))
-            .filter_map(|id| id.trim().parse().ok())
-            .collect();
+        let asked = filter.ids.iter().flat_map(|ids| ids.split(','));
+        let asked: Vec<u64> = asked.filter_map(|id| id.trim().parse().ok()).collect();
+        let ids = self.present(&asked).await?;
         let whose = match filter.user.as_deref() {
             Some(EVERYBODY) => Whose::All,
             Some(user) => Whose::User(user),
@@ -41,7 +41,7 @@ impl Slurm {
         };
         let asks_everybody = !matches!(whose, Whose::User(user) if user == self.settings.user.as_str());
         self.watches_everybody.store(asks_everybody, Ordering::Relaxed);
-        let mut rows = self.queue(whose).await?;
+        let mut rows = self.reconciled(whose, &ids).await?;
         if !ids.is_empty() {
             rows.retain(|row| ids.contains(&row.job()));
         }
@@ -49,11 +49,11 @@ impl Slurm {
         let is_final = |word: &str| ["done", "failed", "cancelled", "preempted", "unknown"].contains(&word);
         let wants_ended = filter.all || filter.state.as_deref().is_some_and(is_final);
         let arrays: Vec<u64> = rows.iter().filter_map(|row| row.array).collect();
-        let revision = revision(&rows);
+        let (revision, now) = (revision(&rows), self.now());
         match (wants_ended, ids.is_empty(), arrays.is_empty()) {
-            (_, false, _) => merge(&mut rows, self.history(whose, &ids).await?),
-            (true, true, _) => merge(&mut rows, self.history(whose, &[]).await?),
-            (false, true, false) => merge(&mut rows, self.history(whose, &arrays).await?),
+            (_, false, _) => merge(&mut rows, self.history(whose, &ids).await?, now),
+            (true, true, _) => merge(&mut rows, self.history(whose, &[]).await?, now),
+            (false, true, false) => merge(&mut rows, self.history(whose, &arrays).await?, now),
             (false, true, true) => {}
         }
         // 3. Views.
@@ -68,21 +68,68 @@ impl Slurm {
                     .is_none_or(|queue| queue.rsplit('/').next() == Some(job.queue.as_str()))
         };
         let mut jobs = view::jobs(&rows, None);
-        for id in ids {
-            if !jobs.iter().any(|job| job.job.0 == id) {
-                jobs.extend(self.records().await?.of_number(id).map(|record| self.lost(id, &record)));
+        for (id, asked) in ids.iter().zip(&asked) {
+            match jobs.iter_mut().find(|job| job.job.0 == *id) {
+                // Who asks by the number that was acknowledged is answered by it.
+                Some(job) => job.job = JobId(*asked),
+                None => {
+                    let record = self.records().await?.of_number(*asked);
+                    jobs.extend(record.map(|record| self.lost(*asked, &record)));
+                }
             }
         }
         jobs.retain(matches);
         newest(&mut jobs, filter.limit.unwrap_or(ENDED));
-        Ok(JobList { now: self.now(), revision, jobs })
+        Ok(JobList { now, revision, jobs })
+    }
+
+    /// The present numbers of jobs that were acknowledged under these.
+    async fn present(&self, numbers: &[u64]) -> Result<Vec<u64>> {
+        let mut present = Vec::new();
+        for number in numbers {
+            let record = self.records().await?.of_number(*number);
+            present.push(record.and_then(|record| record.number).unwrap_or(*number));
+        }
+        Ok(present)
+    }
+
+    /// The rows of the queue, once everything that was handed on has been looked for in it.
+    async fn reconciled(&self, whose: Whose<'_>, ids: &[u64]) -> Result<Vec<NativeJob>> {
+        // Open jobs first: what was acknowledged before the queue is read must be in it.
+        let mut open = match whose {
+            Whose::User(user) if user != self.settings.user.as_str() => Vec::new(),
+            _ => self.records().await?.open(),
+        };
+        if let Whose::Jobs(_) = whose {
+            open.retain(|record| record.number.is_some_and(|number| ids.contains(&number)));
+        }
+        if let (Whose::User(_) | Whose::All, Some(rows)) = (whose, self.just_seen()) {
+            return Ok(rows);
+        }
+        let rows = self.queue(whose).await?;
+        match self.reconcile(&open, &rows).await? {
+            true => self.queue(whose).await,
+            false => Ok(rows),
+        }
+    }
+
+    /// What a watcher was just told of, for the list that it asks for then: no second question to Slurm.
+    fn just_seen(&self) -> Option<Vec<NativeJob>> {
+        let seen = self.seen.lock().expect("nobody panics with this lock").take();
+        seen.filter(|(at, _)| at.elapsed() < self.settings.look_again).map(|(_, rows)| rows)
     }
 
     /// Every row of one job.
     pub(super) async fn rows_of(&self, job: JobId) -> Result<Vec<NativeJob>> {
-        let mut rows = self.queue(Whose::Jobs(&[job.0])).await?;
+        let mut rows = self.reconciled(Whose::Jobs(&[job.0]), &[job.0]).await?;
+        let again = JobId(self.present(&[job.0]).await?[0]);
+        if again != job {
+            // It was lost and handed on again, perhaps just now.
+            rows = self.queue(Whose::Jobs(&[again.0])).await?;
+        }
+        let job = again;
         rows.retain(|row| row.job() == job.0 || row.id == job.0);
-        merge(&mut rows, self.history(Whose::All, &[job.0]).await?);
+        merge(&mut rows, self.history(Whose::All, &[job.0]).await?, self.now());
         self.complete(&mut rows).await?;
         Ok(rows)
     }
@@ -132,14 +179,16 @@ impl Slurm {
     pub(super) async fn detail(&self, job: JobId, index: Option<u32>) -> Result<JobDetail> {
         let (rows, records) = (self.rows_of(job).await?, self.records().await?);
         let record = records.of_number(job.0);
-        let shown = view::jobs(&rows, Some(self.cluster().await?)).into_iter().find(|view| view.job == job);
+        let present = record.as_ref().and_then(|record| record.number).map_or(job, JobId);
+        let shown =
+            view::jobs(&rows, Some(self.cluster().await?)).into_iter().find(|view| view.job == present);
         // Slurm gives a number again after it has lost a job: then this is another.
         let is_other = |view: &JobView, record: &Record| {
             view.native.as_ref().and_then(|native| native.id.as_deref()).is_some_and(|id| id != record.id)
         };
         let record = record.filter(|record| shown.as_ref().is_none_or(|view| !is_other(view, record)));
         let view = match (shown, &record) {
-            (Some(view), _) => view,
+            (Some(view), _) => JobView { job, ..view },
             (None, Some(record)) => self.lost(job.0, record),
             (None, None) => {
                 return Err(Refusal::not_found(format!("Slurm knows no job {job}"))
@@ -223,8 +272,11 @@ impl Slurm {
                 true => Whose::All,
                 false => Whose::User(self.settings.user.as_str()),
             };
-            let revision = revision(&self.queue(whose).await?);
+            let rows = self.watched(whose).await?;
+            let revision = revision(&rows);
             if query.after != Some(revision) || Instant::now() >= deadline {
+                // The list that follows is of these rows.
+                *self.seen.lock().expect("nobody panics with this lock") = Some((Instant::now(), rows));
                 return Ok(Changes { revision, now: self.now() });
             }
             tokio::time::sleep(self.settings.look_again).await;
@@ -243,12 +295,19 @@ fn revision(rows: &[NativeJob]) -> u64 {
 }
 
 /// Adds what the accounting knows: rows that the controller has forgotten, and who cancelled a job.
-fn merge(rows: &mut Vec<NativeJob>, history: Vec<NativeJob>) {
+fn merge(rows: &mut Vec<NativeJob>, history: Vec<NativeJob>, now: Time) {
     let known: BTreeMap<u64, usize> = rows.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
-    for old in history {
+    for mut old in history {
+        // What came after the controller was asked is not one that it has lost.
+        let is_settled = old.submitted.is_some_and(|submitted| now.since(submitted) > JUST_NOW);
         match known.get(&old.id) {
             Some(at) => rows[*at].cancelled_by = rows[*at].cancelled_by.take().or(old.cancelled_by),
-            None => rows.push(old),
+            None if old.state.state(false).is_final() => rows.push(old),
+            None if is_settled => {
+                old.state = old.state.runaway();
+                rows.push(old);
+            }
+            None => {}
         }
     }
 }

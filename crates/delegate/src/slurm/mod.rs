@@ -8,19 +8,22 @@ mod list;
 mod nodes;
 mod output;
 mod queue;
+mod reconcile;
 mod record;
 mod submit;
 mod view;
 
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
-use muster_api::query::{ChangesQuery, ElementQuery, JobFilter, LogQuery};
+use muster_api::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery};
 use muster_api::routes::RouteId;
 use muster_api::types::{ActionRequest, ErrorBody, SubmitRequest};
 use muster_api::{Answer, Call, Responder};
+use muster_backends::slurm::job::NativeJob;
 use muster_backends::slurm::tool::Tools;
 use muster_model::{JobId, Time, UserName};
 use serde::Serialize;
@@ -51,6 +54,8 @@ pub struct Slurm {
     cluster: OnceCell<String>,
     /// The last list was not only of one's own jobs: who waits for changes waits for those of everybody.
     watches_everybody: AtomicBool,
+    /// What a watcher was told of last, and when.
+    seen: Mutex<Option<(Instant, Vec<NativeJob>)>>,
 }
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -59,7 +64,12 @@ impl Slurm {
     /// Asks nothing yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        Self { settings, cluster: OnceCell::new(), watches_everybody: AtomicBool::new(false) }
+        Self {
+            settings,
+            cluster: OnceCell::new(),
+            watches_everybody: AtomicBool::new(false),
+            seen: Mutex::default(),
+        }
     }
 
     fn tools(&self) -> &Tools {
@@ -103,6 +113,7 @@ impl Slurm {
             RouteId::Usage => json(&self.usage().await?),
             RouteId::Changes => json(&self.changes(read::<ChangesQuery>(&call.query)?).await?),
             RouteId::Logs => self.output(job()?, read::<LogQuery>(&call.query)?).await,
+            RouteId::Attach => self.terminal(job()?, read::<AttachQuery>(&call.query)?).await,
             RouteId::Cancel => acted(act::Verb::Cancel).await,
             RouteId::Hold => acted(act::Verb::Hold).await,
             RouteId::Release => acted(act::Verb::Release).await,

@@ -1,10 +1,13 @@
 //! The rows of the queue: from the controller for what it still knows, from the accounting for what has ended. JSON where squeue
 //! has it, since it alone tells which devices a job holds; lines where it has not.
 
+use std::fs::File;
+use std::io;
+
 use muster_backends::slurm::job::{self, NativeJob, SACCT_FIELDS, SEPARATOR};
 use muster_backends::slurm::tool::ToolError;
 
-use super::{Result, Slurm};
+use super::{Refusal, Result, Slurm};
 
 /// How far back the accounting is asked for what has ended, where no job is named.
 const HISTORY: &str = "now-7days";
@@ -23,38 +26,68 @@ pub(super) enum Whose<'a> {
 impl Slurm {
     /// What the controller knows, what ended a short while ago included.
     pub(super) async fn queue(&self, whose: Whose<'_>) -> Result<Vec<NativeJob>> {
+        Ok(rows(&self.squeue(whose).await?, whose))
+    }
+
+    /// The same for those who watch, as fresh as they look: all watchers of this user together ask once.
+    pub(super) async fn watched(&self, whose: Whose<'_>) -> Result<Vec<NativeJob>> {
+        let dir = self.settings.root.join(self.cluster().await?);
+        let name = match whose {
+            Whose::User(_) => "watch-own",
+            Whose::All | Whose::Jobs(_) => "watch-all",
+        };
+        let (shared, fresh) = (dir.join(name), self.settings.look_again);
+        let failed = |error: io::Error| Refusal::internal(format!("cannot share what squeue says: {error}"));
+        std::fs::create_dir_all(&dir).map_err(failed)?;
+        // 1. One watcher at a time asks; the others wait for its answer.
+        let lock = tokio::task::spawn_blocking({
+            let path = dir.join(format!("{name}.lock"));
+            move || -> io::Result<File> {
+                let file = File::options().create(true).append(true).open(path)?;
+                rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+                Ok(file)
+            }
+        });
+        let _lock = lock.await.map_err(|error| Refusal::internal(error.to_string()))?.map_err(failed)?;
+        // 2. An answer that is young enough is everybody's.
+        let age =
+            std::fs::metadata(&shared).and_then(|file| file.modified()).ok().and_then(|at| at.elapsed().ok());
+        if age.is_some_and(|age| age < fresh)
+            && let Ok(text) = std::fs::read_to_string(&shared)
+        {
+            return Ok(rows(&text, whose));
+        }
+        let text = self.squeue(whose).await?;
+        let new = dir.join(format!("{name}.new"));
+        std::fs::write(&new, &text).and_then(|()| std::fs::rename(&new, &shared)).map_err(failed)?;
+        Ok(rows(&text, whose))
+    }
+
+    /// What squeue says: JSON where it has that, else lines.
+    async fn squeue(&self, whose: Whose<'_>) -> Result<String> {
         let numbers = match whose {
             Whose::Jobs(jobs) => jobs.iter().map(u64::to_string).collect::<Vec<_>>().join(","),
             Whose::User(_) | Whose::All => String::new(),
         };
-        let user = match whose {
+        let only = match whose {
             Whose::User(user) => vec!["--user", user],
             Whose::Jobs(_) => vec!["--jobs", numbers.as_str()],
             Whose::All => Vec::new(),
         };
-        // 1. JSON. Up to 22.05 it knows no filter and prints the jobs of everybody in every state.
-        let asked = [&["--json"], user.as_slice()].concat();
-        let rows = match self.tools().output("squeue", &asked).await {
-            Ok(text) => serde_json::from_str(&text).ok().and_then(|value| job::from_json(&value)),
+        match self.tools().output("squeue", &[&["--json"], only.as_slice()].concat()).await {
+            Ok(text) => return Ok(text),
             Err(ToolError::Failed { message, .. }) if message.contains("Invalid job id") => {
-                return Ok(Vec::new());
+                return Ok(String::new());
             }
-            Err(ToolError::Failed { message, .. }) if is_unknown_option(&message) => None,
+            Err(ToolError::Failed { message, .. }) if is_unknown_option(&message) => {}
             Err(error) => return Err(error.into()),
-        };
-        // 2. Lines.
-        let mut rows = match rows {
-            Some(rows) => rows,
-            None => {
-                let format = job::squeue_format();
-                let asked = ["--noheader", "--states=all", "--format", &format];
-                job::from_squeue(&self.tools().output("squeue", &[&asked, user.as_slice()].concat()).await?)
-            }
-        };
-        if let Whose::User(user) = whose {
-            rows.retain(|row| row.user == user);
         }
-        Ok(rows)
+        let format = job::squeue_format();
+        let asked = ["--noheader", "--states=all", "--format", &format];
+        match self.tools().output("squeue", &[&asked, only.as_slice()].concat()).await {
+            Err(ToolError::Failed { message, .. }) if message.contains("Invalid job id") => Ok(String::new()),
+            answer => Ok(answer?),
+        }
     }
 
     /// What the accounting knows of the jobs with these numbers, or of the last days. Empty where there is no accounting.
@@ -97,6 +130,18 @@ impl Slurm {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// The rows of an answer. Up to 22.05 `squeue --json` knows no filter and prints the jobs of everybody in every state.
+fn rows(text: &str, whose: Whose<'_>) -> Vec<NativeJob> {
+    let json = serde_json::from_str(text).ok().and_then(|value| job::from_json(&value));
+    let mut rows = json.unwrap_or_else(|| job::from_squeue(text));
+    match whose {
+        Whose::User(user) => rows.retain(|row| row.user == user),
+        Whose::Jobs(jobs) => rows.retain(|row| jobs.contains(&row.job()) || jobs.contains(&row.id)),
+        Whose::All => {}
+    }
+    rows
 }
 
 fn is_unknown_option(message: &str) -> bool {

@@ -21,6 +21,9 @@ pub(super) struct Record {
     pub(super) id: String,
     /// Slurm's number, once it has given one.
     pub(super) number: Option<u64>,
+    /// Numbers that it had before Slurm lost it.
+    #[serde(default)]
+    pub(super) before: Vec<u64>,
     /// Name.
     pub(super) name: String,
     /// How many elements.
@@ -38,6 +41,8 @@ pub(super) struct Record {
 const RECORD: &str = "job.json";
 const SCRIPT: &str = "script.sh";
 const NUMBERS: &str = "by-number";
+/// Jobs that have not ended, as far as is known: an empty file each, by id.
+const OPEN: &str = "open";
 
 impl Records {
     pub(super) fn new(root: PathBuf) -> Self {
@@ -59,7 +64,27 @@ impl Records {
         let dir = self.dir(&record.id);
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
         write(&dir.join(SCRIPT), script.as_bytes(), 0o700)?;
-        self.save(record)
+        self.save(record)?;
+        std::fs::create_dir_all(self.root.join(OPEN))?;
+        write(&self.root.join(OPEN).join(&record.id), b"", 0o600)
+    }
+
+    /// Everything that has not ended, as far as is known.
+    pub(super) fn open(&self) -> Vec<Record> {
+        let entries = std::fs::read_dir(self.root.join(OPEN)).into_iter().flatten().flatten();
+        entries.filter_map(|entry| self.get(entry.file_name().to_str()?)).collect()
+    }
+
+    /// It has ended, or was never taken: nobody looks for it any more.
+    pub(super) fn close(&self, id: &str) {
+        // Left open it is looked for once more, and closed then.
+        let _ = std::fs::remove_file(self.root.join(OPEN).join(id));
+    }
+
+    /// One of its elements has begun to run, in whichever attempt.
+    pub(super) fn has_started(&self, id: &str) -> bool {
+        let elements = std::fs::read_dir(self.dir(id)).into_iter().flatten().flatten();
+        elements.into_iter().any(|element| element.path().join("starts").exists())
     }
 
     /// Notes what has become of it.
@@ -82,10 +107,10 @@ impl Records {
         serde_json::from_slice(&std::fs::read(self.dir(id).join(RECORD)).ok()?).ok()
     }
 
-    /// The last one that was given this number.
+    /// The last one that was given this number; it may have another by now.
     pub(super) fn of_number(&self, number: u64) -> Option<Record> {
         let id = std::fs::read_to_string(self.root.join(NUMBERS).join(number.to_string())).ok()?;
-        self.get(id.trim()).filter(|record| record.number == Some(number))
+        self.get(id.trim()).filter(|record| record.number == Some(number) || record.before.contains(&number))
     }
 }
 
@@ -111,6 +136,7 @@ mod tests {
         let mut record = Record {
             id: "a1".to_owned(),
             number: None,
+            before: Vec::new(),
             name: "train".to_owned(),
             elements: 1,
             submitted: Time(5),
@@ -129,5 +155,13 @@ mod tests {
         records.keep(&other, "").unwrap();
         assert_eq!(records.of_number(7), Some(other));
         assert_eq!(records.get("../a1"), None);
+        // Both are open until they are closed.
+        assert_eq!(records.open().len(), 2);
+        records.close("a1");
+        assert_eq!(records.open().iter().map(|record| record.id.as_str()).collect::<Vec<_>>(), ["b2"]);
+        assert!(!records.has_started("b2"));
+        std::fs::create_dir(records.dir("b2").join("0")).unwrap();
+        std::fs::write(records.dir("b2").join("0/starts"), "7 1 0 node1 1\n").unwrap();
+        assert!(records.has_started("b2"));
     }
 }

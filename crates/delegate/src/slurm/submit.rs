@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
+use std::time::{Duration, Instant};
 
 use muster_api::types::{SubmitRequest, SubmitResponse, Submitted};
 use muster_backends::slurm::script::{self, Script, Source};
@@ -14,6 +15,9 @@ use muster_spec::{Checked, Site};
 use super::queue::Whose;
 use super::record::Record;
 use super::{Refusal, Result, Slurm};
+
+/// How long a submission waits for a controller that does not answer.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Characters of an id: enough of the request's key to be the only one, and the document's place.
 const KEY_CHARACTERS: usize = 24;
@@ -134,6 +138,7 @@ impl Slurm {
         let record = Record {
             id: one.id.clone(),
             number: None,
+            before: Vec::new(),
             name: one.spec.name.to_string(),
             elements: one.spec.element_count(),
             submitted: now,
@@ -146,31 +151,57 @@ impl Slurm {
         };
         records.keep(&record, &script.text).map_err(kept)?;
         // 3. sbatch.
-        let path = records.script(&one.id);
+        let number = self.sbatch(&one.id).await?;
+        self.note(&one.id, number).await
+    }
+
+    /// Gives a kept script to sbatch until Slurm has answered: while no controller is there, it is asked again. What was not
+    /// answered may have arrived all the same, and is looked for first.
+    pub(super) async fn sbatch(&self, id: &str) -> Result<u64> {
+        let records = self.records().await?;
+        let path = records.script(id);
         let path = path.to_string_lossy();
-        let set =
-            |(name, variable): &(&str, &str)| script.options.contains(name).then(|| (*variable).to_owned());
+        // Options stand in the script; variables of this environment must not overrule them.
+        let text = std::fs::read_to_string(&*path).unwrap_or_default();
+        let set = |(name, variable): &(&str, &str)| {
+            text.contains(&format!("\n#SBATCH --{name}")).then(|| (*variable).to_owned())
+        };
         let without: Vec<String> = VARIABLES.iter().filter_map(set).collect();
-        match self.tools().call("sbatch", &["--parsable", &path], &without, None).await {
-            Ok(answer) => match answer.trim().split(';').next().and_then(|number| number.parse().ok()) {
-                Some(number) => self.note(&one.id, number).await,
-                None => {
-                    Err(Refusal::internal(format!("sbatch answered `{}`, which is no number", answer.trim())))
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let error = match self.tools().call("sbatch", &["--parsable", &path], &without, None).await {
+                Ok(answer) => {
+                    let number = answer.trim().split(';').next().and_then(|number| number.parse().ok());
+                    return number.ok_or_else(|| {
+                        Refusal::internal(format!("sbatch answered `{}`, which is no number", answer.trim()))
+                    });
                 }
-            },
-            Err(ToolError::Failed { message, .. }) => Err(refused(&message)),
-            // It may have arrived all the same.
-            Err(error) => match self.find(&one.id).await {
-                Ok(Some(number)) => self.note(&one.id, number).await,
-                _ => Err(Refusal::from(error)
-                    .hint(format!("whether it arrived is not known; its id is muster:{}", one.id))),
-            },
+                Err(ToolError::Failed { message, code: Some(_), .. }) if !is_silence(&message) => {
+                    records.close(id);
+                    return Err(refused(&message));
+                }
+                Err(error @ ToolError::Start { .. }) => {
+                    records.close(id);
+                    return Err(error.into());
+                }
+                Err(error) => error,
+            };
+            if let Ok(Some(number)) = self.find(id).await {
+                return Ok(number);
+            }
+            if Instant::now() >= deadline {
+                return Err(Refusal::from(error).hint(format!(
+                    "whether it arrived is not known yet: `muster ps` looks for it; its id is muster:{id}"
+                )));
+            }
+            tokio::time::sleep(self.settings.look_again).await;
         }
     }
 
-    async fn note(&self, id: &str, number: u64) -> Result<u64> {
+    pub(super) async fn note(&self, id: &str, number: u64) -> Result<u64> {
         let records = self.records().await?;
-        if let Some(record) = records.get(id) {
+        if let Some(mut record) = records.get(id) {
+            record.before.extend(record.number.filter(|before| *before != number));
             let noted = records.save(&Record { number: Some(number), ..record });
             noted.map_err(|error| Refusal::internal(format!("job {number} is not noted: {error}")))?;
         }
@@ -246,6 +277,12 @@ fn response(
         native: scripts.and_then(|scripts| Some(scripts.get(nth)?.text.clone())),
     });
     SubmitResponse { jobs: jobs.collect(), warnings }
+}
+
+/// Nobody answered: whether it arrived is not said.
+fn is_silence(message: &str) -> bool {
+    let words = ["Unable to contact", "timed out", "Connection refused", "Zero Bytes", "Transport endpoint"];
+    words.iter().any(|words| message.contains(words))
 }
 
 /// What sbatch says, with what to do.
