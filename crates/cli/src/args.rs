@@ -36,7 +36,7 @@ pub struct Global {
     /// Socket of the daemon; by default this user's own daemon, else the system's
     #[arg(long, global = true, env = "MUSTER_SOCKET", hide_env_values = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Where jobs run and are looked for: local (the daemon, the default), slurm, or slurm:HOST over ssh
+    /// Where jobs run and are looked for: local (the daemon, the default) or slurm
     #[arg(
         long,
         global = true,

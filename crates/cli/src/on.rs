@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use muster_api::Client;
-use muster_backends::slurm::tool::{Host, Tools};
+use muster_backends::slurm::tool::Tools;
 use muster_daemon::Paths;
 use muster_delegate::slurm::{Settings, Slurm};
 
@@ -21,21 +21,18 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 pub enum On {
     /// The daemon of this machine.
     Local,
-    /// Slurm, whose programs run here or over ssh.
-    Slurm(Host),
+    /// Slurm, from a node that has its programs.
+    Slurm,
 }
 
 impl FromStr for On {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            None if text == "local" => Ok(On::Local),
-            None if text == "slurm" => Ok(On::Slurm(Host::Here)),
-            Some(("slurm", host)) if !host.is_empty() && !host.starts_with('-') => {
-                Ok(On::Slurm(Host::Ssh(host.to_owned())))
-            }
-            _ => Err("expected local, slurm or slurm:HOST".to_owned()),
+        match text {
+            "local" => Ok(On::Local),
+            "slurm" => Ok(On::Slurm),
+            _ => Err("expected local or slurm".to_owned()),
         }
     }
 }
@@ -43,15 +40,14 @@ impl FromStr for On {
 impl On {
     /// Who answers there; `None` is the daemon.
     pub fn client(&self) -> Result<Option<Client>> {
-        let host = match self {
-            On::Local => return Ok(None),
-            On::Slurm(host) => host.clone(),
-        };
+        if *self == On::Local {
+            return Ok(None);
+        }
         let root =
             Paths::delegated("slurm").map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
         let tools = match std::env::var_os("MUSTER_SLURM_BIN") {
-            Some(folder) => Tools::new(host).in_folder(folder.into()),
-            None => Tools::new(host),
+            Some(folder) => Tools::new().in_folder(folder.into()),
+            None => Tools::new(),
         };
         let settings = Settings { tools, user: jobref::own_name(), root, look_again: LOOK_AGAIN };
         Ok(Some(Client::here(Arc::new(Slurm::new(settings)))))

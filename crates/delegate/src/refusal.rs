@@ -68,7 +68,7 @@ impl From<ToolError> for Refusal {
     fn from(error: ToolError) -> Self {
         match &error {
             ToolError::Start { program, .. } => Self::refused(error.to_string()).hint(format!(
-                "is Slurm's `{program}` in the path here? `--on slurm:HOST` goes over ssh to a login node"
+                "is Slurm's `{program}` in the path here? $MUSTER_SLURM_BIN names another folder; from elsewhere, ssh to a login node"
             )),
             ToolError::Timeout { .. } => Self::refused(error.to_string())
                 .hint("Slurm's controller may be down: `scontrol ping` says; running jobs go on without it"),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use muster_api::query::{JobFilter, LogQuery};
 use muster_api::types::{ActionRequest, SubmitRequest, SubmitResponse};
 use muster_api::{Action, Client, ClientError};
-use muster_backends::slurm::tool::{Host, Tools};
+use muster_backends::slurm::tool::Tools;
 use muster_delegate::slurm::{Settings, Slurm};
 use muster_model::JobId;
 
@@ -24,7 +24,7 @@ struct Fake {
 impl Fake {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let tools = Tools::new(Host::Here).in_folder(dir.path().join("bin"));
+        let tools = Tools::new().in_folder(dir.path().join("bin"));
         let root = dir.path().join("state");
         let settings = Settings { tools, user: "ada".into(), root, look_again: Duration::from_millis(20) };
         let fake = Self { client: Client::here(Arc::new(Slurm::new(settings))), dir };

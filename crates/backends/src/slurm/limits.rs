@@ -153,7 +153,8 @@ fn gauge(gauges: &mut Gauges, key: &str, value: &str) {
         let (limit, used) = text.strip_suffix(')')?.split_once('(')?;
         // Walls are told with fractions of a minute.
         let whole = |text: &str| text.split('.').next().and_then(|whole| whole.parse().ok());
-        Some(Gauge { limit: whole(limit), used: whole(used)? })
+        let is_gauge = limit == "N" || whole(limit).is_some();
+        is_gauge.then_some(Gauge { limit: whole(limit), used: whole(used)? })
     };
     match read(value) {
         Some(one) => drop(gauges.insert(key.to_owned(), one)),

@@ -92,18 +92,18 @@ const RESOURCES: &[(&str, &str)] = &[
 /// The sentence of a word.
 #[must_use]
 pub fn sentence(word: &str) -> String {
+    let word = word.strip_prefix('(').and_then(|word| word.strip_suffix(')')).unwrap_or(word);
     // `ReqNodeNotAvail, UnavailableNodes:node[1-2]` says more behind the word.
     let (word, more) = match word.split_once([',', '(']) {
         Some((word, more)) => (word.trim(), Some(more.trim_matches([' ', ')']))),
         None => (word, None),
     };
-    let plain = word.trim_matches(['(', ')']);
     let mut text = WORDS
         .iter()
-        .find(|(known, _)| *known == plain)
+        .find(|(known, _)| *known == word)
         .map(|(_, text)| (*text).to_owned())
-        .or_else(|| limit(plain))
-        .unwrap_or_else(|| format!("Slurm says {plain}"));
+        .or_else(|| limit(word))
+        .unwrap_or_else(|| format!("Slurm says {word}"));
     if let Some(more) = more.filter(|more| !more.is_empty()) {
         text.push_str(&format!(" ({})", more.replace("UnavailableNodes:", "unavailable: ")));
     }

@@ -1,4 +1,4 @@
-//! Runs Slurm's programs, here or over ssh. Every call has a deadline: a controller that does not answer must not hang its user.
+//! Runs Slurm's programs. Every call has a deadline: a controller that does not answer must not hang its user.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -9,16 +9,6 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::job::TIME_FORMAT;
-use super::script::quote;
-
-/// Where the programs run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Host {
-    /// On this machine, as this user.
-    Here,
-    /// Where `ssh HOST` leads, as whoever it is there.
-    Ssh(String),
-}
 
 /// Why a call gave nothing.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +44,6 @@ pub enum ToolError {
 /// Slurm's programs.
 #[derive(Clone, Debug)]
 pub struct Tools {
-    host: Host,
     /// Folder of the programs there; `None` where they are in the path.
     folder: Option<PathBuf>,
     deadline: Duration,
@@ -63,11 +52,17 @@ pub struct Tools {
 /// Longest wait for an answer; Slurm's own `MessageTimeout` is 10 s, and its programs try again.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+impl Default for Tools {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Tools {
-    /// Of a host.
+    /// Those in the path.
     #[must_use]
-    pub fn new(host: Host) -> Self {
-        Self { host, folder: None, deadline: DEADLINE }
+    pub fn new() -> Self {
+        Self { folder: None, deadline: DEADLINE }
     }
 
     /// The same, with Slurm's programs in this folder, such as `/opt/slurm/bin`.
@@ -85,32 +80,10 @@ impl Tools {
         }
     }
 
-    /// Where they run.
-    #[must_use]
-    pub fn host(&self) -> &Host {
-        &self.host
-    }
-
-    /// The words that run a program there. Times come as seconds, and nothing that the user has set for other calls changes
-    /// what is printed.
+    /// The words that run a program.
     #[must_use]
     pub fn command(&self, program: &str, args: &[&str]) -> Vec<String> {
-        let mut words = Vec::new();
-        match &self.host {
-            Host::Here => {
-                words.push(self.path(program));
-                words.extend(args.iter().map(|arg| (*arg).to_owned()));
-            }
-            Host::Ssh(host) => {
-                let mut line =
-                    vec!["env".to_owned(), format!("SLURM_TIME_FORMAT={}", quote::word(TIME_FORMAT))];
-                line.push(quote::word(&self.path(program)));
-                line.extend(args.iter().map(|arg| quote::word(arg)));
-                words.extend(["ssh", "-o", "BatchMode=yes", "--", host.as_str()].map(str::to_owned));
-                words.push(line.join(" "));
-            }
-        }
-        words
+        std::iter::once(self.path(program)).chain(args.iter().map(|arg| (*arg).to_owned())).collect()
     }
 
     /// What a program prints.
@@ -133,10 +106,9 @@ impl Tools {
         input: Option<&str>,
     ) -> Result<String, ToolError> {
         // 1. Start it.
-        let words = self.command(program, args);
         let start = |source| ToolError::Start { program: program.to_owned(), source };
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).env("SLURM_TIME_FORMAT", TIME_FORMAT).env("LC_ALL", "C").kill_on_drop(true);
+        let mut command = Command::new(self.path(program));
+        command.args(args).env("SLURM_TIME_FORMAT", TIME_FORMAT).env("LC_ALL", "C").kill_on_drop(true);
         for name in without {
             command.env_remove(name);
         }
@@ -183,7 +155,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_is_heard_or_its_refusal_is() {
-        let tools = Tools::new(Host::Here);
+        let tools = Tools::new();
         assert_eq!(tools.call("cat", &[], &[], Some("text")).await.unwrap(), "text");
         let refused = tools.output("sh", &["-c", "echo 'sh: error: no such account' >&2; exit 3"]).await;
         assert!(
@@ -195,14 +167,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_does_not_answer_is_left() {
-        let tools = Tools { deadline: Duration::from_millis(50), ..Tools::new(Host::Here) };
+        let tools = Tools { deadline: Duration::from_millis(50), ..Tools::new() };
         assert!(matches!(tools.output("sleep", &["60"]).await, Err(ToolError::Timeout { .. })));
-    }
-
-    #[test]
-    fn over_ssh_every_word_stays_one() {
-        let tools = Tools::new(Host::Ssh("login".to_owned()));
-        let words = tools.command("squeue", &["-h", "-o", "%i %j"]);
-        assert_eq!(words.last().unwrap(), "env SLURM_TIME_FORMAT=%s squeue -h -o '%i %j'");
     }
 }

@@ -89,7 +89,7 @@ impl Cluster {
     /// What follows runs as a user, for as long as the longest wait.
     pub fn command_of(&self, user: User) -> Command {
         let mut command = Command::new("timeout");
-        command.arg(PATIENCE.as_secs().to_string()).args(becoming(user)).current_dir(self.work());
+        command.arg((3 * PATIENCE).as_secs().to_string()).args(becoming(user)).current_dir(self.work());
         command
     }
 
@@ -101,12 +101,21 @@ impl Cluster {
     }
 
     /// Waits for a condition.
-    pub fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+    pub fn until(&self, what: &str, holds: impl FnMut() -> bool) {
+        self.wait(what, PATIENCE, holds);
+    }
+
+    /// The same for what Slurm takes minutes for.
+    pub fn until_patiently(&self, what: &str, holds: impl FnMut() -> bool) {
+        self.wait(what, 10 * PATIENCE, holds);
+    }
+
+    fn wait(&self, what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {
         let start = Instant::now();
         while !holds() {
             assert!(
-                start.elapsed() < PATIENCE,
-                "{what}: not within {PATIENCE:?}\n{}",
+                start.elapsed() < patience,
+                "{what}: not within {patience:?}\n{}",
                 self.said(&["squeue"])
             );
             std::thread::sleep(LOOK_AGAIN);

@@ -9,3 +9,4 @@ mod gang;
 mod jobs;
 mod muster;
 mod promise;
+mod reconcile;

@@ -51,6 +51,7 @@ fi
         name = quote::word(&source.spec.name),
         dir = quote::word(source.dir),
     );
+    text.push_str(FENCE);
     match &source.spec.kind {
         Kind::Service(service) => {
             text.push_str("export MUSTER_REPLICA=$SLURM_ARRAY_TASK_ID\n");
@@ -64,6 +65,28 @@ fi
         Kind::Task | Kind::Notebook(_) => {}
     }
 }
+
+/// A node whose slurmd died, or a controller that forgot, lets Slurm start a job again that still runs. The locks of the shared file
+/// system hold the second start back until the first is over: the script's own, and one that all ranks share.
+const FENCE: &str = r#"
+# One start of this job at a time, also where Slurm starts it again because a node or its controller died.
+exec 9>> "$muster_dir/lock"
+export MUSTER_FENCE=$muster_dir/ranks
+flock --conflict-exit-code 75 --nonblock 9 2> /dev/null
+case $? in
+  0) ;;
+  75)
+    echo "muster: an earlier start of this job still runs; waiting for its end" >&2
+    flock 9
+    if [ "$(tail -n 1 "$muster_dir/ends" 2> /dev/null)" = 0 ]; then
+      echo "muster: it ended well; not run twice" >&2
+      exit 0
+    fi
+    ;;
+  *) echo "muster: no locks on this file system: nothing holds back a second start" >&2 ;;
+esac
+flock "$MUSTER_FENCE" true 2> /dev/null
+"#;
 
 /// Where the ranks meet.
 fn shared(text: &mut String, source: &Source<'_>, components: &[Component]) {
@@ -127,6 +150,7 @@ fn ranks(text: &mut String, source: &Source<'_>, component: &Component, index: u
         }
         None => rank.push_str(LOCAL_WORLD_SIZE),
     }
+    rank.push_str("exec 8>> \"$MUSTER_FENCE\" && flock --shared 8 2> /dev/null\n");
     rank.push_str("exec >> \"$MUSTER_LOGS/rank-$RANK.log\" 2>&1 < /dev/null\n");
     rank.push_str("[ \"$RANK\" = 0 ] || MUSTER_CHECKPOINT_FILE=$MUSTER_CHECKPOINT_FILE-$RANK\n");
     devices(&mut rank, component);
@@ -250,7 +274,7 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     }
     text.push_str(PREEMPTED);
     restart(text, source.spec);
-    text.push_str("exit \"$status\"\n");
+    text.push_str("echo \"$status\" >> \"$muster_dir/ends\"\nexit \"$status\"\n");
 }
 
 /// Who is preempted and ends within the grace has failed in Slurm's eyes, and is not queued again: it waits to be ended.

@@ -1,0 +1,78 @@
+//! A controller that dies while jobs are handed on: each ends in exactly one truthful state, none runs twice, none is lost.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::cluster::{Cluster, User};
+use crate::muster::Muster;
+
+/// As many as a test run has time for; the figures of docs/slurm.md are of more.
+const JOBS: usize = 60;
+/// Acknowledged before the controller is killed.
+const BEFORE: usize = 20;
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_controller_that_is_killed_among_submissions_doubles_and_loses_nothing() {
+    let cluster = Cluster::here();
+    let jobs = std::env::var("MUSTER_TEST_SUBMISSIONS").map_or(JOBS, |jobs| jobs.parse().unwrap());
+    let ran = cluster.work().join("ran");
+    cluster.said_to(User::Nobody, &["mkdir", "-p", ran.to_str().unwrap()]);
+    let file = |nth: usize| {
+        let path = cluster.work().join(format!("once-{nth}.yaml"));
+        let run = format!("echo ran >> {}/{nth}; sleep 1", ran.display());
+        std::fs::write(&path, format!("name: once-{nth}\ntime: 2m\nrun: {run}\n")).unwrap();
+        path.display().to_string()
+    };
+    // 1. Submissions one after the other, and a kill among them.
+    let accepted = AtomicUsize::new(0);
+    let numbers: Vec<u64> = std::thread::scope(|scope| {
+        let submit = scope.spawn(|| {
+            let muster = Muster::of(&cluster, User::Nobody);
+            let one = |nth| {
+                let answer = muster.json(&["run", &file(nth)]);
+                accepted.fetch_add(1, Ordering::SeqCst);
+                answer["jobs"][0]["job"].as_u64().unwrap()
+            };
+            (0..jobs).map(one).collect()
+        });
+        cluster.until("the first submissions", || accepted.load(Ordering::SeqCst) >= BEFORE.min(jobs / 2));
+        cluster.daemon("kill", "slurmctld");
+        cluster.daemon("start", "slurmctld");
+        submit.join().unwrap()
+    });
+    assert_eq!(numbers.len(), jobs);
+    // 2. All end, by themselves or after they were handed on again.
+    let muster = Muster::of(&cluster, User::Nobody);
+    let ours = |job: &serde_json::Value| job["name"].as_str().unwrap().starts_with("once-");
+    let left = || {
+        let list = muster.json(&["ps"]);
+        list["jobs"].as_array().unwrap().iter().filter(|job| ours(job)).count()
+    };
+    cluster.until_patiently("all jobs end", || {
+        // What the controller took for started and could not start, it holds: it is let go.
+        for job in muster.json(&["ps"])["jobs"].as_array().unwrap() {
+            if ours(job) && job["state"] == "held" {
+                muster.call(&["release", &job["job"].to_string()]);
+            }
+        }
+        left() == 0
+    });
+    // 3. One truthful state each, under the number that was acknowledged; each ran once.
+    let mut states: BTreeMap<String, usize> = BTreeMap::new();
+    for (nth, number) in numbers.iter().enumerate() {
+        let job = muster.job(*number);
+        let text = std::fs::read_to_string(ran.join(nth.to_string())).unwrap_or_default();
+        let state = job["state"].as_str().unwrap().to_owned();
+        match state.as_str() {
+            "done" => assert_eq!(text, "ran\n", "job {number}, once-{nth}: {job}"),
+            // Its end was not told to the controller before that died: it ran, and nobody knows how it ended.
+            "unknown" | "failed" => assert!(text.len() <= "ran\n".len(), "job {number} ran twice: {job}"),
+            other => panic!("job {number} is {other}: {job}"),
+        }
+        assert_eq!(job["name"], format!("once-{nth}"), "job {number} is another");
+        *states.entry(state).or_default() += 1;
+    }
+    println!("{jobs} submissions over a killed controller: {states:?}");
+    assert!(states["done"] * 10 >= jobs * 9, "{states:?}");
+}
