@@ -36,7 +36,9 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ("docs/schema/fleet-instant.schema.json", MUSTER, "schema fleet-instant"),
     ("docs/schema/what-if.schema.json", MUSTER, "schema what-if"),
     ("docs/schema/packing-comparison.schema.json", MUSTER, "schema packing-comparison"),
+    ("docs/schema/check-report.schema.json", MUSTER, "schema check-report"),
     ("docs/cli.md", MUSTER, "__docs"),
+    ("docs/check.md", MUSTER, "__docs check"),
     ("docs/advise.md", MUSTER, "__docs advise"),
 ];
 

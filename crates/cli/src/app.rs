@@ -42,6 +42,7 @@ impl App {
             Command::Prove(args) => cmd::prove::run(self, &args),
             Command::Trace(args) => cmd::trace::run(self, &args),
             Command::Compare(args) => cmd::compare::run(self, &args),
+            Command::Check(args) => cmd::check::run(self, args).await,
             Command::Inventory(args) => cmd::inventory::run(self, &args),
             Command::Init(args) => cmd::init::run(self, &args),
             Command::Schema(args) => cmd::schema::run(self, &args),

@@ -110,6 +110,7 @@ pub enum Command {
     Reserve(Box<cmd::reserve::Args>),
     Advise(Box<cmd::advise::Args>),
     Compare(Box<cmd::compare::Args>),
+    Check(cmd::check::Args),
     Inventory(cmd::inventory::Args),
     Init(cmd::init::Args),
     Serve(cmd::serve::Args),

@@ -4,6 +4,7 @@
 //! clock, or depend on any other crate of the workspace; every other room depends on it.
 
 pub mod advice;
+pub mod check;
 pub mod effect;
 pub mod event;
 pub mod id;

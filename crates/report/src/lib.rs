@@ -7,6 +7,7 @@
 
 pub mod advise;
 pub mod amount;
+pub mod check;
 pub mod clock;
 pub mod compare;
 pub mod explain;

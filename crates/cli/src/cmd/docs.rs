@@ -1,5 +1,5 @@
 //! `muster __docs`: documents that are generated from what the program itself reads, so that they cannot be wrong:
-//! docs/cli.md from the definitions of the command line, docs/advise.md from the rules.
+//! docs/cli.md from the definitions of the command line, docs/advise.md and docs/check.md from the rules.
 
 use std::fmt::Write as _;
 
@@ -28,6 +28,8 @@ enum Document {
     Cli,
     /// docs/advise.md
     Advise,
+    /// docs/check.md
+    Check,
 }
 
 /// Runs the verb.
@@ -35,6 +37,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     app.ui.data(&match args.document {
         Document::Cli => command_line()?,
         Document::Advise => muster_advise::document(),
+        Document::Check => muster_doctor::document(),
     })?;
     Ok(0)
 }

@@ -3,6 +3,7 @@
 pub mod advise;
 pub mod attach;
 pub mod cancel;
+pub mod check;
 pub mod checkpoint;
 pub mod compare;
 pub mod completions;

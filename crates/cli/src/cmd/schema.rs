@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use muster_model::advice::{Advice, Comparison, SiteAdvice, answer_schema};
+use muster_model::check::CheckReport;
 use muster_model::proof::{GangOrders, GangProof, GangSweep};
 use muster_model::simulation::{
     FlatComparison, FleetComparison, FleetEvent, FleetInstant, PackingComparison, WhatIf,
@@ -57,6 +58,8 @@ enum Kind {
     GangOrders,
     /// The same, with --sweep
     GangSweep,
+    /// The answer of `muster check slurm --json`
+    CheckReport,
     /// How a trace is made, for `muster trace generate`
     TraceRecipe,
     /// The answer of `muster trace summary --json`
@@ -83,6 +86,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         Kind::GangProof => answer_schema::<GangProof>(),
         Kind::GangOrders => answer_schema::<GangOrders>(),
         Kind::GangSweep => answer_schema::<GangSweep>(),
+        Kind::CheckReport => answer_schema::<CheckReport>(),
         Kind::TraceRecipe => muster_spec::recipe_schema(),
         Kind::TraceSummary => answer_schema::<TraceSummary>(),
     };

@@ -21,6 +21,16 @@ fn the_document_of_the_command_line_is_up_to_date() {
 }
 
 #[test]
+fn the_document_of_the_rules_is_up_to_date() {
+    let made = Home::new().words("__docs check").ok().stdout;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/check.md");
+    assert!(
+        made == std::fs::read_to_string(&path).unwrap_or_default(),
+        "docs/check.md is not what the rules say; write it anew: cargo xtask gen"
+    );
+}
+
+#[test]
 fn completions_and_manual_pages_exist() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish"] {
@@ -54,6 +64,7 @@ fn every_verb_has_help_in_both_lengths() {
         "nodes",
         "advise",
         "compare",
+        "check",
         "inventory",
         "init",
         "serve",

@@ -4,6 +4,7 @@
 
 mod actions;
 mod advise;
+mod check;
 mod checkpoint;
 mod choosing;
 mod codes;

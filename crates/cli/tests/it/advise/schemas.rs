@@ -16,6 +16,7 @@ fn published(name: &str) -> Value {
 fn the_program_prints_what_is_published() {
     let home = Home::new();
     for name in [
+        "check-report",
         "facts",
         "site",
         "advice",

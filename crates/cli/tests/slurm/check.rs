@@ -1,0 +1,44 @@
+//! `muster check slurm` asks the real cluster.
+
+use std::process::{Command, Output};
+
+/// Findings that the test cluster has on purpose: its state lies in a temporary folder, and short times make tests fast.
+const EXPECTED: [&str; 4] =
+    ["state-lost-at-reboot", "controller-is-root", "no-health-check", "no-time-to-save"];
+
+fn muster(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_muster")).args(words).output().unwrap()
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_running_cluster_is_asked_and_its_files_are_found() {
+    let output = muster(&["check", "slurm", "--json"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let rules = |list: &str| -> Vec<String> {
+        let list = report[list].as_array().unwrap();
+        list.iter().map(|entry| entry["rule"].as_str().unwrap().to_owned()).collect()
+    };
+    let (failed, passed) = (rules("findings"), rules("passed"));
+    for rule in EXPECTED {
+        assert!(failed.iter().any(|found| found == rule), "{rule}: {failed:?}");
+    }
+    // What the cluster was made for is right, and is known from all of its sources.
+    for rule in [
+        "gpus-not-accounted",
+        "gpus-not-billed",
+        "limits-not-enforced",
+        "devices-not-constrained",
+        "gres-count-differs",
+        "topology-without-nodes",
+        "preempt-without-grace",
+        "requeued-jobs-wait",
+    ] {
+        assert!(passed.iter().any(|found| found == rule), "{rule}: {said}");
+    }
+    let state =
+        report["findings"].as_array().unwrap().iter().find(|found| found["rule"] == EXPECTED[0]).unwrap();
+    assert!(state["place"]["source"].as_str().unwrap().ends_with("slurm.conf"), "{state}");
+}

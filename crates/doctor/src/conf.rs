@@ -1,0 +1,173 @@
+//! The syntax of Slurm's configuration files: pairs of key and value on lines, comments, continuation. It knows no key but
+//! `Include`, and judges nothing.
+
+use muster_model::check::CheckPlace;
+
+/// A key with its value, as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) key: String,
+    pub(crate) value: String,
+}
+
+/// A line with what continued it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) pairs: Vec<Pair>,
+    pub(crate) place: CheckPlace,
+}
+
+impl Line {
+    /// The value of a key; keys are not case-sensitive.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.pairs.iter().find(|pair| pair.key.eq_ignore_ascii_case(key)).map(|pair| pair.value.as_str())
+    }
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parsed {
+    pub(crate) lines: Vec<Line>,
+    /// Files that it includes, with how many lines stood before: what they hold belongs there.
+    pub(crate) includes: Vec<(usize, String)>,
+}
+
+/// Reads the text of a file. Text that is no pair is left out, as it says nothing here.
+pub(crate) fn parse(name: &str, text: &str) -> Parsed {
+    let mut parsed = Parsed::default();
+    for (number, logical) in logical_lines(text) {
+        if let Some(file) = included(&logical) {
+            parsed.includes.push((parsed.lines.len(), file.to_owned()));
+            continue;
+        }
+        let pairs = pairs(&logical);
+        if !pairs.is_empty() {
+            let place = CheckPlace { source: name.to_owned(), line: Some(number) };
+            parsed.lines.push(Line { pairs, place });
+        }
+    }
+    parsed
+}
+
+/// The file behind the word `Include`.
+fn included(line: &str) -> Option<&str> {
+    let (word, file) = line.trim().split_once(char::is_whitespace)?;
+    (word.eq_ignore_ascii_case("include") && !file.trim_start().starts_with('=')).then(|| file.trim())
+}
+
+/// Files that a text includes.
+pub(crate) fn includes(text: &str) -> Vec<String> {
+    parse("", text).includes.into_iter().map(|(_, file)| file).collect()
+}
+
+/// Lines without comments, with what a backslash at their end joins to them, and the number of their first.
+fn logical_lines(text: &str) -> Vec<(u32, String)> {
+    let mut lines: Vec<(u32, String)> = Vec::new();
+    let mut continued = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = without_comment(line);
+        let (line, continues) = match line.trim_end().strip_suffix('\\') {
+            Some(before) => (before, true),
+            None => (line, false),
+        };
+        match lines.last_mut() {
+            Some((_, last)) if continued => {
+                last.push(' ');
+                last.push_str(line);
+            }
+            _ => lines.push((number, line.to_owned())),
+        }
+        continued = continues;
+    }
+    lines
+}
+
+/// A `#` begins a comment, unless a backslash stands before it.
+fn without_comment(line: &str) -> &str {
+    let bytes = line.as_bytes();
+    let comment = (0..bytes.len()).find(|&at| bytes[at] == b'#' && (at == 0 || bytes[at - 1] != b'\\'));
+    comment.map_or(line, |at| &line[..at])
+}
+
+/// `A=1 B="two words"`; blanks may stand around the sign of the first only, as Slurm has it. Words without a sign are left out.
+pub(crate) fn pairs(line: &str) -> Vec<Pair> {
+    let mut pairs = Vec::new();
+    for word in words(line) {
+        if let Some((key, value)) = word.split_once('=') {
+            let is_key =
+                !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_[]".contains(c));
+            if is_key {
+                pairs.push(Pair { key: key.to_owned(), value: value.to_owned() });
+            }
+        }
+    }
+    pairs
+}
+
+/// The same for a line that Slurm printed: no blanks around the sign, and values may hold anything, also `#`.
+pub(crate) fn printed_pairs(line: &str) -> Vec<Pair> {
+    let split = |word: &str| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+    line.split_whitespace().filter_map(split).map(|(key, value)| Pair { key, value }).collect()
+}
+
+/// Words between blanks; quotes hold one together and are dropped.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
+    // `Key = value` is one word, too: blanks around a sign are dropped before anything else.
+    let joined = line.split('=').map(str::trim).collect::<Vec<_>>().join("=");
+    for c in joined.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            c if c.is_whitespace() && !quoted => {
+                if !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            c => word.push(c),
+        }
+    }
+    if !word.is_empty() {
+        words.push(word);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[(u32, &str)]) {
+        let lines: Vec<(u32, String)> = parse("f", text)
+            .lines
+            .into_iter()
+            .map(|line| {
+                let pairs: Vec<String> =
+                    line.pairs.iter().map(|pair| format!("{}={}", pair.key, pair.value)).collect();
+                (line.place.line.unwrap(), pairs.join(";"))
+            })
+            .collect();
+        let expected: Vec<(u32, String)> =
+            expected.iter().map(|(line, text)| (*line, (*text).to_owned())).collect();
+        assert_eq!(lines, expected, "{text}");
+    }
+
+    #[test]
+    fn lines_are_pairs() {
+        check("A=1\n\n# B=2\nC=3 # D=4\n", &[(1, "A=1"), (4, "C=3")]);
+        check(
+            "NodeName=a \\\n  Gres=gpu:8 \\\n  State=UP\nB=1",
+            &[(1, "NodeName=a;Gres=gpu:8;State=UP"), (4, "B=1")],
+        );
+        check("Weights=\"CPU=1.0,GRES/gpu=2\" X=y", &[(1, "Weights=CPU=1.0,GRES/gpu=2;X=y")]);
+        check("A = 1\nB =two", &[(1, "A=1"), (2, "B=two")]);
+        check("some words\n=x\n", &[]);
+        check("A=1\r\nB=2\r\n", &[(1, "A=1"), (2, "B=2")]);
+    }
+
+    #[test]
+    fn an_include_is_named_where_it_stands() {
+        let parsed = parse("f", "A=1\nInclude /etc/slurm/nodes.conf\ninclude=no\n");
+        assert_eq!(parsed.includes, [(1, "/etc/slurm/nodes.conf".to_owned())]);
+        assert_eq!(includes("Include a # b\n"), ["a"]);
+    }
+}

@@ -1,0 +1,46 @@
+//! Names of the nodes of Kubernetes, from what kubectl prints. It knows nothing else of Kubernetes.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+/// Names from `kubectl get nodes -o json`, `-o name`, its table, or one name a line. `None` where there is none.
+#[must_use]
+pub fn kubernetes_nodes(text: &str) -> Option<BTreeSet<String>> {
+    let names: BTreeSet<String> = match text.trim_start().starts_with('{') {
+        true => {
+            let list: Value = serde_json::from_str(text).ok()?;
+            let items = list.get("items").and_then(Value::as_array)?;
+            let name =
+                |item: &Value| item.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
+            items.iter().filter_map(name).collect()
+        }
+        false => text
+            .lines()
+            .filter(|line| !line.starts_with("NAME ") && !line.trim_start().starts_with('#'))
+            .filter_map(|line| line.split_whitespace().next())
+            .map(|word| word.strip_prefix("node/").unwrap_or(word).to_owned())
+            .collect(),
+    };
+    (!names.is_empty()).then_some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_what_kubectl_prints() {
+        for text in [
+            r#"{"items":[{"metadata":{"name":"n1"}},{"metadata":{"name":"n2"}}]}"#,
+            "node/n1\nnode/n2\n",
+            "NAME   STATUS   ROLES\nn1     Ready    <none>\nn2     Ready    <none>\n",
+            "# ours\nn1\n\nn2\n",
+        ] {
+            let names = kubernetes_nodes(text).unwrap();
+            assert_eq!(names.into_iter().collect::<Vec<_>>(), ["n1", "n2"], "{text}");
+        }
+        assert_eq!(kubernetes_nodes("{"), None);
+        assert_eq!(kubernetes_nodes(""), None);
+    }
+}

@@ -1,0 +1,24 @@
+//! What is wrong with a cluster: evidence in, findings out. The rules are closed, ordered lists of data. This crate reads no files, asks
+//! no cluster and knows nothing of running jobs.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
+
+mod baseline;
+mod conf;
+mod document;
+mod evidence;
+pub mod hosts;
+mod judge;
+mod kubernetes;
+mod rule;
+mod rules;
+mod sarif;
+mod source;
+
+pub use baseline::{baseline, known_in};
+pub use document::{document, explain, ids};
+pub use evidence::Evidence;
+pub use judge::check;
+pub use kubernetes::kubernetes_nodes;
+pub use sarif::sarif;
+pub use source::{Source, SourceKind, includes};

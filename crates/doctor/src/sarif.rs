@@ -1,0 +1,76 @@
+//! The answer in the format that code hosts show beside lines: SARIF 2.1.0 of OASIS. It decides nothing.
+
+use muster_model::check::{CheckFinding, CheckReport, Severity};
+use serde_json::{Value, json};
+
+use crate::rules;
+
+/// A log with one run. Rules that were not tested are said as notifications, so that nobody takes them for passed.
+#[must_use]
+pub fn sarif(report: &CheckReport, version: &str) -> Value {
+    let rules: Vec<Value> = rules::all()
+        .map(|rule| {
+            json!({
+                "id": rule.id,
+                "shortDescription": { "text": rule.title },
+                "fullDescription": { "text": rule.meaning },
+                "help": { "text": format!("{}; {}", rule.cure, rule.page.name()) },
+                "helpUri": rule.page.url(),
+                "defaultConfiguration": { "level": level(rule.severity) },
+            })
+        })
+        .collect();
+    let not_tested: Vec<Value> = report
+        .not_tested
+        .iter()
+        .map(|outcome| {
+            json!({
+                "level": "note",
+                "descriptor": { "id": "not-tested" },
+                "associatedRule": { "id": outcome.rule },
+                "message": { "text": format!("{} was not tested; needed: {}", outcome.rule, outcome.says) },
+            })
+        })
+        .collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "muster check slurm", "version": version, "rules": rules } },
+            "invocations": [{ "executionSuccessful": true, "toolExecutionNotifications": not_tested }],
+            "results": report.findings.iter().map(result).collect::<Vec<_>>(),
+        }],
+    })
+}
+
+fn result(finding: &CheckFinding) -> Value {
+    let index = rules::all().position(|rule| rule.id == finding.rule);
+    let mut result = json!({
+        "ruleId": finding.rule,
+        "ruleIndex": index,
+        "level": level(finding.severity),
+        "message": { "text": format!("{}: {}", finding.title, finding.evidence) },
+        "partialFingerprints": { "muster/v1": finding.fingerprint },
+        "baselineState": if finding.known { "unchanged" } else { "new" },
+    });
+    if let Some(place) = &finding.place {
+        // Output of a command is no file that anybody could show.
+        if let Some(line) = place.line {
+            result["locations"] = json!([{
+                "physicalLocation": {
+                    "artifactLocation": { "uri": place.source },
+                    "region": { "startLine": line },
+                },
+            }]);
+        }
+    }
+    result
+}
+
+const fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::High => "error",
+        Severity::Medium => "warning",
+        Severity::Low => "note",
+    }
+}

@@ -1,0 +1,74 @@
+//! What programs and people get: SARIF, the baseline, the document.
+
+use std::collections::BTreeSet;
+
+use muster_doctor::{baseline, check, document, explain, ids, known_in, sarif};
+
+use crate::site::Site;
+
+fn bad() -> Site {
+    Site::good()
+        .with("PriorityWeightAge=1000\n", "")
+        .with("sched/backfill", "sched/builtin")
+        .with("low|00:02:00", "low|00:00:00")
+}
+
+#[test]
+fn sarif_has_what_the_standard_requires() {
+    let report = bad().report();
+    let log = sarif(&report, "0.1.0");
+    assert_eq!(log["version"], "2.1.0");
+    assert!(log["$schema"].as_str().unwrap().contains("sarif-2.1.0"));
+    let run = &log["runs"][0];
+    assert_eq!(run["tool"]["driver"]["name"], "muster check slurm");
+    let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), ids().count());
+    let results = run["results"].as_array().unwrap();
+    assert_eq!(results.len(), 3);
+    for result in results {
+        let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+        assert_eq!(rules[index]["id"], result["ruleId"]);
+        assert_eq!(result["baselineState"], "new");
+        assert!(["error", "warning", "note"].contains(&result["level"].as_str().unwrap()));
+        assert!(!result["message"]["text"].as_str().unwrap().is_empty());
+        assert_eq!(result["partialFingerprints"]["muster/v1"].as_str().unwrap().len(), 16);
+    }
+    let backfill = &results[0]["locations"][0]["physicalLocation"];
+    assert_eq!(backfill["artifactLocation"]["uri"], "slurm.conf");
+    assert!(backfill["region"]["startLine"].as_u64().unwrap() > 1);
+}
+
+#[test]
+fn the_most_severe_comes_first_and_a_baseline_makes_findings_known() {
+    let report = bad().report();
+    let rules: Vec<&str> = report.findings.iter().map(|finding| finding.rule).collect();
+    assert_eq!(rules, ["no-backfill", "preempt-without-grace", "age-weight-zero"]);
+    let known = known_in(&baseline(&report)).unwrap();
+    let again = check(&bad().with("KillWait=30", "KillWait=1").evidence(), &known);
+    let new: Vec<&str> =
+        again.findings.iter().filter(|finding| !finding.known).map(|finding| finding.rule).collect();
+    assert_eq!((again.findings.len(), new), (4, vec!["no-time-to-save"]));
+}
+
+#[test]
+fn each_rule_has_one_place_in_the_document() {
+    let text = document();
+    let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    assert_eq!(headings, ids().map(|(id, ..)| id).collect::<Vec<_>>());
+    let distinct: BTreeSet<&str> = headings.iter().copied().collect();
+    assert_eq!(distinct.len(), headings.len());
+    for id in headings {
+        assert!(id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{id}");
+        let said = explain(id).unwrap();
+        assert!(said.contains("means") && said.contains("cure") && said.contains("page"), "{said}");
+    }
+    assert_eq!(explain("no-such-rule"), None);
+}
+
+/// Texts are fragments that other texts put together.
+#[test]
+fn texts_are_fragments() {
+    for (_, _, title) in ids() {
+        assert!(!title.ends_with(['.', '!']) && !title.contains("  ") && title.len() > 5, "{title:?}");
+    }
+}

@@ -1,0 +1,206 @@
+//! The answer of a check: what is wrong with evidence and cure, then how much was right or not tested, then the next step. It judges
+//! nothing.
+
+use std::fmt::Write as _;
+
+use muster_model::check::{CheckFinding, CheckOutcome, CheckPlace, CheckReport, ProbeOutcome, Severity};
+
+use crate::amount::count;
+use crate::style::{Ink, Style, clean, wrap};
+
+/// Things of one rule that are listed; the rest is counted.
+const LISTED: usize = 5;
+/// Columns before the text of a row.
+const INDENT: usize = 9;
+/// Columns where there is no terminal.
+const WIDTH: usize = 120;
+
+/// The answer for people. With `all` also what passed and what was not tested.
+#[must_use]
+pub fn check(report: &CheckReport, all: bool, style: &Style) -> String {
+    // 1. The sum.
+    let new: Vec<&CheckFinding> = report.findings.iter().filter(|finding| !finding.known).collect();
+    let mut text = summary(report, &new);
+
+    // 2. What is wrong.
+    let mut at = 0;
+    while at < new.len() {
+        let same = new[at..].iter().take_while(|finding| finding.rule == new[at].rule).count();
+        text.push('\n');
+        rule(&mut text, &new[at..at + same], style);
+        at += same;
+    }
+
+    // 3. What probes came to.
+    if !report.probes.is_empty() {
+        text.push('\n');
+    }
+    for probe in &report.probes {
+        let (word, ink) = match probe.outcome {
+            ProbeOutcome::Passed => ("passed", Ink::Good),
+            ProbeOutcome::Failed => ("failed", Ink::Bad),
+            ProbeOutcome::NotTested => ("not tested", Ink::Waiting),
+        };
+        let _ = writeln!(text, "{}  {}: {}", style.paint(ink, word), probe.probe, clean(&probe.says));
+    }
+
+    // 4. The rest, and what to do next.
+    if all {
+        outcomes(&mut text, "passed", &report.passed);
+        outcomes(&mut text, "not tested, needed", &report.not_tested);
+    }
+    text.push('\n');
+    row(&mut text, "read", &clean(&report.read.join(", ")), style);
+    if let Some(next) = next(report, &new, all) {
+        row(&mut text, "next", &next, style);
+    }
+    text
+}
+
+/// `slurm: 3 rules failed (1 high, 2 low), 40 passed, 9 not tested`.
+fn summary(report: &CheckReport, new: &[&CheckFinding]) -> String {
+    let rules = |severity: Option<Severity>| {
+        let mut ids: Vec<&str> = new
+            .iter()
+            .filter(|finding| severity.is_none_or(|severity| finding.severity == severity))
+            .map(|finding| finding.rule)
+            .collect();
+        ids.dedup();
+        ids.len()
+    };
+    let mut text = format!("{}: ", report.subject);
+    if new.is_empty() {
+        text.push_str("nothing wrong was found");
+    } else {
+        let of_each: Vec<String> = [Severity::High, Severity::Medium, Severity::Low]
+            .into_iter()
+            .filter(|severity| rules(Some(*severity)) > 0)
+            .map(|severity| format!("{} {}", rules(Some(severity)), severity.name()))
+            .collect();
+        let _ = write!(text, "{} failed ({})", count(rules(None) as u64, "rule"), of_each.join(", "));
+    }
+    let known = report.findings.len() - new.len();
+    if known > 0 {
+        let _ = write!(text, ", {} in the baseline", count(known as u64, "finding"));
+    }
+    let _ = writeln!(text, ", {} passed, {} not tested", report.passed.len(), report.not_tested.len());
+    text
+}
+
+/// Findings of one rule.
+fn rule(text: &mut String, findings: &[&CheckFinding], style: &Style) {
+    let first = findings[0];
+    let ink = match first.severity {
+        Severity::High => Ink::Bad,
+        Severity::Medium => Ink::Waiting,
+        Severity::Low => Ink::Faint,
+    };
+    let word = style.paint(ink, first.severity.name());
+    let pad = " ".repeat(8 - first.severity.name().len());
+    let _ = writeln!(text, "{word}{pad}{}  [{}]", style.paint(Ink::Strong, first.title), first.rule);
+    for finding in findings.iter().take(LISTED) {
+        let place = finding.place.as_ref().map_or(String::new(), |place| format!(" ({})", written(place)));
+        row(text, "found", &format!("{}{place}", clean(&finding.evidence)), style);
+    }
+    if findings.len() > LISTED {
+        row(text, "", &format!("and {} more; --json has all", findings.len() - LISTED), style);
+    }
+    row(text, "means", first.meaning, style);
+    row(text, "cure", first.cure, style);
+    row(text, "page", &first.page, style);
+}
+
+fn row(text: &mut String, name: &str, says: &str, style: &Style) {
+    let room = style.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
+    for (at, line) in wrap(says, room).iter().enumerate() {
+        let name = if at == 0 { name } else { "" };
+        let _ = writeln!(text, "  {name:<7}{line}");
+    }
+}
+
+fn written(place: &CheckPlace) -> String {
+    match place.line {
+        Some(line) => format!("{}:{line}", clean(&place.source)),
+        None => clean(&place.source).into_owned(),
+    }
+}
+
+fn outcomes(text: &mut String, heading: &str, outcomes: &[CheckOutcome]) {
+    if outcomes.is_empty() {
+        return;
+    }
+    let width = outcomes.iter().map(|outcome| outcome.rule.len()).max().unwrap_or_default();
+    let _ = writeln!(text, "\n{heading}");
+    for outcome in outcomes {
+        let _ = writeln!(text, "  {:<width$}  {}", outcome.rule, clean(&outcome.says));
+    }
+}
+
+fn next(report: &CheckReport, new: &[&CheckFinding], all: bool) -> Option<String> {
+    match new.first() {
+        Some(_) => Some("muster check slurm --write-baseline FILE keeps those that are accepted".to_owned()),
+        None if !all && !report.not_tested.is_empty() => {
+            Some("muster check slurm --all says what the rest needs to be tested".to_owned())
+        }
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(rule: &'static str, severity: Severity, evidence: &str, line: Option<u32>) -> CheckFinding {
+        CheckFinding {
+            rule,
+            severity,
+            title: "small jobs wait",
+            evidence: evidence.to_owned(),
+            place: line.map(|line| CheckPlace { source: "slurm.conf".to_owned(), line: Some(line) }),
+            meaning: "what is behind the first job waits, too",
+            cure: "SchedulerType=sched/backfill",
+            page: "slurm.conf(5), SchedulerType".to_owned(),
+            url: "https://slurm.schedmd.com/slurm.conf.html".to_owned(),
+            fingerprint: "0000000000000000".to_owned(),
+            known: false,
+        }
+    }
+
+    fn report() -> CheckReport {
+        let outcome = |rule, says: &str| CheckOutcome { rule, says: says.to_owned() };
+        let mut findings =
+            vec![finding("no-backfill", Severity::High, "SchedulerType=sched/builtin", Some(3))];
+        findings
+            .extend((1..=7).map(|n| finding("no-max-time", Severity::Low, &format!("partition p{n}"), None)));
+        let known = CheckFinding { known: true, ..finding("other", Severity::Low, "x", None) };
+        findings.push(known);
+        CheckReport {
+            subject: "slurm",
+            read: vec!["slurm.conf".to_owned()],
+            findings,
+            passed: vec![outcome("good", "A=1")],
+            not_tested: vec![outcome("open", "cgroup.conf")],
+            probes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn failures_come_first_with_evidence_and_cure() {
+        insta::assert_snapshot!(check(&report(), true, &Style::plain()));
+    }
+
+    #[test]
+    fn nothing_wrong_is_said_and_what_is_open_is_offered() {
+        let report = CheckReport { findings: Vec::new(), ..report() };
+        insta::assert_snapshot!(check(&report, false, &Style::plain()));
+    }
+
+    #[test]
+    fn rows_fit_a_narrow_terminal() {
+        let text = check(&report(), false, &Style::plain().with_width(60));
+        assert!(
+            text.lines().filter(|line| line.starts_with(' ')).all(|line| line.chars().count() <= 60),
+            "{text}"
+        );
+    }
+}
