@@ -17,6 +17,8 @@ answer shows is a heading here.
   nothing is set, the rule is not tested.
 - A fingerprint names a finding by its rule and by what it is about, not by lines or wording. `--write-baseline` keeps those that are
   accepted; with `--baseline` they no longer count.
+- With `--prove` probe jobs run where no configuration is proof: a job with one GPU sees one and can open no other; its GPU-seconds are in
+  sacct; a gang that fits below one leaf switch lands there. They are small, end within seconds, and are given up when there is no room.
 
 Severity: **high**, what the cluster promises does not hold; **medium**, jobs or people are treated wrongly now and then; **low**, something is
 worse than it could be. The exit code is 1 when a finding at or above `--fail-on` (default: medium) is not in the baseline.

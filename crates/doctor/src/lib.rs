@@ -10,6 +10,7 @@ mod evidence;
 pub mod hosts;
 mod judge;
 mod kubernetes;
+pub mod prove;
 mod rule;
 mod rules;
 mod sarif;

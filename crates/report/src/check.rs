@@ -69,8 +69,12 @@ fn summary(report: &CheckReport, new: &[&CheckFinding]) -> String {
         ids.len()
     };
     let mut text = format!("{}: ", report.subject);
+    let disproved = report.probes.iter().filter(|probe| probe.outcome == ProbeOutcome::Failed).count();
+    if disproved > 0 {
+        let _ = write!(text, "{} failed, ", count(disproved as u64, "probe"));
+    }
     if new.is_empty() {
-        text.push_str("nothing wrong was found");
+        text.push_str(if disproved > 0 { "no rule failed" } else { "nothing wrong was found" });
     } else {
         let of_each: Vec<String> = [Severity::High, Severity::Medium, Severity::Low]
             .into_iter()
@@ -148,6 +152,8 @@ fn next(report: &CheckReport, new: &[&CheckFinding], all: bool) -> Option<String
 
 #[cfg(test)]
 mod tests {
+    use muster_model::check::CheckProbe;
+
     use super::*;
 
     fn finding(rule: &'static str, severity: Severity, evidence: &str, line: Option<u32>) -> CheckFinding {
@@ -192,6 +198,18 @@ mod tests {
     #[test]
     fn nothing_wrong_is_said_and_what_is_open_is_offered() {
         let report = CheckReport { findings: Vec::new(), ..report() };
+        insta::assert_snapshot!(check(&report, false, &Style::plain()));
+    }
+
+    #[test]
+    fn a_failed_probe_is_in_the_sum() {
+        let probe = |probe, outcome, says: &str| CheckProbe { probe, outcome, says: says.to_owned() };
+        let probes = vec![
+            probe("one", ProbeOutcome::Failed, "2 files"),
+            probe("two", ProbeOutcome::NotTested, "room"),
+            probe("three", ProbeOutcome::Passed, "one leaf"),
+        ];
+        let report = CheckReport { findings: Vec::new(), not_tested: Vec::new(), probes, ..report() };
         insta::assert_snapshot!(check(&report, false, &Style::plain()));
     }
 

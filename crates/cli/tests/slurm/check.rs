@@ -6,6 +6,22 @@ use std::process::{Command, Output};
 const EXPECTED: [&str; 4] =
     ["state-lost-at-reboot", "controller-is-root", "no-health-check", "no-time-to-save"];
 
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn probe_jobs_prove_what_no_configuration_does() {
+    let output = muster(&["check", "slurm", "--prove", "--json"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let probes = report["probes"].as_array().unwrap();
+    let outcomes: Vec<(&str, &str)> = probes
+        .iter()
+        .map(|probe| (probe["probe"].as_str().unwrap(), probe["outcome"].as_str().unwrap()))
+        .collect();
+    let expected =
+        ["one-gpu-sees-one", "gpu-seconds-recorded", "gang-on-one-leaf"].map(|probe| (probe, "passed"));
+    assert_eq!(outcomes, expected, "{probes:#?}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
 fn muster(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_muster")).args(words).output().unwrap()
 }

@@ -2,6 +2,7 @@
 
 mod ask;
 mod collect;
+mod probes;
 mod slurm;
 
 use anyhow::Result;

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use muster_doctor::{Evidence, baseline, check, explain, ids, known_in, kubernetes_nodes, sarif};
 use muster_model::check::{CheckReport, ProbeOutcome, Severity};
 
-use super::collect;
+use super::{collect, probes};
 use crate::app::App;
 use crate::exit::{FAILURE, Failure};
 use crate::output_files;
@@ -21,6 +21,7 @@ const MAX_BYTES: u64 = 256 << 20;
 const EXAMPLES: &str = "\
 Examples:
   muster check slurm
+  muster check slurm --prove
   muster check slurm --conf /etc/slurm
   muster check slurm --conf slurm.conf --conf gres.conf --format sarif > check.sarif
   scontrol show config | muster check slurm --conf -
@@ -31,9 +32,9 @@ Examples:
 /// Find what is wrong with a Slurm cluster
 ///
 /// Asks the cluster that this machine belongs to, and reads the files that it names; with --conf it reads files only. Each rule has
-/// one of three outcomes: passed, failed, or not tested, when what it needs was not given.
+/// one of three outcomes: passed, failed, or not tested, when what it needs was not given. With --prove probe jobs run, too.
 ///
-/// Exits 0 when nothing at or above --fail-on is wrong that the baseline does not hold, 1 when something is, 2 when the command line
+/// Exits 0 when nothing at or above --fail-on is wrong that the baseline does not hold, 1 when something is or a probe failed, 2 when the command line
 /// or a file is wrong.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -62,6 +63,11 @@ pub struct Args {
     /// How to answer
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
+    /// Also run probe jobs where no configuration is proof; each takes seconds, and none waits for room
+    #[arg(long, conflicts_with_all = ["conf", "write_baseline"])]
+    prove: bool,
+    #[command(flatten)]
+    place: probes::Where,
     /// List the rules, and check nothing
     #[arg(long, conflicts_with = "explain")]
     rules: bool,
@@ -129,7 +135,10 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
     }
 
     // 3. The answer.
-    let report = check(&evidence, &known);
+    let mut report = check(&evidence, &known);
+    if args.prove {
+        report.probes = probes::run(app, &evidence, &args.place).await;
+    }
     if let Some(path) = &args.write_baseline {
         return write_baseline(app, path, &report);
     }

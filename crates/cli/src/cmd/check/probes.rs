@@ -1,0 +1,107 @@
+//! Runs probe jobs on the cluster, as the user who asks. What to run and what it means is known in `muster-doctor`.
+
+use std::time::{Duration, Instant};
+
+use muster_doctor::Evidence;
+use muster_doctor::prove::{
+    PROBES, gang_size, job_of, judge_gang, judge_one_gpu, judge_recorded, one_gpu_script, probe,
+};
+use muster_model::check::{CheckProbe, ProbeOutcome};
+
+use super::ask::said;
+use crate::app::App;
+
+/// A probe that finds no room within this many seconds is given up, so that nobody waits behind it.
+const ROOM_SECS: &str = "--immediate=30";
+/// Room, a prolog, and the job itself.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// Records reach the database through slurmctld and slurmdbd, which both collect first.
+const RECORDED: Duration = Duration::from_secs(60);
+/// Between two looks at the records.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Where probes run, where the defaults of Slurm do not do.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Where {
+    /// With --prove: the partition
+    #[arg(long, value_name = "NAME", requires = "prove")]
+    partition: Option<String>,
+    /// With --prove: the account
+    #[arg(long, value_name = "NAME", requires = "prove")]
+    account: Option<String>,
+}
+
+/// Runs each probe to its end, one after the other.
+pub async fn run(app: &App, evidence: &Evidence, place: &Where) -> Vec<CheckProbe> {
+    let mut probes = Vec::new();
+
+    // 1. One GPU, and what the database says of it.
+    app.ui.status("probe: a job with one GPU");
+    let script = one_gpu_script(evidence);
+    match srun(place, &["--nodes=1", "--ntasks=1", "--gpus=1"], &script).await {
+        Ok(output) => {
+            probes.push(judge_one_gpu(&output));
+            probes.push(match job_of(&output) {
+                Some(job) => recorded(job).await,
+                None => probe(PROBES[1], ProbeOutcome::NotTested, "the number of the probe job"),
+            });
+        }
+        Err(why) => {
+            probes.extend(PROBES[..2].iter().map(|id| probe(id, ProbeOutcome::NotTested, why.clone())))
+        }
+    }
+
+    // 2. A gang.
+    probes.push(match gang_size(evidence) {
+        Err(needed) => probe(PROBES[2], ProbeOutcome::NotTested, needed),
+        Ok(size) => {
+            app.ui.status(&format!("probe: a job on {size} nodes"));
+            let nodes = format!("--nodes={size}");
+            let words = [nodes.as_str(), "--ntasks-per-node=1", "--gpus-per-node=1"];
+            match srun(place, &words, "echo \"$SLURM_TOPOLOGY_ADDR\"").await {
+                Ok(output) => judge_gang(&output, size),
+                Err(why) => probe(PROBES[2], ProbeOutcome::NotTested, why),
+            }
+        }
+    });
+    probes
+}
+
+/// What a small job prints; why it did not run, else.
+async fn srun(place: &Where, words: &[&str], script: &str) -> Result<String, String> {
+    let mut all =
+        vec!["srun", ROOM_SECS, "--time=2", "--cpus-per-task=1", "--mem=200M", "--job-name=muster-check"];
+    let of = |option: &str, value: &Option<String>| value.as_ref().map(|value| format!("--{option}={value}"));
+    let places: Vec<String> =
+        [of("partition", &place.partition), of("account", &place.account)].into_iter().flatten().collect();
+    all.extend(places.iter().map(String::as_str));
+    all.extend(words);
+    all.extend(["sh", "-c", script]);
+    // The script is long, and says nothing to whoever reads why it did not run.
+    let short = |failure: crate::exit::Failure| {
+        let why = failure.message.rsplit("` ").next().unwrap_or_default().to_owned();
+        format!("a probe job: srun {why}")
+    };
+    said(&all, PATIENCE).await.map_err(short)
+}
+
+/// Waits until the database has the job.
+async fn recorded(job: &str) -> CheckProbe {
+    let start = Instant::now();
+    loop {
+        let words = ["sacct", "-X", "-n", "-P", "-j", job, "-o", "State,ElapsedRaw,AllocTRES"];
+        match said(&words, RECORDED).await {
+            Err(failure) => return probe(PROBES[1], ProbeOutcome::NotTested, failure.message),
+            Ok(text) => {
+                if let Some(judged) = judge_recorded(job, text.lines().next().unwrap_or_default()) {
+                    return judged;
+                }
+            }
+        }
+        if start.elapsed() > RECORDED {
+            let says = format!("job {job} is not in sacct after {} s", RECORDED.as_secs());
+            return probe(PROBES[1], ProbeOutcome::Failed, says);
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
