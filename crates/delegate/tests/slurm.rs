@@ -339,6 +339,23 @@ async fn a_submission_waits_for_a_controller_that_is_away_and_arrives_once() {
 }
 
 #[tokio::test]
+async fn a_failure_is_its_own_code_unless_a_step_says_more() {
+    let fake = Fake::new();
+    let row = r#"{"jobs": [{"job_id": 5, "user_name": "ada", "job_state": "FAILED", "state_reason": "NonZeroExitCode", "exit_code": 768, "comment": "muster:x"}]}"#;
+    fake.program("squeue", &format!("echo '{row}'"));
+    let code = async || {
+        let view = fake.client.job(JobId(5), None).await.unwrap().job;
+        view.elements[0].outcome.as_ref().map(muster_model::Outcome::exit_code)
+    };
+    assert_eq!(code().await, Some(3));
+    fake.program(
+        "sacct",
+        "case \"$*\" in *JobIDRaw,State) printf '5|FAILED\\n5.batch|FAILED\\n5.0|OUT_OF_MEMORY\\n';; esac",
+    );
+    assert_eq!(code().await, Some(137));
+}
+
+#[tokio::test]
 async fn any_number_of_watchers_asks_slurm_once_per_look() {
     let fake = Fake::new();
     let watch = async || {

@@ -88,6 +88,15 @@ impl<'a> Muster<'a> {
     }
 }
 
+/// A test that fails leaves no job behind to stand in the way of the next.
+impl Drop for Muster<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.cluster.said(&["scancel", "--user", self.user.name()]);
+        }
+    }
+}
+
 /// A name for a text.
 fn fxhash(text: &str) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};

@@ -205,8 +205,8 @@ fn element(number: u64, row: &NativeJob, state: State, parts: &[&NativeJob]) -> 
 /// How it ended; where a step says more than the job, as the step says.
 fn outcome(row: &NativeJob) -> Option<Outcome> {
     let own = row.state.outcome(row.exit, row.cancelled_by.as_deref(), &row.reason)?;
-    match (row.state.text().as_str(), row.step.outcome(row.exit, None, "")) {
-        ("FAILED", Some(step)) => Some(step),
+    match row.state.text().as_str() {
+        "FAILED" if !row.step.text().is_empty() => row.step.outcome(row.exit, None, ""),
         _ => Some(own),
     }
 }
