@@ -86,7 +86,6 @@ fn squeue_lines_where_there_is_no_json() {
         "1",
         "3534",
         "(null)",
-        "(null)",
         "/work",
         "gres:gpu:h100:8",
     ];
@@ -111,7 +110,6 @@ fn squeue_lines_where_there_is_no_json() {
         "2",
         "16",
         "35",
-        "(null)",
         "(null)",
         "/work",
         "gres:gpu:8",

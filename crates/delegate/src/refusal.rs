@@ -72,6 +72,8 @@ impl From<ToolError> for Refusal {
             )),
             ToolError::Timeout { .. } => Self::refused(error.to_string())
                 .hint("Slurm's controller may be down: `scontrol ping` says; running jobs go on without it"),
+            ToolError::Failed { message, .. } if message.contains("Unable to contact") => Self::refused(error.to_string())
+                .hint("Slurm's controller is down or not reached: `scontrol ping` says; running jobs go on without it"),
             ToolError::Failed { .. } => Self::refused(error.to_string()),
         }
     }

@@ -250,7 +250,11 @@ async fn an_acknowledgement_that_was_lost_is_looked_for() {
     // It arrives, and its answer does not.
     fake.program("sbatch", "kill -9 $$");
     let row = r#"{"jobs": [{"job_id": 9, "user_name": "ada", "job_state": "PENDING", "comment": "muster:5eed5eed5eed5eed5eed5eed0"}]}"#;
-    fake.program("squeue", &format!("echo '{row}'"));
+    let arrived = fake.dir.path().join("sbatch.calls");
+    fake.program(
+        "squeue",
+        &format!("[ -s {} ] && echo '{row}' || echo '{{\"jobs\": []}}'", arrived.display()),
+    );
     assert_eq!(fake.submit("run: x\n", false).await.unwrap().jobs[0].job, JobId(9));
     // Sent again with the same key: it is there.
     assert_eq!(fake.submit("run: x\n", false).await.unwrap().jobs[0].job, JobId(9));
@@ -326,6 +330,32 @@ async fn one_that_started_and_that_nobody_knows_any_more_is_unknown_and_not_run_
 }
 
 #[tokio::test]
+async fn what_was_cancelled_and_what_nobody_can_say_is_not_handed_on_again() {
+    // Without accounting nobody can say whether it has ended.
+    let fake = Fake::new();
+    fake.program("sbatch", "echo 41");
+    fake.program("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1");
+    fake.submit("run: x\n", false).await.unwrap();
+    fake.client.jobs(JobFilter::default()).await.unwrap();
+    assert_eq!(fake.calls("sbatch").len(), 1);
+    // Cancelled while it waited, and forgotten by the controller.
+    let fake = Fake::new();
+    fake.program("sbatch", "echo 41");
+    fake.program("scancel", "true");
+    let row = r#"{"jobs": [{"job_id": 41, "user_name": "ada", "job_state": "PENDING", "comment": "muster:5eed5eed5eed5eed5eed5eed0"}]}"#;
+    fake.program("squeue", &format!("case \"$*\" in *json*) echo '{row}';; *) echo PENDING;; esac"));
+    fake.submit("run: x\n", false).await.unwrap();
+    fake.client.act(JobId(41), Action::Cancel, ActionRequest { index: None }).await.unwrap();
+    fake.program("squeue", "echo '{\"jobs\": []}'");
+    fake.client.jobs(JobFilter::default()).await.unwrap();
+    assert_eq!(fake.calls("sbatch").len(), 0, "it was there already when it was submitted");
+    // The number is another's by now: nothing is done to that one.
+    fake.program("squeue", &format!("echo '{}'", row.replace("5eed5eed", "other")));
+    let other = fake.client.act(JobId(41), Action::Cancel, ActionRequest { index: None }).await;
+    assert!(matches!(&other, Err(ClientError::Api(body)) if body.code == "refused"), "{other:?}");
+}
+
+#[tokio::test]
 async fn a_submission_waits_for_a_controller_that_is_away_and_arrives_once() {
     let fake = Fake::new();
     let count = fake.dir.path().join("count");
@@ -395,7 +425,6 @@ async fn an_old_squeue_without_json_is_asked_in_lines() {
         "1",
         "1",
         "3",
-        "",
         "",
         "/work",
         "gres:gpu:2",

@@ -12,8 +12,6 @@ pub struct NativeNode {
     pub reason: String,
     /// Partitions that it is in.
     pub partitions: Vec<String>,
-    /// Features.
-    pub features: Vec<String>,
     /// CPUs, and those that jobs hold.
     pub cpus: u32,
     /// CPUs held.
@@ -92,7 +90,6 @@ fn node(line: &str) -> Option<NativeNode> {
         state: field("State").to_owned(),
         reason: reason.trim().to_owned(),
         partitions: list("Partitions"),
-        features: list("AvailableFeatures"),
         cpus: field("CPUTot").parse().unwrap_or_default(),
         cpus_used: field("CPUAlloc").parse().unwrap_or_default(),
         memory_mebibytes: field("RealMemory").parse().unwrap_or_default(),

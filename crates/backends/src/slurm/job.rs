@@ -42,10 +42,8 @@ pub struct NativeJob {
     pub reason: String,
     /// What its submitter wrote to it.
     pub comment: String,
-    /// When it was submitted, became eligible, started or is to start, and ended or is to end.
+    /// When it was submitted.
     pub submitted: Option<Time>,
-    /// When it could have started first.
-    pub eligible: Option<Time>,
     /// When it started, or is to start.
     pub start: Option<Time>,
     /// When it ended, or is to end.
@@ -78,8 +76,6 @@ pub struct NativeJob {
     pub priority: u64,
     /// What it waits for, as Slurm has it.
     pub dependency: String,
-    /// Advance reservation.
-    pub reservation: String,
     /// Where it runs.
     pub workdir: String,
 }
@@ -153,7 +149,6 @@ fn row_of_json(row: &Value) -> NativeJob {
         reason: text(row, "/state_reason"),
         comment: words(row, &["/comment", "/comment/job"]).concat(),
         submitted: time("/submit_time"),
-        eligible: time("/eligible_time"),
         start: time("/start_time"),
         end: time("/end_time"),
         time_limit: number(row, "/time_limit").map(|minutes| Span::from_secs(minutes * 60)),
@@ -170,7 +165,6 @@ fn row_of_json(row: &Value) -> NativeJob {
         restarts: small("/restart_cnt"),
         priority: whole("/priority"),
         dependency: text(row, "/dependency"),
-        reservation: text(row, "/resv_name"),
         workdir: text(row, "/current_working_directory"),
     }
 }
@@ -202,7 +196,7 @@ fn exit_of_json(row: &Value) -> ExitStatus {
 pub fn squeue_format() -> String {
     let fields = [
         "%A", "%F", "%K", "%j", "%u", "%a", "%P", "%q", "%T", "%r", "%k", "%V", "%S", "%e", "%l", "%N", "%D",
-        "%C", "%Q", "%E", "%v", "%Z", "%b",
+        "%C", "%Q", "%E", "%Z", "%b",
     ];
     fields.join(&SEPARATOR.to_string())
 }
@@ -236,7 +230,6 @@ fn squeue_row(line: &str) -> Option<NativeJob> {
         cpus,
         priority,
         dependency,
-        reservation,
         workdir,
         per_node,
     ] = fields.as_slice()
@@ -271,14 +264,13 @@ fn squeue_row(line: &str) -> Option<NativeJob> {
         tres_asked: if gpus > 0 { format!("gres/gpu={}", gpus * node_count) } else { String::new() },
         priority: priority.parse().unwrap_or_default(),
         dependency: (*dependency).to_owned(),
-        reservation: (*reservation).to_owned(),
         workdir: (*workdir).to_owned(),
         ..NativeJob::default()
     })
 }
 
 /// Fields that [`from_sacct`] asks for, in the order of its reader.
-pub const SACCT_FIELDS: &str = "JobIDRaw,JobID,JobName,User,Account,Partition,QOS,State,ExitCode,Submit,Eligible,Start,End,\
+pub const SACCT_FIELDS: &str = "JobIDRaw,JobID,JobName,User,Account,Partition,QOS,State,ExitCode,Submit,Start,End,\
                                 TimelimitRaw,NodeList,NNodes,NTasks,ReqCPUS,ReqTRES,AllocTRES,Comment,Priority,WorkDir,Reason";
 
 /// Lines of `sacct --parsable2 --noheader --allocations` with [`SACCT_FIELDS`] between [`SEPARATOR`]s, times in seconds.
@@ -300,7 +292,6 @@ fn sacct_row(line: &str) -> Option<NativeJob> {
         state,
         exit,
         submitted,
-        eligible,
         start,
         end,
         limit,
@@ -339,7 +330,6 @@ fn sacct_row(line: &str) -> Option<NativeJob> {
         reason: if *reason == "None" { String::new() } else { (*reason).to_owned() },
         comment: (*comment).to_owned(),
         submitted: epoch(submitted),
-        eligible: epoch(eligible),
         start: epoch(start),
         end: epoch(end),
         time_limit: limit.parse().ok().map(|minutes: u64| Span::from_secs(minutes * 60)),

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -91,43 +90,30 @@ impl Tools {
     /// # Errors
     /// When it cannot be run, does not answer, or ends with anything but 0.
     pub async fn output(&self, program: &str, args: &[&str]) -> Result<String, ToolError> {
-        self.call(program, args, &[], None).await
+        self.without(&[], program, args).await
     }
 
-    /// The same; `without` are variables that it must not see, `input` is what it reads.
+    /// The same of a program that must not see these variables.
     ///
     /// # Errors
     /// As [`Tools::output`].
-    pub async fn call(
-        &self,
-        program: &str,
-        args: &[&str],
-        without: &[String],
-        input: Option<&str>,
-    ) -> Result<String, ToolError> {
+    pub async fn without(&self, names: &[String], program: &str, args: &[&str]) -> Result<String, ToolError> {
         // 1. Start it.
         let start = |source| ToolError::Start { program: program.to_owned(), source };
         let mut command = Command::new(self.path(program));
-        command.args(args).env("SLURM_TIME_FORMAT", TIME_FORMAT).env("LC_ALL", "C").kill_on_drop(true);
-        for name in without {
+        command
+            .args(args)
+            .env("SLURM_TIME_FORMAT", TIME_FORMAT)
+            .env("SLURM_BITSTR_LEN", "0")
+            .env("LC_ALL", "C")
+            .kill_on_drop(true);
+        for name in names {
             command.env_remove(name);
         }
-        command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(start)?;
-        // 2. Talk.
-        let stdin = child.stdin.take();
-        let talk = async {
-            let write = async {
-                if let (Some(mut stdin), Some(input)) = (stdin, input) {
-                    // Who refuses early does not read to the end; its exit says why.
-                    let _ = stdin.write_all(input.as_bytes()).await;
-                }
-            };
-            let (output, ()) = tokio::join!(child.wait_with_output(), write);
-            output
-        };
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // 2. Hear it.
         let secs = self.deadline.as_secs();
-        let output = timeout(self.deadline, talk)
+        let output = timeout(self.deadline, command.output())
             .await
             .map_err(|_| ToolError::Timeout { program: program.to_owned(), secs })?
             .map_err(start)?;
@@ -156,7 +142,7 @@ mod tests {
     #[tokio::test]
     async fn a_program_is_heard_or_its_refusal_is() {
         let tools = Tools::new();
-        assert_eq!(tools.call("cat", &[], &[], Some("text")).await.unwrap(), "text");
+        assert_eq!(tools.output("printf", &["text"]).await.unwrap(), "text");
         let refused = tools.output("sh", &["-c", "echo 'sh: error: no such account' >&2; exit 3"]).await;
         assert!(
             matches!(&refused, Err(ToolError::Failed { message, code: Some(3), .. }) if message == "no such account")

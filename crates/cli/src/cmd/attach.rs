@@ -13,7 +13,7 @@ use crate::terminal::{self, End, Session, SessionTarget};
 
 /// Open a terminal in a running job
 ///
-/// A shell beside the task: as the same user, in its cgroup, with its GPUs and environment. A job of `run -it` has a terminal of
+/// On Slurm, a step of its own on the task's node, in the job's allocation. Else a shell beside the task: as the same user, in its cgroup, with its GPUs and environment. A job of `run -it` has a terminal of
 /// its own, and that is what opens, unless --shell is given. `~.` at the start of a line leaves; else it ends with the exit code of
 /// what ran in it.
 #[derive(Debug, clap::Args)]

@@ -47,6 +47,9 @@ enum StateArg {
     Done,
     Failed,
     Cancelled,
+    Suspended,
+    Preempted,
+    Unknown,
 }
 
 /// Runs the verb.

@@ -9,6 +9,8 @@ use muster_backends::slurm::tool::ToolError;
 use muster_model::JobId;
 use muster_model::view::State;
 
+use super::queue::Whose;
+use super::record::Record;
 use super::{Refusal, Result, Slurm, view};
 
 /// What is done.
@@ -27,9 +29,15 @@ const USR1: i32 = 10;
 impl Slurm {
     /// Does it to a job, or to one element.
     pub(super) async fn act(&self, job: JobId, request: ActionRequest, verb: Verb) -> Result<ActionResponse> {
+        // A number that Slurm gave away again stands for the job that it was acknowledged for.
+        let present = self.present(&[job.0]).await?[0];
+        let record = self.records().await?.of_number(job.0);
+        if let Some(record) = &record {
+            self.is_the_same(job, present, record).await?;
+        }
         let target = match request.index {
-            Some(index) => format!("{job}_{index}"),
-            None => job.to_string(),
+            Some(index) => format!("{present}_{index}"),
+            None => present.to_string(),
         };
         let (program, args, said) = match verb {
             Verb::Cancel => ("scancel", vec![target], "cancelled"),
@@ -41,18 +49,23 @@ impl Slurm {
                 "queued again; Slurm waits some minutes before it starts",
             ),
             Verb::Checkpoint => {
-                let record = self.records().await?.of_number(job.0);
-                let signal = record.and_then(|record| record.checkpoint_signal).unwrap_or(USR1);
+                let signal = record.as_ref().and_then(|record| record.checkpoint_signal).unwrap_or(USR1);
                 ("scancel", vec![format!("--signal={signal}"), target], "asked to save its progress")
             }
         };
         // scancel says nothing of a job that nobody knows.
         if matches!(verb, Verb::Cancel | Verb::Checkpoint) {
-            self.is_there(job).await?;
+            self.is_there(JobId(present)).await?;
         }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         match self.tools().output(program, &args).await {
-            Ok(_) => Ok(ActionResponse { message: said.to_owned() }),
+            Ok(_) => {
+                // What was cancelled is not looked for any more: nobody hands it on again.
+                if let (Verb::Cancel, None, Some(record)) = (verb, request.index, &record) {
+                    self.records().await?.close(&record.id);
+                }
+                Ok(ActionResponse { message: said.to_owned() })
+            }
             Err(ToolError::Failed { message, .. }) => Err(refusal(job, verb, &message)),
             Err(error) => Err(error.into()),
         }
@@ -65,21 +78,37 @@ impl Slurm {
         let rows = self.rows_of(job).await?;
         let runs = |row: &&NativeJob| row.state.state(false) == State::Running;
         let wanted = |row: &&NativeJob| query.index.is_none_or(|index| view::index(row) == index);
-        let Some(row) = rows.iter().filter(runs).find(wanted) else {
+        let rows: Vec<NativeJob> = rows.iter().filter(runs).filter(wanted).cloned().collect();
+        let Some(row) = rows.first() else {
             return Err(Refusal::refused(format!("job {job} does not run"))
                 .hint(format!("`muster explain {job}` says why")));
         };
-        let views = view::jobs(std::slice::from_ref(row), None);
-        let tasks = views.iter().flat_map(|job| &job.elements).flat_map(|element| &element.tasks);
+        let views = view::jobs(if row.component.is_some() { &rows } else { std::slice::from_ref(row) }, None);
+        let mut tasks = views.iter().flat_map(|job| &job.elements).flat_map(|element| &element.tasks);
         let rank = query.rank.unwrap_or(0);
-        let Some(node) = tasks.filter(|task| task.rank.0 == rank).map(|task| task.node.clone()).next() else {
+        let Some(task) = tasks.find(|task| task.rank.0 == rank).cloned() else {
             return Err(Refusal::not_found(format!(
                 "job {job} has no rank {rank}, or Slurm does not say where it is"
             )));
         };
-        let (number, node) = (format!("--jobid={}", row.id), format!("--nodelist={node}"));
-        let args = [&number, "--overlap", "--nodes=1", "--ntasks=1", &node, "--pty", "bash", "-l"];
+        let number = row.component.map_or(row.id, |(first, _)| first);
+        let (number, node) = (format!("--jobid={number}"), format!("--nodelist={}", task.node));
+        let mut args = vec![number.as_str(), "--overlap", "--nodes=1", "--ntasks=1", &node];
+        let group = task.group.strip_prefix("part-").map(|at| format!("--het-group={at}"));
+        args.extend(group.as_deref());
+        args.extend(["--pty", "bash", "-l"]);
         Ok(Answer::Terminal(self.tools().command("srun", &args)))
+    }
+
+    /// The controller has this very job under the number, and not another.
+    async fn is_the_same(&self, job: JobId, present: u64, record: &Record) -> Result<()> {
+        let rows = self.queue(Whose::Jobs(&[present])).await?;
+        let others = rows.iter().any(|row| row.muster_id() != Some(record.id.as_str()));
+        match others {
+            false => Ok(()),
+            true => Err(Refusal::refused(format!("Slurm lost job {job} and gave its number to another"))
+                .hint(format!("`muster show {job}` says what is known; `scancel {present}` ends the other"))),
+        }
     }
 
     /// The controller knows the job, and it has not ended.

@@ -51,9 +51,9 @@ impl Slurm {
         let arrays: Vec<u64> = rows.iter().filter_map(|row| row.array).collect();
         let (revision, now) = (revision(&rows), self.now());
         match (wants_ended, ids.is_empty(), arrays.is_empty()) {
-            (_, false, _) => merge(&mut rows, self.history(whose, &ids).await?, now),
-            (true, true, _) => merge(&mut rows, self.history(whose, &[]).await?, now),
-            (false, true, false) => merge(&mut rows, self.history(whose, &arrays).await?, now),
+            (_, false, _) => merge(&mut rows, self.history(whose, &ids).await, now),
+            (true, true, _) => merge(&mut rows, self.history(whose, &[]).await, now),
+            (false, true, false) => merge(&mut rows, self.history(whose, &arrays).await, now),
             (false, true, true) => {}
         }
         // 3. Views.
@@ -78,13 +78,25 @@ impl Slurm {
                 }
             }
         }
+        if ids.is_empty() && whose == Whose::User(self.settings.user.as_str()) {
+            jobs.extend(self.forgotten(&jobs).await?);
+        }
         jobs.retain(matches);
         newest(&mut jobs, filter.limit.unwrap_or(ENDED));
         Ok(JobList { now, revision, jobs })
     }
 
+    /// What was handed on, has started and is known to nobody.
+    async fn forgotten(&self, known: &[JobView]) -> Result<Vec<JobView>> {
+        let records = self.records().await?;
+        let is_known = |record: &Record| known.iter().any(|job| Some(job.job.0) == record.number);
+        let forgotten = records.open().into_iter().filter(|record| !is_known(record));
+        let forgotten = forgotten.filter(|record| records.has_started(&record.id) || !record.is_plain);
+        Ok(forgotten.filter_map(|record| Some(self.lost(record.number?, &record))).collect())
+    }
+
     /// The present numbers of jobs that were acknowledged under these.
-    async fn present(&self, numbers: &[u64]) -> Result<Vec<u64>> {
+    pub(super) async fn present(&self, numbers: &[u64]) -> Result<Vec<u64>> {
         let mut present = Vec::new();
         for number in numbers {
             let record = self.records().await?.of_number(*number);
@@ -129,7 +141,7 @@ impl Slurm {
         }
         let job = again;
         rows.retain(|row| row.job() == job.0 || row.id == job.0);
-        merge(&mut rows, self.history(Whose::All, &[job.0]).await?, self.now());
+        merge(&mut rows, self.history(Whose::All, &[job.0]).await, self.now());
         self.complete(&mut rows).await?;
         Ok(rows)
     }

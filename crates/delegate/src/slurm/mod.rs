@@ -81,16 +81,25 @@ impl Slurm {
         Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// The cluster's name, as its controller has it.
+    /// The cluster's name, as its controller has it; while that is away, as it was, where only one is known.
     async fn cluster(&self) -> Result<&str> {
         let ask = async || {
-            let text = self.tools().output("scontrol", &["show", "config"]).await?;
+            let text = match self.tools().output("scontrol", &["show", "config"]).await {
+                Ok(text) => text,
+                Err(error) => return self.only_cluster().ok_or_else(|| Refusal::from(error)),
+            };
             let mut lines = text.lines().filter_map(|line| line.split_once('='));
             let name =
                 lines.find(|(name, _)| name.trim() == "ClusterName").map(|(_, name)| name.trim().to_owned());
             name.ok_or_else(|| Refusal::internal("Slurm's configuration names no cluster"))
         };
         Ok(self.cluster.get_or_try_init(ask).await?)
+    }
+
+    fn only_cluster(&self) -> Option<String> {
+        let entries = std::fs::read_dir(&self.settings.root).ok()?;
+        let mut names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        names.next().filter(|_| names.next().is_none())
     }
 
     async fn records(&self) -> Result<Records> {

@@ -44,8 +44,8 @@ impl Slurm {
             let path = element.join(attempt.to_string()).join(format!("rank-{rank}.log"));
             path.exists().then_some(path)
         };
-        let is_array = record.elements > 1;
-        let target = if is_array { format!("{job}_{index}") } else { job.to_string() };
+        let number = record.number.unwrap_or(job.0);
+        let target = if record.elements > 1 { format!("{number}_{index}") } else { number.to_string() };
         // 2. What there is, or all until the job has ended.
         if !query.follow {
             let Some(path) = find(&element) else {

@@ -38,7 +38,9 @@ impl Slurm {
         };
         let (shared, fresh) = (dir.join(name), self.settings.look_again);
         let failed = |error: io::Error| Refusal::internal(format!("cannot share what squeue says: {error}"));
-        std::fs::create_dir_all(&dir).map_err(failed)?;
+        if std::fs::create_dir_all(&dir).is_err() {
+            return self.queue(whose).await;
+        }
         // 1. One watcher at a time asks; the others wait for its answer.
         let lock = tokio::task::spawn_blocking({
             let path = dir.join(format!("{name}.lock"));
@@ -48,7 +50,10 @@ impl Slurm {
                 Ok(file)
             }
         });
-        let _lock = lock.await.map_err(|error| Refusal::internal(error.to_string()))?.map_err(failed)?;
+        let Ok(_lock) = lock.await.map_err(|error| Refusal::internal(error.to_string()))? else {
+            // Where nothing can be shared, everybody asks for himself.
+            return self.queue(whose).await;
+        };
         // 2. An answer that is young enough is everybody's.
         let age =
             std::fs::metadata(&shared).and_then(|file| file.modified()).ok().and_then(|at| at.elapsed().ok());
@@ -90,45 +95,34 @@ impl Slurm {
         }
     }
 
-    /// What the accounting knows of the jobs with these numbers, or of the last days. Empty where there is no accounting.
-    pub(super) async fn history(&self, whose: Whose<'_>, jobs: &[u64]) -> Result<Vec<NativeJob>> {
-        let delimiter = format!("--delimiter={SEPARATOR}");
-        let format = format!("--format={SACCT_FIELDS}");
-        let numbers = jobs.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
-        let mut asked = vec!["--parsable2", "--noheader", "--allocations", &delimiter, &format];
-        match (jobs, whose) {
-            ([_, ..], _) => asked.extend(["--jobs", &numbers]),
-            ([], Whose::User(user)) => asked.extend(["--starttime", HISTORY, "--user", user]),
-            ([], Whose::All | Whose::Jobs(_)) => asked.extend(["--starttime", HISTORY, "--allusers"]),
+    /// What the accounting knows of the jobs with these numbers, or of the last days. Empty where it does not answer: what the
+    /// controller says stands without it.
+    pub(super) async fn history(&self, whose: Whose<'_>, jobs: &[u64]) -> Vec<NativeJob> {
+        if !jobs.is_empty() {
+            return self.accounted(jobs).await.unwrap_or_default();
         }
-        self.sacct(&asked).await
+        let since = match whose {
+            Whose::User(user) => vec!["--starttime", HISTORY, "--user", user],
+            Whose::All | Whose::Jobs(_) => vec!["--starttime", HISTORY, "--allusers"],
+        };
+        self.sacct(&since).await.unwrap_or_default()
+    }
+
+    /// The same of some numbers; `None` where there is no accounting, or it does not answer.
+    pub(super) async fn accounted(&self, jobs: &[u64]) -> Option<Vec<NativeJob>> {
+        let numbers = jobs.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+        self.sacct(&["--jobs", &numbers]).await.ok()
     }
 
     /// Everybody's jobs that the accounting knows since then.
     pub(super) async fn used_since(&self, since: &str) -> Result<Vec<NativeJob>> {
-        let (delimiter, format) = (format!("--delimiter={SEPARATOR}"), format!("--format={SACCT_FIELDS}"));
-        let asked = [
-            "--parsable2",
-            "--noheader",
-            "--allocations",
-            &delimiter,
-            &format,
-            "--allusers",
-            "--starttime",
-            since,
-        ];
-        self.sacct(&asked).await
+        Ok(self.sacct(&["--allusers", "--starttime", since]).await?)
     }
 
-    async fn sacct(&self, asked: &[&str]) -> Result<Vec<NativeJob>> {
-        match self.tools().output("sacct", asked).await {
-            Ok(text) => Ok(job::from_sacct(&text)),
-            // A site without slurmdbd: what the controller has forgotten is gone.
-            Err(ToolError::Failed { message, .. }) if message.contains("accounting storage is disabled") => {
-                Ok(Vec::new())
-            }
-            Err(error) => Err(error.into()),
-        }
+    async fn sacct(&self, which: &[&str]) -> std::result::Result<Vec<NativeJob>, ToolError> {
+        let (delimiter, format) = (format!("--delimiter={SEPARATOR}"), format!("--format={SACCT_FIELDS}"));
+        let asked = ["--parsable2", "--noheader", "--allocations", &delimiter, &format];
+        Ok(job::from_sacct(&self.tools().output("sacct", &[&asked, which].concat()).await?))
     }
 }
 

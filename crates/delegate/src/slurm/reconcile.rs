@@ -5,12 +5,11 @@
 use muster_backends::slurm::job::NativeJob;
 use muster_model::{Span, Time};
 
-use super::queue::Whose;
 use super::record::Record;
 use super::{Result, Slurm};
 
-/// What was never answered is given so long to arrive.
-const ARRIVAL: Span = Span::from_secs(120);
+/// What was never answered is given so long to arrive: longer than a submission waits for its answer.
+const ARRIVAL: Span = Span::from_secs(300);
 /// A job is handed on again so often at most.
 const MOST_TIMES: usize = 3;
 /// The accounting knows a job by number, name and instant where it keeps no comments; its clock may be another.
@@ -39,11 +38,14 @@ impl Slurm {
         if missing.is_empty() {
             return Ok(false);
         }
-        // 2. What the accounting knows of the rest.
+        // 2. What the accounting knows of the rest. Without accounting nobody can say that a job has not ended.
         let numbers: Vec<u64> = missing.iter().filter_map(|record| record.number).collect();
         let history = match numbers.is_empty() {
             true => Vec::new(),
-            false => self.history(Whose::All, &numbers).await?,
+            false => match self.accounted(&numbers).await {
+                Some(history) => history,
+                None => return Ok(false),
+            },
         };
         // 3. What nobody knows and never started.
         let (now, mut has_changed) = (self.now(), false);
@@ -53,6 +55,7 @@ impl Slurm {
                 Some(_) => {}
                 None if records.has_started(&record.id) || !is_due(record, now) => {}
                 None => {
+                    // Who was refused now is told as unknown, and stays so.
                     if let Ok(number) = self.sbatch(&record.id).await {
                         self.note(&record.id, number).await?;
                         has_changed = true;
@@ -76,8 +79,8 @@ fn is_of(row: &NativeJob, record: &Record) -> bool {
     }
 }
 
-/// It had its time to arrive, and was not lost too often.
+/// It had its time to arrive, was not lost too often, and means the same again.
 fn is_due(record: &Record, now: Time) -> bool {
     let has_arrived = record.number.is_some() || now.since(record.submitted) > ARRIVAL;
-    has_arrived && record.before.len() < MOST_TIMES
+    has_arrived && record.is_plain && record.before.len() < MOST_TIMES
 }

@@ -34,6 +34,12 @@ pub(super) struct Record {
     pub(super) commands: std::collections::BTreeMap<String, String>,
     /// Where it runs.
     pub(super) workdir: String,
+    /// Variables that sbatch must not see: they would overrule its script.
+    #[serde(default)]
+    pub(super) without: Vec<String>,
+    /// It waits for no other job and no time: handed on again, its script still says what it did.
+    #[serde(default)]
+    pub(super) is_plain: bool,
     /// Signal that asks it to save its progress.
     pub(super) checkpoint_signal: Option<i32>,
 }
@@ -67,6 +73,18 @@ impl Records {
         self.save(record)?;
         std::fs::create_dir_all(self.root.join(OPEN))?;
         write(&self.root.join(OPEN).join(&record.id), b"", 0o600)
+    }
+
+    /// Held by who hands a job on, so that nobody else does at the same time; dropped with what is returned. Where the file system
+    /// keeps no locks there is none.
+    pub(super) async fn lock(&self, id: &str) -> Option<std::fs::File> {
+        let path = self.dir(id).join("submit.lock");
+        let lock = tokio::task::spawn_blocking(move || {
+            let file = std::fs::File::options().create(true).append(true).open(path).ok()?;
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).ok()?;
+            Some(file)
+        });
+        lock.await.ok().flatten()
     }
 
     /// Everything that has not ended, as far as is known.
@@ -142,6 +160,8 @@ mod tests {
             submitted: Time(5),
             commands: [("main".to_owned(), "true".to_owned())].into(),
             workdir: "/".to_owned(),
+            without: Vec::new(),
+            is_plain: true,
             checkpoint_signal: None,
         };
         records.keep(&record, "#!/bin/bash\n").unwrap();

@@ -144,10 +144,20 @@ impl Slurm {
             submitted: now,
             commands: commands(&one.checked.commands),
             workdir: one.workdir.clone(),
+            without: {
+                let set = |(name, variable): &(&str, &str)| {
+                    script.options.contains(name).then(|| (*variable).to_owned())
+                };
+                VARIABLES.iter().filter_map(set).collect()
+            },
+            is_plain: one.spec.after.is_empty()
+                && one.checked.after_documents.is_empty()
+                && one.spec.begin.is_none(),
             checkpoint_signal: one.spec.checkpoint.as_ref().map(|checkpoint| checkpoint.signal),
         };
         let kept = |error: std::io::Error| {
             Refusal::internal(format!("cannot write into {}: {error}", records.dir(&one.id).display()))
+                .hint("$MUSTER_HOME names another folder; every node must see it")
         };
         records.keep(&record, &script.text).map_err(kept)?;
         // 3. sbatch.
@@ -159,17 +169,22 @@ impl Slurm {
     /// answered may have arrived all the same, and is looked for first.
     pub(super) async fn sbatch(&self, id: &str) -> Result<u64> {
         let records = self.records().await?;
+        // One at a time, and who comes second finds what the first has got.
+        let _one = records.lock(id).await;
+        if let Ok(Some(number)) = self.find(id).await {
+            return Ok(number);
+        }
         let path = records.script(id);
         let path = path.to_string_lossy();
-        // Options stand in the script; variables of this environment must not overrule them.
-        let text = std::fs::read_to_string(&*path).unwrap_or_default();
-        let set = |(name, variable): &(&str, &str)| {
-            text.contains(&format!("\n#SBATCH --{name}")).then(|| (*variable).to_owned())
-        };
-        let without: Vec<String> = VARIABLES.iter().filter_map(set).collect();
+        // Options stand in the script: variables of this environment must not overrule them, nor those of a job that this runs in.
+        let record = records.get(id);
+        let set = record.iter().flat_map(|record| &record.without).cloned();
+        let own = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let own = own.filter(|name| name.starts_with("SLURM_") && name != "SLURM_CONF");
+        let without: Vec<String> = set.chain(own).collect();
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let error = match self.tools().call("sbatch", &["--parsable", &path], &without, None).await {
+            let error = match self.tools().without(&without, "sbatch", &["--parsable", &path]).await {
                 Ok(answer) => {
                     let number = answer.trim().split(';').next().and_then(|number| number.parse().ok());
                     return number.ok_or_else(|| {
@@ -177,6 +192,9 @@ impl Slurm {
                     });
                 }
                 Err(ToolError::Failed { message, code: Some(_), .. }) if !is_silence(&message) => {
+                    if let Ok(Some(number)) = self.find(id).await {
+                        return Ok(number);
+                    }
                     records.close(id);
                     return Err(refused(&message));
                 }
@@ -202,7 +220,7 @@ impl Slurm {
         let records = self.records().await?;
         if let Some(mut record) = records.get(id) {
             record.before.extend(record.number.filter(|before| *before != number));
-            let noted = records.save(&Record { number: Some(number), ..record });
+            let noted = records.save(&Record { number: Some(number), submitted: self.now(), ..record });
             noted.map_err(|error| Refusal::internal(format!("job {number} is not noted: {error}")))?;
         }
         Ok(number)
@@ -222,6 +240,10 @@ impl Slurm {
         let words: Vec<String> = numbers.iter().map(u64::to_string).collect();
         let args: Vec<&str> = words.iter().map(String::as_str).collect();
         let list = words.join(" ");
+        if let Ok(records) = self.records().await {
+            let ids = numbers.iter().filter_map(|number| records.of_number(*number));
+            ids.for_each(|record| records.close(&record.id));
+        }
         match self.tools().output("scancel", &args).await {
             Ok(_) => {
                 refusal.hint(format!("of the same text, {list} were submitted before it and cancelled again"))
@@ -281,7 +303,17 @@ fn response(
 
 /// Nobody answered: whether it arrived is not said.
 fn is_silence(message: &str) -> bool {
-    let words = ["Unable to contact", "timed out", "Connection refused", "Zero Bytes", "Transport endpoint"];
+    let words = [
+        "Unable to contact",
+        "timed out",
+        "Connection re",
+        "Zero Bytes",
+        "Transport endpoint",
+        "Message receive failure",
+        "Message send failure",
+        "Protocol authentication",
+        "not responding",
+    ];
     words.iter().any(|words| message.contains(words))
 }
 

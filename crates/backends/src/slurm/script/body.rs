@@ -52,6 +52,8 @@ fi
         dir = quote::word(source.dir),
     );
     text.push_str(FENCE);
+    // Slurm itself goes on in /tmp where the folder is not there.
+    let _ = writeln!(text, "cd {} || exit 1", quote::word(source.workdir));
     match &source.spec.kind {
         Kind::Service(service) => {
             text.push_str("export MUSTER_REPLICA=$SLURM_ARRAY_TASK_ID\n");
@@ -140,10 +142,10 @@ fn ranks(text: &mut String, source: &Source<'_>, component: &Component, index: u
     let first = component.roles.first().map_or(0, |role| role.first_rank);
     let own = if first > 0 { format!("$((SLURM_PROCID + {first}))") } else { "$SLURM_PROCID".to_owned() };
     let world = world.map_or("$SLURM_STEP_NUM_TASKS".to_owned(), |world| world.to_string());
-    let _ = writeln!(
-        rank,
-        "export RANK={own} WORLD_SIZE={world} NODE_RANK=$SLURM_NODEID LOCAL_RANK=$SLURM_LOCALID"
-    );
+    // Nodes of the components before it come first.
+    let before: String = (0..index).map(|one| format!(" + SLURM_JOB_NUM_NODES_HET_GROUP_{one}")).collect();
+    let node = if index > 0 { format!("$((SLURM_NODEID{before}))") } else { "$SLURM_NODEID".to_owned() };
+    let _ = writeln!(rank, "export RANK={own} WORLD_SIZE={world} NODE_RANK={node} LOCAL_RANK=$SLURM_LOCALID");
     match component.tasks_per_node {
         Some(per_node) => {
             let _ = writeln!(rank, "export LOCAL_WORLD_SIZE={per_node}");
@@ -207,6 +209,9 @@ done
     }
 }
 
+/// Says how this node is reached: by its name, or where that does not resolve by the address that Slurm uses itself.
+const ADDRESS: &str = r#"{ getent hosts "$SLURMD_NODENAME" > /dev/null && echo "$SLURMD_NODENAME" || scontrol --oneliner show node "$SLURMD_NODENAME" | sed 's/.*NodeAddr=\([^ ]*\).*/\1/'; }"#;
+
 /// The role's variables and its program, which takes the place of the shell.
 fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, indent: &str) {
     let several = source.spec.groups.len() > 1;
@@ -214,13 +219,21 @@ fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, inden
         true => (role.tasks.to_string(), format!("$((RANK - {}))", role.first_rank)),
         false => ("$WORLD_SIZE".to_owned(), "$RANK".to_owned()),
     };
-    // Two roles that both use torchrun meet at ports of their own.
+    // Two roles that both use torchrun meet at ports of their own, each where its first rank is.
     let nth = source.spec.groups.iter().position(|group| group.name.as_ref() == role.name).unwrap_or(0);
-    let port = if nth > 0 { format!("$((MASTER_PORT + {nth}))") } else { "$MASTER_PORT".to_owned() };
+    let (address, port) = match nth {
+        0 => ("$MASTER_ADDR".to_owned(), "$MASTER_PORT".to_owned()),
+        nth => {
+            let file = format!("\"$MUSTER_LOGS/master-{nth}\"");
+            let _ = writeln!(rank, "{indent}[ \"$RANK\" != {} ] || {ADDRESS} > {file}", role.first_rank);
+            let _ = writeln!(rank, "{indent}until [ -s {file} ]; do sleep 0.2; done");
+            (format!("$(cat {file})"), format!("$((MASTER_PORT + {nth}))"))
+        }
+    };
     let lines = [
         format!("export MUSTER_TASK=$RANK MUSTER_GROUP={}", quote::word(&role.name)),
         format!("export PET_NNODES={agents} PET_NODE_RANK={place} PET_NPROC_PER_NODE={gpus}"),
-        format!("export PET_RDZV_BACKEND=static PET_MASTER_ADDR=$MASTER_ADDR PET_MASTER_PORT={port}"),
+        format!("export PET_RDZV_BACKEND=static PET_MASTER_ADDR={address} PET_MASTER_PORT={port}"),
         "export PET_RDZV_ENDPOINT=$PET_MASTER_ADDR:$PET_MASTER_PORT".to_owned(),
         "export PET_RDZV_ID=$SLURM_JOB_ID-$MUSTER_ATTEMPT-$MUSTER_GROUP".to_owned(),
     ];
@@ -250,7 +263,7 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
         text.push_str(
             "# Every task takes its own GPUs from those of its node: srun must not bind them, too.\n",
         );
-        text.push_str("unset SLURM_GPUS_PER_TASK\n");
+        text.push_str("unset ${!SLURM_GPUS_PER_TASK*}\n");
     }
     // The ranks are told to end by Slurm itself; this script outlives them to say how.
     text.push_str("trap : TERM\n");

@@ -82,16 +82,24 @@ pub(super) fn request(source: &Source<'_>) -> Result<Request, Vec<Unfit>> {
     let (mut warnings, mut unfit) = (Vec::new(), Vec::new());
     // 1. What Slurm cannot do, or does otherwise.
     kinds(spec, &mut warnings, &mut unfit);
+    if spec.restart.on_failure && slurm.requeue == Some(false) {
+        unfit.push(Unfit::new(
+            "`restart` with `slurm: {requeue: false}`: what may not be queued again cannot be restarted",
+            "leave one of them out",
+        ));
+    }
     differences(spec, &mut warnings);
     variables(source, &mut unfit);
     // 2. What is one for the whole job.
     let mut directives = identity(source);
-    where_to(spec, slurm, &mut directives, &mut unfit);
+    whose(spec, slurm, &mut directives);
     when(source, &mut directives);
     ending(spec, slurm, &mut directives);
     // 3. Its sizes: of each component after the first, on lines of its own.
     let mut roles = components(spec, &mut warnings, &mut unfit);
-    let shared = placing(spec, slurm, &mut unfit);
+    let mut shared = where_to(spec, slurm, &mut unfit);
+    shared.extend(placing(spec, slurm, &mut unfit));
+    shared.extend(slurm.options.iter().map(|option| Directive::new("", own_option(option))));
     for (index, component) in roles.iter_mut().enumerate() {
         if index > 0 {
             directives.push(Directive::new("", "hetjob"));
@@ -103,7 +111,6 @@ pub(super) fn request(source: &Source<'_>) -> Result<Request, Vec<Unfit>> {
         directives.append(&mut component.directives);
         directives.extend(shared.iter().cloned());
     }
-    directives.extend(slurm.options.iter().map(|option| Directive::new("", own_option(option))));
     match unfit.is_empty() {
         true => Ok(Request { directives, roles, warnings }),
         false => Err(unfit),
@@ -161,6 +168,12 @@ fn differences(spec: &JobSpec, warnings: &mut Vec<String>) {
     if let Some(limit) = spec.time_limit.filter(|limit| limit.0 % 60_000 != 0) {
         warnings.push(format!("Slurm counts minutes: its limit is {}, not {limit}", minutes(limit)));
     }
+    if spec.restart.on_failure {
+        warnings.push(
+            "`backoff` is not handed on: Slurm waits for minutes of its own before it starts a job again"
+                .to_owned(),
+        );
+    }
     if spec.restart.always {
         warnings.push(
             "`restart: always` is not handed on: Slurm starts nothing again that ended well".to_owned(),
@@ -185,7 +198,7 @@ fn identity(source: &Source<'_>) -> Vec<Directive> {
         Directive::new("job-name", source.spec.name.as_ref()),
         Directive::new("comment", format!("muster:{}", source.id)),
         Directive::new("chdir", source.workdir),
-        Directive::new("output", format!("{}/batch-{file}.log", source.dir)),
+        Directive::new("output", format!("{}/batch-{file}.log", source.dir.replace('%', "%%"))),
         Directive::new("open-mode", "append"),
         Directive::new("export", "ALL"),
     ]
@@ -202,10 +215,10 @@ fn elements(spec: &JobSpec) -> Option<String> {
     Some(format!("{}-{}{step}{cap}", array.first, array.last))
 }
 
-/// Whose it is and where it waits.
-fn where_to(spec: &JobSpec, slurm: &SlurmOptions, directives: &mut Vec<Directive>, unfit: &mut Vec<Unfit>) {
+/// Whose it is, and before whom.
+fn whose(spec: &JobSpec, slurm: &SlurmOptions, directives: &mut Vec<Directive>) {
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
-    // 1. The account: as said to Slurm, else the last component of the queue.
+    // As said to Slurm, else the last component of the queue.
     let queue = spec.queue.as_str();
     let account = slurm.account.as_deref().or_else(|| {
         let last = queue.rsplit('/').next();
@@ -214,7 +227,19 @@ fn where_to(spec: &JobSpec, slurm: &SlurmOptions, directives: &mut Vec<Directive
     if let Some(account) = account {
         set("account", account.to_owned());
     }
-    // 2. Labels that Slurm's inventory has.
+    if let Some(qos) = &slurm.qos {
+        set("qos", qos.to_string());
+    }
+    if spec.priority < 0 {
+        set("nice", spec.priority.unsigned_abs().to_string());
+    }
+}
+
+/// Where it waits: of every component of a heterogeneous job.
+fn where_to(spec: &JobSpec, slurm: &SlurmOptions, unfit: &mut Vec<Unfit>) -> Vec<Directive> {
+    let mut directives = Vec::new();
+    let mut set = |name, value: String| directives.push(Directive::new(name, value));
+    // Labels that Slurm's inventory has.
     let mut partitions: Vec<&str> = slurm.partitions.iter().map(AsRef::as_ref).collect();
     let mut constraint: Vec<&str> = slurm.constraint.iter().map(AsRef::as_ref).collect();
     for (label, value) in &spec.constraint.labels {
@@ -230,9 +255,6 @@ fn where_to(spec: &JobSpec, slurm: &SlurmOptions, directives: &mut Vec<Directive
     if !partitions.is_empty() {
         set("partition", partitions.join(","));
     }
-    if let Some(qos) = &slurm.qos {
-        set("qos", qos.to_string());
-    }
     if !constraint.is_empty() {
         set("constraint", constraint.join("&"));
     }
@@ -242,9 +264,7 @@ fn where_to(spec: &JobSpec, slurm: &SlurmOptions, directives: &mut Vec<Directive
     if !slurm.licenses.is_empty() {
         set("licenses", slurm.licenses.join(","));
     }
-    if spec.priority < 0 {
-        set("nice", spec.priority.unsigned_abs().to_string());
-    }
+    directives
 }
 
 /// When it may start, and how often.
