@@ -2,7 +2,7 @@
 //! Where there can be no cluster it says why, and the tests count as skipped.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
@@ -46,10 +46,17 @@ pub fn run(root: &Path, filter: Option<&str>, totals: &mut Totals) -> Result<()>
     tests.args(["timeout", "--kill-after=5", SECS]).arg(cargo()).args(TARGET).args(filter);
     tests.args(["--", "--include-ignored", "--test-threads=1"]).current_dir(root);
     tests.env("MUSTER_TEST_SLURM", site.dir());
-    tests.env("MUSTER_XTASK", std::env::current_exe().context("where this program lies")?);
+    tests.env("MUSTER_XTASK", own_path()?);
     let result = count(&mut tests, totals);
     drop(running);
     result
+}
+
+/// Where this program lies. The tests before may have built it anew: the kernel then calls the file that runs deleted.
+fn own_path() -> Result<PathBuf> {
+    let path = std::env::current_exe().context("where this program lies")?;
+    let text = path.to_string_lossy();
+    Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), PathBuf::from))
 }
 
 /// Ends the cluster when it goes out of scope, also in a panic.

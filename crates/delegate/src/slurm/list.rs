@@ -14,7 +14,7 @@ use muster_model::view::{ElementView, JobView, NativeView, State};
 use muster_model::{ElementId, GpuMilli, JobId, Outcome, Span, Time};
 
 use super::queue::Whose;
-use super::record::Record;
+use super::record::{Record, Records};
 use super::{Refusal, Result, Slurm, output, view};
 
 /// Whose jobs are listed where nobody is named: one's own. This word lists everybody's.
@@ -73,8 +73,8 @@ impl Slurm {
                 // Who asks by the number that was acknowledged is answered by it.
                 Some(job) => job.job = JobId(*asked),
                 None => {
-                    let record = self.records().await?.of_number(*asked);
-                    jobs.extend(record.map(|record| self.lost(*asked, &record)));
+                    let records = self.records().await?;
+                    jobs.extend(records.of_number(*asked).map(|record| self.lost(&records, *asked, &record)));
                 }
             }
         }
@@ -89,10 +89,11 @@ impl Slurm {
     /// What was handed on, has started and is known to nobody.
     async fn forgotten(&self, known: &[JobView]) -> Result<Vec<JobView>> {
         let records = self.records().await?;
-        let is_known = |record: &Record| known.iter().any(|job| Some(job.job.0) == record.number);
+        let id = |job: &JobView| job.native.as_ref().and_then(|native| native.id.clone());
+        let is_known = |record: &Record| known.iter().any(|job| id(job).as_ref() == Some(&record.id));
         let forgotten = records.open().into_iter().filter(|record| !is_known(record));
         let forgotten = forgotten.filter(|record| records.has_started(&record.id) || !record.is_plain);
-        Ok(forgotten.filter_map(|record| Some(self.lost(record.number?, &record))).collect())
+        Ok(forgotten.filter_map(|record| Some(self.lost(&records, record.number?, &record))).collect())
     }
 
     /// The present numbers of jobs that were acknowledged under these.
@@ -201,7 +202,7 @@ impl Slurm {
         let record = record.filter(|record| shown.as_ref().is_none_or(|view| !is_other(view, record)));
         let view = match (shown, &record) {
             (Some(view), _) => JobView { job, ..view },
-            (None, Some(record)) => self.lost(job.0, record),
+            (None, Some(record)) => self.lost(&records, job.0, record),
             (None, None) => {
                 return Err(Refusal::not_found(format!("Slurm knows no job {job}"))
                     .hint("`muster ps -a` lists yours of the last days, `muster ps -u all` everybody's"));
@@ -224,17 +225,26 @@ impl Slurm {
     }
 
     /// A job that was handed on, and that neither the controller nor the accounting knows.
-    fn lost(&self, number: u64, record: &Record) -> JobView {
+    fn lost(&self, records: &Records, number: u64, record: &Record) -> JobView {
+        let end = records.noted_end(record);
         let says = "handed on to Slurm, which does not know it any more";
+        let (state, outcome) = match end {
+            Some(0) => (State::Done, Outcome::Succeeded),
+            Some(code) => {
+                let says = format!("ended with {code}, as its script noted; Slurm does not know it any more");
+                (State::Failed, Outcome::Native { state: "".into(), says: says.into(), code })
+            }
+            None => (State::Unknown, Outcome::Native { state: "".into(), says: says.into(), code: 125 }),
+        };
         let element = ElementView {
             element: ElementId::single(JobId(number)),
-            state: State::Unknown,
+            state,
             attempt: 0,
             backfilled: false,
             started: None,
             ends_by: None,
             ended: None,
-            outcome: Some(Outcome::Native { state: "".into(), says: says.into(), code: 125 }),
+            outcome: Some(outcome),
             last_end: None,
             checkpoint: None,
             checkpoint_asked: None,
@@ -247,7 +257,7 @@ impl Slurm {
             user: self.settings.user.clone(),
             queue: "".into(),
             priority: 0,
-            state: State::Unknown,
+            state,
             tasks: 0,
             gpus: GpuMilli(0),
             roles: Vec::new(),

@@ -116,6 +116,15 @@ impl Records {
         Ok(())
     }
 
+    /// How the only element of a job ended last, as its script noted.
+    pub(super) fn noted_end(&self, record: &Record) -> Option<i32> {
+        if record.elements > 1 {
+            return None;
+        }
+        let ends = std::fs::read_to_string(self.dir(&record.id).join("0/ends")).ok()?;
+        ends.lines().last()?.split_once(' ')?.1.trim().parse().ok()
+    }
+
     /// By Muster's id.
     pub(super) fn get(&self, id: &str) -> Option<Record> {
         // An id is one name of a folder and nothing else.

@@ -80,14 +80,19 @@ case $? in
   75)
     echo "muster: an earlier start of this job still runs; waiting for its end" >&2
     flock 9
-    if [ "$(tail -n 1 "$muster_dir/ends" 2> /dev/null)" = 0 ]; then
-      echo "muster: it ended well; not run twice" >&2
-      exit 0
-    fi
+    case $(tail -n 1 "$muster_dir/ends" 2> /dev/null) in
+      *" 0") echo "muster: it ended well; not run twice" >&2; exit 0 ;;
+    esac
     ;;
   *) echo "muster: no locks on this file system: nothing holds back a second start" >&2 ;;
 esac
 flock "$MUSTER_FENCE" true 2> /dev/null
+# A controller that forgot a start makes it again, under the same count: it is the one that has run.
+muster_end=$(sed -n "s/^$MUSTER_ATTEMPT //p" "$muster_dir/ends" 2> /dev/null | tail -n 1)
+if [ -n "$muster_end" ]; then
+  echo "muster: this start has run, and ended with $muster_end; not run twice" >&2
+  exit "$muster_end"
+fi
 "#;
 
 /// Where the ranks meet.
@@ -287,7 +292,7 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     }
     text.push_str(PREEMPTED);
     restart(text, source.spec);
-    text.push_str("echo \"$status\" >> \"$muster_dir/ends\"\nexit \"$status\"\n");
+    text.push_str("echo \"$MUSTER_ATTEMPT $status\" >> \"$muster_dir/ends\"\nexit \"$status\"\n");
 }
 
 /// Who is preempted and ends within the grace has failed in Slurm's eyes, and is not queued again: it waits to be ended.
