@@ -129,6 +129,59 @@ pub struct JobView {
     pub native: Option<NativeView>,
 }
 
+impl JobView {
+    /// Of a job of which nothing is to be said but whose it is and how it stands.
+    #[must_use]
+    pub fn blank(job: JobId, name: String, user: UserName, state: State, submitted: Time) -> Self {
+        Self {
+            job,
+            name,
+            user,
+            queue: "".into(),
+            priority: 0,
+            state,
+            tasks: 0,
+            gpus: GpuMilli(0),
+            roles: Vec::new(),
+            elastic: None,
+            time_limit: None,
+            submitted,
+            started: None,
+            ended: None,
+            array: None,
+            service: None,
+            is_notebook: false,
+            idle: None,
+            elements: Vec::new(),
+            waiting_for: None,
+            eta: None,
+            native: None,
+        }
+    }
+}
+
+impl ElementView {
+    /// Of an element of which nothing is to be said but how it stands.
+    #[must_use]
+    pub fn blank(element: ElementId, state: State) -> Self {
+        Self {
+            element,
+            state,
+            attempt: 0,
+            backfilled: false,
+            started: None,
+            ends_by: None,
+            ended: None,
+            outcome: None,
+            last_end: None,
+            checkpoint: None,
+            checkpoint_asked: None,
+            goes_on_with: None,
+            tasks: Vec::new(),
+        }
+    }
+}
+
 /// A job as the queue knows it that it was handed on to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NativeView {

@@ -266,28 +266,11 @@ pub fn running(job: u64, index: u32, devices: std::ops::Range<u16>, limit_secs: 
 
 pub fn job(number: u64, name: &str, state: State, gpus: u32) -> JobView {
     JobView {
-        native: None,
-        job: JobId(number),
-        name: name.to_owned(),
-        user: "alice".into(),
         queue: "default".into(),
-        priority: 0,
-        state,
         tasks: gpus,
         gpus: GpuMilli(gpus * 1000),
-        roles: Vec::new(),
-        elastic: None,
         time_limit: Some(Span::from_secs(20)),
-        submitted: NOON,
-        started: None,
-        ended: None,
-        array: None,
-        service: None,
-        is_notebook: false,
-        idle: None,
-        elements: Vec::new(),
-        waiting_for: None,
-        eta: None,
+        ..JobView::blank(JobId(number), name.to_owned(), "alice".into(), state, NOON)
     }
 }
 

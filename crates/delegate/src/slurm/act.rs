@@ -70,9 +70,7 @@ impl Slurm {
             Err(error) => Err(error.into()),
         }
     }
-}
 
-impl Slurm {
     /// A shell beside a rank: a step of its own on the rank's node, in the job's allocation.
     pub(super) async fn terminal(&self, job: JobId, query: AttachQuery) -> Result<Answer> {
         let rows = self.rows_of(job).await?;

@@ -11,7 +11,7 @@ use muster_api::types::{Changes, JobDetail, JobList};
 use muster_backends::slurm::job::{self, NativeJob};
 use muster_backends::slurm::state::NativeState;
 use muster_model::view::{ElementView, JobView, NativeView, State};
-use muster_model::{ElementId, GpuMilli, JobId, Outcome, Span, Time};
+use muster_model::{ElementId, JobId, Outcome, Span, Time};
 
 use super::queue::Whose;
 use super::record::{Record, Records};
@@ -134,13 +134,13 @@ impl Slurm {
 
     /// Every row of one job.
     pub(super) async fn rows_of(&self, job: JobId) -> Result<Vec<NativeJob>> {
-        let mut rows = self.reconciled(Whose::Jobs(&[job.0]), &[job.0]).await?;
-        let again = JobId(self.present(&[job.0]).await?[0]);
-        if again != job {
-            // It was lost and handed on again, perhaps just now.
-            rows = self.queue(Whose::Jobs(&[again.0])).await?;
+        let before = self.present(&[job.0]).await?[0];
+        let mut rows = self.reconciled(Whose::Jobs(&[before]), &[before]).await?;
+        let job = JobId(self.present(&[job.0]).await?[0]);
+        if job.0 != before {
+            // It was handed on again just now.
+            rows = self.queue(Whose::Jobs(&[job.0])).await?;
         }
-        let job = again;
         rows.retain(|row| row.job() == job.0 || row.id == job.0);
         merge(&mut rows, self.history(Whose::All, &[job.0]).await, self.now());
         self.complete(&mut rows).await?;
@@ -237,52 +237,24 @@ impl Slurm {
             None => (State::Unknown, Outcome::Native { state: "".into(), says: says.into(), code: 125 }),
         };
         let element = ElementView {
-            element: ElementId::single(JobId(number)),
-            state,
-            attempt: 0,
-            backfilled: false,
-            started: None,
-            ends_by: None,
-            ended: None,
             outcome: Some(outcome),
-            last_end: None,
-            checkpoint: None,
-            checkpoint_asked: None,
-            goes_on_with: None,
-            tasks: Vec::new(),
+            ..ElementView::blank(ElementId::single(JobId(number)), state)
         };
+        let native = NativeView {
+            system: "slurm".to_owned(),
+            cluster: None,
+            state: String::new(),
+            reason: None,
+            partition: String::new(),
+            qos: None,
+            restarts: 0,
+            id: Some(record.id.clone()),
+        };
+        let user = self.settings.user.clone();
         JobView {
-            job: JobId(number),
-            name: record.name.clone(),
-            user: self.settings.user.clone(),
-            queue: "".into(),
-            priority: 0,
-            state,
-            tasks: 0,
-            gpus: GpuMilli(0),
-            roles: Vec::new(),
-            elastic: None,
-            time_limit: None,
-            submitted: record.submitted,
-            started: None,
-            ended: None,
-            array: None,
-            service: None,
-            is_notebook: false,
-            idle: None,
             elements: vec![element],
-            waiting_for: None,
-            eta: None,
-            native: Some(NativeView {
-                system: "slurm".to_owned(),
-                cluster: None,
-                state: String::new(),
-                reason: None,
-                partition: String::new(),
-                qos: None,
-                restarts: 0,
-                id: Some(record.id.clone()),
-            }),
+            native: Some(native),
+            ..JobView::blank(JobId(number), record.name.clone(), user, state, record.submitted)
         }
     }
 

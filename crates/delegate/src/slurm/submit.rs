@@ -216,6 +216,7 @@ impl Slurm {
         }
     }
 
+    /// Writes down the number that Slurm gave.
     pub(super) async fn note(&self, id: &str, number: u64) -> Result<u64> {
         let records = self.records().await?;
         if let Some(mut record) = records.get(id) {
