@@ -37,8 +37,10 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ("docs/schema/what-if.schema.json", MUSTER, "schema what-if"),
     ("docs/schema/packing-comparison.schema.json", MUSTER, "schema packing-comparison"),
     ("docs/schema/check-report.schema.json", MUSTER, "schema check-report"),
+    ("docs/schema/verify-report.schema.json", MUSTER, "schema verify-report"),
     ("docs/cli.md", MUSTER, "__docs"),
     ("docs/check.md", MUSTER, "__docs check"),
+    ("docs/verify.md", MUSTER, "__docs verify"),
     ("docs/advise.md", MUSTER, "__docs advise"),
 ];
 

@@ -262,6 +262,22 @@ impl Client {
         }
     }
 
+    /// Command lines that together run a program once on every node of a running job; before a daemon, whose jobs run on this machine,
+    /// the program itself.
+    pub async fn on_each_node(
+        &self,
+        job: JobId,
+        index: Option<u32>,
+        program: Vec<String>,
+    ) -> Result<Vec<Vec<String>>, ClientError> {
+        match &self.server {
+            Server::Socket(_) => Ok(vec![program]),
+            Server::Here(responder) => {
+                responder.on_each_node(job, index, program).await.map_err(ClientError::Api)
+            }
+        }
+    }
+
     /// Ends the daemon; tasks keep running.
     pub async fn stop_daemon(&self) -> Result<ActionResponse, ClientError> {
         self.call(RouteId::StopDaemon, None, None, None).await

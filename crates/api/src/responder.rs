@@ -7,6 +7,7 @@ use std::io;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use muster_model::JobId;
 use serde_json::Value;
 
 use crate::routes::RouteId;
@@ -49,4 +50,13 @@ impl fmt::Debug for Answer {
 pub trait Responder: Send + Sync + fmt::Debug {
     /// The answer, or a refusal with the codes of [`ErrorBody`].
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Answer, ErrorBody>>;
+
+    /// Command lines that together run a program once on every node of a running job, beside its ranks; one for each component. The stdin of
+    /// one goes to each program that it runs, and what they print comes back by lines.
+    fn on_each_node(
+        &self,
+        job: JobId,
+        index: Option<u32>,
+        program: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<Vec<String>>, ErrorBody>>;
 }

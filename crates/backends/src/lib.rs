@@ -14,6 +14,7 @@ pub mod inventory;
 pub mod kube;
 pub mod local;
 pub mod port;
+pub mod probe;
 pub mod process;
 mod purge;
 pub mod record;

@@ -92,7 +92,7 @@ impl Stat {
 }
 
 /// Every pid now.
-fn pids() -> Vec<i32> {
+pub(crate) fn pids() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }

@@ -24,6 +24,7 @@ impl App {
             Command::Logs(args) => cmd::logs::run(self, args).await,
             Command::Attach(args) => cmd::attach::run(self, args).await,
             Command::Explain(args) => cmd::explain::run(self, args).await,
+            Command::Verify(args) => cmd::verify::run(self, args).await,
             Command::Wait(args) => cmd::wait::run(self, args).await,
             Command::Cancel(args) => cmd::cancel::run(self, args).await,
             Command::Hold(args) => cmd::hold::run(self, args).await,
@@ -50,6 +51,8 @@ impl App {
             Command::Man(args) => cmd::man::run(self, &args),
             Command::Info(args) => cmd::info::run(self, args).await,
             Command::Docs(args) => cmd::docs::run(self, &args),
+            Command::Probe(args) => cmd::verify::probe::run(&args),
+            Command::Preflight(args) => cmd::verify::preflight::run(self, &args).await,
             Command::Serve(args) => cmd::serve::run(&args),
         }
     }

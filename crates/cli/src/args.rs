@@ -96,6 +96,7 @@ pub enum Command {
     Logs(cmd::logs::Args),
     Attach(cmd::attach::Args),
     Explain(cmd::explain::Args),
+    Verify(cmd::verify::Args),
     Wait(cmd::wait::Args),
     Cancel(cmd::cancel::Args),
     Hold(cmd::hold::Args),
@@ -127,4 +128,8 @@ pub enum Command {
     Info(cmd::info::Args),
     #[command(name = "__docs", hide = true)]
     Docs(cmd::docs::Args),
+    #[command(name = "__probe", hide = true)]
+    Probe(cmd::verify::probe::Args),
+    #[command(name = "__preflight", hide = true)]
+    Preflight(cmd::verify::preflight::Args),
 }

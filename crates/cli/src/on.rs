@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use muster_api::Client;
 use muster_backends::slurm::tool::Tools;
 use muster_daemon::Paths;
@@ -49,7 +49,8 @@ impl On {
             Some(folder) => Tools::new().in_folder(folder.into()),
             None => Tools::new(),
         };
-        let settings = Settings { tools, user: jobref::own_name(), root, look_again: LOOK_AGAIN };
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let settings = Settings { tools, program, user: jobref::own_name(), root, look_again: LOOK_AGAIN };
         Ok(Some(Client::here(Arc::new(Slurm::new(settings)))))
     }
 }

@@ -26,7 +26,9 @@ impl Fake {
         let dir = tempfile::tempdir().unwrap();
         let tools = Tools::new().in_folder(dir.path().join("bin"));
         let root = dir.path().join("state");
-        let settings = Settings { tools, user: "ada".into(), root, look_again: Duration::from_millis(20) };
+        let program = "/shared/bin/muster".into();
+        let settings =
+            Settings { tools, program, user: "ada".into(), root, look_again: Duration::from_millis(20) };
         let fake = Self { client: Client::here(Arc::new(Slurm::new(settings))), dir };
         std::fs::create_dir(fake.dir.path().join("bin")).unwrap();
         fake.program("scontrol", "echo 'ClusterName             = lab'");
@@ -451,4 +453,61 @@ async fn refusals_of_slurm_say_what_to_do() {
     }
     let nodes = fake.client.scale(JobId(8), &muster_api::types::ScaleRequest { floor: 1, ceiling: 1 }).await;
     assert!(matches!(&nodes, Err(ClientError::Api(body)) if body.code == "refused"), "{nodes:?}");
+}
+
+/// A start of a job's script, as Slurm makes it: its exit code.
+fn start(fake: &Fake, restarts: u32) -> Option<i32> {
+    let path = format!("{}:{}", fake.dir.path().join("bin").display(), std::env::var("PATH").unwrap());
+    let mut script = std::process::Command::new("bash");
+    script.arg(fake.root().join("5eed5eed5eed5eed5eed5eed0/script.sh"));
+    script
+        .env_clear()
+        .env("PATH", path)
+        .env("SLURM_JOB_ID", "41")
+        .env("SLURM_RESTART_COUNT", restarts.to_string());
+    script.env("SLURM_JOB_NODELIST", "localhost").env("SLURM_JOB_NUM_NODES", "1").env("SLURM_PROCID", "0");
+    script.env("SLURM_LOCALID", "0").env("SLURM_NODEID", "0").env("SLURM_STEP_NUM_TASKS", "1");
+    script.status().unwrap().code()
+}
+
+#[tokio::test]
+async fn what_ended_well_runs_again_only_when_its_user_asks() {
+    let fake = Fake::new();
+    fake.program("sbatch", "echo 41");
+    // As srun does with the last of its words.
+    fake.program("srun", "for last; do :; done; exec bash -c \"$last\"");
+    let ran = fake.dir.path().join("ran");
+    let source = |run: &str| format!("name: once\nworkdir: {}\nrun: {run}\n", fake.dir.path().display());
+    let runs = || std::fs::read_to_string(&ran).unwrap_or_default().lines().count();
+    fake.submit(&source("echo ran >> ran"), false).await.unwrap();
+
+    // 1. A controller that was away when it ended queues it again.
+    assert_eq!((start(&fake, 0), runs()), (Some(0), 1));
+    assert_eq!((start(&fake, 1), runs()), (Some(0), 1));
+
+    // 2. Its user asks for it.
+    fake.client.act(JobId(41), Action::Requeue, ActionRequest { index: None }).await.unwrap();
+    assert_eq!(fake.calls("scontrol").last().unwrap(), "requeue 41");
+    assert_eq!((start(&fake, 2), runs()), (Some(0), 2));
+    assert_eq!((start(&fake, 3), runs()), (Some(0), 2));
+}
+
+#[tokio::test]
+async fn what_failed_or_was_told_to_end_runs_again() {
+    let fake = Fake::new();
+    fake.program("sbatch", "echo 41");
+    // The program ends well, after its job was told to end.
+    fake.program("srun", "kill -TERM $PPID; for last; do :; done; exec bash -c \"$last\"");
+    let ran = fake.dir.path().join("ran");
+    let source = format!("name: told\nworkdir: {}\nrun: echo ran >> ran\n", fake.dir.path().display());
+    fake.submit(&source, false).await.unwrap();
+    let runs = || std::fs::read_to_string(&ran).unwrap_or_default().lines().count();
+    assert_eq!((start(&fake, 0), runs()), (Some(0), 1));
+    assert_eq!((start(&fake, 1), runs()), (Some(0), 2));
+    // The same start is never made twice.
+    assert_eq!((start(&fake, 1), runs()), (Some(0), 2));
+    // One that fails is run again, too.
+    fake.program("srun", "echo ran >> ran; exit 3");
+    assert_eq!((start(&fake, 2), runs()), (Some(3), 3));
+    assert_eq!((start(&fake, 3), runs()), (Some(3), 4));
 }

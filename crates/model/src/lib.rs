@@ -23,6 +23,7 @@ pub mod slurm;
 pub mod snapshot;
 pub mod trace;
 pub mod unit;
+pub mod verify;
 pub mod view;
 pub mod window;
 

@@ -31,6 +31,7 @@ pub mod timeline;
 mod topology;
 pub mod trace;
 pub mod usage;
+pub mod verify;
 pub mod watch;
 pub mod whatif;
 pub mod windows;

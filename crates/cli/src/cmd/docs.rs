@@ -1,5 +1,5 @@
 //! `muster __docs`: documents that are generated from what the program itself reads, so that they cannot be wrong:
-//! docs/cli.md from the definitions of the command line, docs/advise.md and docs/check.md from the rules.
+//! docs/cli.md from the definitions of the command line, docs/advise.md, docs/check.md and docs/verify.md from the rules.
 
 use std::fmt::Write as _;
 
@@ -30,6 +30,8 @@ enum Document {
     Advise,
     /// docs/check.md
     Check,
+    /// docs/verify.md
+    Verify,
 }
 
 /// Runs the verb.
@@ -38,6 +40,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         Document::Cli => command_line()?,
         Document::Advise => muster_advise::document(),
         Document::Check => muster_doctor::document(),
+        Document::Verify => muster_doctor::job::document(),
     })?;
     Ok(0)
 }

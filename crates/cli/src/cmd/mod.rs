@@ -31,6 +31,7 @@ pub mod simulate;
 pub mod stop_daemon;
 pub mod trace;
 pub mod usage;
+pub mod verify;
 pub mod wait;
 pub mod whatif;
 

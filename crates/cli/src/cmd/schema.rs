@@ -8,6 +8,7 @@ use muster_model::simulation::{
     FlatComparison, FleetComparison, FleetEvent, FleetInstant, PackingComparison, WhatIf,
 };
 use muster_model::trace::TraceSummary;
+use muster_model::verify::VerifyReport;
 
 use crate::app::App;
 
@@ -60,6 +61,8 @@ enum Kind {
     GangSweep,
     /// The answer of `muster check slurm --json`
     CheckReport,
+    /// The answer of `muster verify --json`
+    VerifyReport,
     /// How a trace is made, for `muster trace generate`
     TraceRecipe,
     /// The answer of `muster trace summary --json`
@@ -87,6 +90,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         Kind::GangOrders => answer_schema::<GangOrders>(),
         Kind::GangSweep => answer_schema::<GangSweep>(),
         Kind::CheckReport => answer_schema::<CheckReport>(),
+        Kind::VerifyReport => answer_schema::<VerifyReport>(),
         Kind::TraceRecipe => muster_spec::recipe_schema(),
         Kind::TraceSummary => answer_schema::<TraceSummary>(),
     };

@@ -11,3 +11,4 @@ mod jobs;
 mod muster;
 mod promise;
 mod reconcile;
+mod verify;

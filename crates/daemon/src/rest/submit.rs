@@ -102,7 +102,12 @@ fn submission(
     user: UserName,
     now: muster_model::Time,
 ) -> Result<Submission, Failure> {
-    let warnings = checked.iter().flat_map(|job| job.warnings.iter().cloned()).collect();
+    let unverified = checked.iter().filter(|job| job.verify).map(|job| {
+        let name = &job.spec.name;
+        format!("`{name}` is not checked before it starts on this machine; `muster verify` does as it runs")
+    });
+    let own = checked.iter().flat_map(|job| job.warnings.iter().cloned());
+    let warnings = own.chain(unverified).collect();
     let drafts: Result<Vec<_>, _> =
         checked.into_iter().map(|job| draft(job, &request, caller, &user, now)).collect();
     Ok(Submission { user, key: request.key, drafts: drafts?, warnings })

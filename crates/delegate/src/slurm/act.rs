@@ -7,7 +7,7 @@ use muster_backends::slurm::job::NativeJob;
 use muster_backends::slurm::state::NativeState;
 use muster_backends::slurm::tool::ToolError;
 use muster_model::JobId;
-use muster_model::view::State;
+use muster_model::view::{State, TaskView};
 
 use super::queue::Whose;
 use super::record::Record;
@@ -57,6 +57,9 @@ impl Slurm {
         if matches!(verb, Verb::Cancel | Verb::Checkpoint) {
             self.is_there(JobId(present)).await?;
         }
+        if let (Verb::Requeue, Some(record)) = (verb, &record) {
+            self.records().await?.run_again(record, request.index);
+        }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         match self.tools().output(program, &args).await {
             Ok(_) => {
@@ -73,29 +76,56 @@ impl Slurm {
 
     /// A shell beside a rank: a step of its own on the rank's node, in the job's allocation.
     pub(super) async fn terminal(&self, job: JobId, query: AttachQuery) -> Result<Answer> {
-        let rows = self.rows_of(job).await?;
-        let runs = |row: &&NativeJob| row.state.state(false) == State::Running;
-        let wanted = |row: &&NativeJob| query.index.is_none_or(|index| view::index(row) == index);
-        let rows: Vec<NativeJob> = rows.iter().filter(runs).filter(wanted).cloned().collect();
-        let Some(row) = rows.first() else {
-            return Err(Refusal::refused(format!("job {job} does not run"))
-                .hint(format!("`muster explain {job}` says why")));
-        };
-        let views = view::jobs(if row.component.is_some() { &rows } else { std::slice::from_ref(row) }, None);
-        let mut tasks = views.iter().flat_map(|job| &job.elements).flat_map(|element| &element.tasks);
+        let rows = self.running(job, query.index).await?;
+        let mut tasks = tasks(&rows).into_iter();
         let rank = query.rank.unwrap_or(0);
-        let Some(task) = tasks.find(|task| task.rank.0 == rank).cloned() else {
+        let Some(task) = tasks.find(|task| task.rank.0 == rank) else {
             return Err(Refusal::not_found(format!(
                 "job {job} has no rank {rank}, or Slurm does not say where it is"
             )));
         };
-        let number = row.component.map_or(row.id, |(first, _)| first);
-        let (number, node) = (format!("--jobid={number}"), format!("--nodelist={}", task.node));
+        let (number, node) = (allocation(&rows[0]), format!("--nodelist={}", task.node));
         let mut args = vec![number.as_str(), "--overlap", "--nodes=1", "--ntasks=1", &node];
         let group = task.group.strip_prefix("part-").map(|at| format!("--het-group={at}"));
         args.extend(group.as_deref());
         args.extend(["--pty", "bash", "-l"]);
         Ok(Answer::Terminal(self.tools().command("srun", &args)))
+    }
+
+    /// Steps beside the ranks, with one task on each node of the job: one step for each component.
+    pub(super) async fn everywhere(
+        &self,
+        job: JobId,
+        index: Option<u32>,
+        program: &[String],
+    ) -> Result<Vec<Vec<String>>> {
+        let rows = self.running(job, index).await?;
+        let step = |row: &NativeJob| {
+            let (number, nodes) = (allocation(row), format!("--nodes={}", row.node_count.max(1)));
+            let group = row.component.map(|(_, at)| format!("--het-group={at}"));
+            let mut args = vec![number.as_str(), "--overlap", "--ntasks-per-node=1", &nodes];
+            args.extend(group.as_deref());
+            args.extend(program.iter().map(String::as_str));
+            self.tools().command("srun", &args)
+        };
+        Ok(rows.iter().map(step).collect())
+    }
+
+    /// The rows of an element that runs: one, or those of a heterogeneous job's components.
+    async fn running(&self, job: JobId, index: Option<u32>) -> Result<Vec<NativeJob>> {
+        let runs = |row: &NativeJob| row.state.state(false) == State::Running;
+        let wanted = |row: &NativeJob| index.is_none_or(|index| view::index(row) == index);
+        let mut rows = self.rows_of(job).await?;
+        rows.retain(|row| runs(row) && wanted(row));
+        match rows.first() {
+            None => Err(Refusal::refused(format!("job {job} does not run"))
+                .hint(format!("`muster explain {job}` says why"))),
+            Some(row) if row.component.is_none() => {
+                rows.truncate(1);
+                Ok(rows)
+            }
+            Some(_) => Ok(rows),
+        }
     }
 
     /// The controller has this very job under the number, and not another.
@@ -128,6 +158,16 @@ impl Slurm {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn tasks(rows: &[NativeJob]) -> Vec<TaskView> {
+    let views = view::jobs(rows, None);
+    views.into_iter().flat_map(|job| job.elements).flat_map(|element| element.tasks).collect()
+}
+
+/// The allocation of an element, as srun is told; of a heterogeneous job its first component's.
+fn allocation(row: &NativeJob) -> String {
+    format!("--jobid={}", row.component.map_or(row.id, |(first, _)| first))
 }
 
 /// What Slurm says, with what to do.

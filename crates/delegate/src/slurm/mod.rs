@@ -39,6 +39,8 @@ use record::Records;
 pub struct Settings {
     /// Slurm's programs.
     pub tools: Tools,
+    /// This program, by its path; it checks a job's place there.
+    pub program: PathBuf,
     /// Who asks.
     pub user: UserName,
     /// Folder for scripts and output that every node sees; one folder per cluster is made in it.
@@ -136,6 +138,15 @@ impl Slurm {
 impl Responder for Slurm {
     fn answer(&self, call: Call) -> BoxFuture<'_, std::result::Result<Answer, ErrorBody>> {
         Box::pin(async move { self.route(call).await.map_err(ErrorBody::from) })
+    }
+
+    fn on_each_node(
+        &self,
+        job: JobId,
+        index: Option<u32>,
+        program: Vec<String>,
+    ) -> BoxFuture<'_, std::result::Result<Vec<Vec<String>>, ErrorBody>> {
+        Box::pin(async move { self.everywhere(job, index, &program).await.map_err(ErrorBody::from) })
     }
 }
 

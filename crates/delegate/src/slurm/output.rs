@@ -155,7 +155,7 @@ fn tail(bytes: &[u8], lines: u32) -> u64 {
 }
 
 /// Elements that have started, attempts of an element: folders that are numbers.
-fn numbers(dir: &Path) -> Vec<u32> {
+pub(super) fn numbers(dir: &Path) -> Vec<u32> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut numbers: Vec<u32> =
         entries.filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok())).collect();

@@ -1,7 +1,7 @@
 //! What is kept of a job that was handed on: its script, its number, and its output, in a folder by Muster's own id. Slurm may lose
 //! a job that it has acknowledged, and give its number to another; the id it cannot give away.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -45,6 +45,8 @@ pub(super) struct Record {
 }
 
 const RECORD: &str = "job.json";
+/// A line among the ends of an element, after which it may start once more.
+const AGAIN: &str = "again";
 const SCRIPT: &str = "script.sh";
 const NUMBERS: &str = "by-number";
 /// Jobs that have not ended, as far as is known: an empty file each, by id.
@@ -122,7 +124,19 @@ impl Records {
             return None;
         }
         let ends = std::fs::read_to_string(self.dir(&record.id).join("0/ends")).ok()?;
-        ends.lines().last()?.split_once(' ')?.1.trim().parse().ok()
+        ends.lines().rfind(|line| *line != AGAIN)?.split_once(' ')?.1.trim().parse().ok()
+    }
+
+    /// Lets an element run again that has ended well: its script takes a start after that for one that nobody asked for.
+    pub(super) fn run_again(&self, record: &Record, index: Option<u32>) {
+        let dir = self.dir(&record.id);
+        let elements = index.map_or_else(|| super::output::numbers(&dir), |index| vec![index]);
+        for element in elements {
+            let path = dir.join(element.to_string()).join("ends");
+            if let Ok(mut ends) = std::fs::OpenOptions::new().append(true).open(path) {
+                let _ = writeln!(ends, "{AGAIN}");
+            }
+        }
     }
 
     /// By Muster's id.

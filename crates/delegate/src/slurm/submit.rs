@@ -103,6 +103,7 @@ impl Slurm {
             job: JobId(numbers.get(*nth).copied().unwrap_or_default()),
         }));
         let dir = self.records().await?.dir(&one.id);
+        let program = self.settings.program.to_string_lossy();
         let source = Source {
             spec: &spec,
             commands: &one.checked.commands,
@@ -111,6 +112,7 @@ impl Slurm {
             slurm: &one.checked.slurm,
             id: &one.id,
             dir: &dir.to_string_lossy(),
+            verify: one.checked.verify.then_some(&*program),
             now,
         };
         script::render(&source).map_err(|unfit| {

@@ -80,7 +80,18 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
         tier: kind::tier(word, job),
         grow_after: job.grow_after.as_ref().map_or(Some(JobSpec::GROW_AFTER), |after| after.value.0),
     };
-    Some(Checked { spec, commands, env, workdir, slurm, begin, after_documents: Vec::new(), warnings })
+    let verify = job.verify.as_ref().is_some_and(|verify| verify.value.0);
+    Some(Checked {
+        spec,
+        commands,
+        env,
+        workdir,
+        slurm,
+        verify,
+        begin,
+        after_documents: Vec::new(),
+        warnings,
+    })
 }
 
 fn groups(

@@ -65,6 +65,8 @@ document! {
         "after" after: OneOrMany<After>,
         /// Submit on hold: it waits until it is released.
         "hold" hold: Flag,
+        /// On Slurm: before its program starts, every rank checks its place, and what is wrong ends the job; docs/verify.md.
+        "verify" verify: Flag,
         /// Not before: `+2h` after submission, or an instant such as 2026-08-01T06:00:00Z.
         "begin" begin: BeginTime,
         /// Signal that asks the job to save its progress, before its time limit and for `muster checkpoint`.

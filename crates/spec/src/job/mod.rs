@@ -60,6 +60,8 @@ pub struct Checked {
     pub workdir: Option<PathBuf>,
     /// What it says to Slurm alone.
     pub slurm: SlurmOptions,
+    /// Every rank checks its place before its program starts.
+    pub verify: bool,
     /// Not before when, as written.
     pub begin: Option<Begin>,
     /// Earlier documents of the same file to wait for, by position from 0.

@@ -80,13 +80,14 @@ case $? in
   75)
     echo "muster: an earlier start of this job still runs; waiting for its end" >&2
     flock 9
-    case $(tail -n 1 "$muster_dir/ends" 2> /dev/null) in
-      *" 0") echo "muster: it ended well; not run twice" >&2; exit 0 ;;
-    esac
     ;;
   *) echo "muster: no locks on this file system: nothing holds back a second start" >&2 ;;
 esac
 flock "$MUSTER_FENCE" true 2> /dev/null
+# A controller that was away when a start ended queues it again: what ended well is not run twice.
+case $(tail -n 1 "$muster_dir/ends" 2> /dev/null) in
+  *" 0") echo "muster: an earlier start of this job ended well; not run twice (muster requeue does)" >&2; exit 0 ;;
+esac
 # A controller that forgot a start makes it again, under the same count: it is the one that has run.
 muster_end=$(sed -n "s/^$MUSTER_ATTEMPT //p" "$muster_dir/ends" 2> /dev/null | tail -n 1)
 if [ -n "$muster_end" ]; then
@@ -158,20 +159,20 @@ fn ranks(text: &mut String, source: &Source<'_>, component: &Component, index: u
         None => rank.push_str(LOCAL_WORLD_SIZE),
     }
     rank.push_str("exec 8>> \"$MUSTER_FENCE\" && flock --shared 8 2> /dev/null\n");
-    rank.push_str("exec >> \"$MUSTER_LOGS/rank-$RANK.log\" 2>&1 < /dev/null\n");
+    let as_probe = if source.verify.is_some() { "[ -n \"$MUSTER_PROBE\" ] || " } else { "" };
+    let _ = writeln!(rank, "{as_probe}exec >> \"$MUSTER_LOGS/rank-$RANK.log\" 2>&1 < /dev/null");
     rank.push_str("[ \"$RANK\" = 0 ] || MUSTER_CHECKPOINT_FILE=$MUSTER_CHECKPOINT_FILE-$RANK\n");
     devices(&mut rank, component);
     if let Some(setup) = &source.slurm.setup {
         let _ = writeln!(rank, "{}", setup.trim_end());
     }
     // 2. Its program, by its role.
-    let gpus = component.gpus_per_task.max(1);
     match component.roles.as_slice() {
-        [role] => program(&mut rank, source, role, gpus, ""),
+        [role] => program(&mut rank, source, role, component.gpus_per_task, ""),
         roles => {
             for role in roles {
                 let _ = writeln!(rank, "if [ \"$RANK\" -lt {} ]; then", role.first_rank + role.tasks);
-                program(&mut rank, source, role, gpus, "  ");
+                program(&mut rank, source, role, component.gpus_per_task, "  ");
                 rank.push_str("fi\n");
             }
         }
@@ -237,13 +238,17 @@ fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, inden
     };
     let lines = [
         format!("export MUSTER_TASK=$RANK MUSTER_GROUP={}", quote::word(&role.name)),
-        format!("export PET_NNODES={agents} PET_NODE_RANK={place} PET_NPROC_PER_NODE={gpus}"),
+        format!("export PET_NNODES={agents} PET_NODE_RANK={place} PET_NPROC_PER_NODE={}", gpus.max(1)),
         format!("export PET_RDZV_BACKEND=static PET_MASTER_ADDR={address} PET_MASTER_PORT={port}"),
         "export PET_RDZV_ENDPOINT=$PET_MASTER_ADDR:$PET_MASTER_PORT".to_owned(),
         "export PET_RDZV_ID=$SLURM_JOB_ID-$MUSTER_ATTEMPT-$MUSTER_GROUP".to_owned(),
     ];
     for line in lines {
         let _ = writeln!(rank, "{indent}{line}");
+    }
+    if source.verify.is_some() {
+        let probe = format!("MUSTER_PROBE_GPUS={gpus} exec \"$MUSTER_PROBE\" __probe");
+        let _ = writeln!(rank, "{indent}[ -z \"$MUSTER_PROBE\" ] || {probe}");
     }
     let line = match source.commands.get(role.name.as_str()) {
         Some(Command::Argv(words)) => {
@@ -271,7 +276,10 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
         text.push_str("unset ${!SLURM_GPUS_PER_TASK*}\n");
     }
     // The ranks are told to end by Slurm itself; this script outlives them to say how.
-    text.push_str("trap : TERM\n");
+    text.push_str("muster_told=\ntrap muster_told=1 TERM\n");
+    if let Some(program) = source.verify {
+        preflight(text, program, components);
+    }
     match components {
         [component] => {
             let _ = writeln!(text, "{}", srun(component, 0, false));
@@ -292,7 +300,46 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     }
     text.push_str(PREEMPTED);
     restart(text, source.spec);
-    text.push_str("echo \"$MUSTER_ATTEMPT $status\" >> \"$muster_dir/ends\"\nexit \"$status\"\n");
+    text.push_str(END);
+}
+
+/// Who was told to end has not come to its own end: it may be queued again, and then runs again.
+const END: &str = r#"echo "$MUSTER_ATTEMPT $status" >> "$muster_dir/ends"
+[ -z "$muster_told" ] || echo again >> "$muster_dir/ends"
+exit "$status"
+"#;
+
+/// Every rank first starts as a probe, in its own place: what is found wrong ends the job with code 78. Where the program that looks is
+/// not there, nothing was tested, and that is said.
+fn preflight(text: &mut String, program: &str, components: &[Component]) {
+    let world: u32 = components.iter().flat_map(|component| &component.roles).map(|role| role.tasks).sum();
+    let is_heterogeneous = components.len() > 1;
+    let starts = components.iter().enumerate();
+    let starts: Vec<String> =
+        starts.map(|(index, component)| srun(component, index, is_heterogeneous)).collect();
+    let start = starts.join(" : ");
+    let _ = write!(
+        text,
+        r#"
+# Is this place as it was asked for?
+export MUSTER_PROBE={program}
+if [ -x "$MUSTER_PROBE" ]; then
+  timeout 60 "$MUSTER_PROBE" __preflight --job "$MUSTER_JOB_ID" ${{SLURM_ARRAY_TASK_ID:+--index "$SLURM_ARRAY_TASK_ID"}} --ranks {world} --report "$MUSTER_LOGS/verify.json" -- {start} >&2
+  muster_found=$?
+  if [ "$muster_found" = 78 ]; then
+    echo "muster: the place is not as it was asked for; the program is not started" >&2
+    echo "$MUSTER_ATTEMPT 78" >> "$muster_dir/ends"
+    exit 78
+  fi
+else
+  echo "muster: $MUSTER_PROBE is not there on $(hostname): nothing was verified" >&2
+fi
+export -n MUSTER_PROBE
+unset MUSTER_PROBE
+
+"#,
+        program = quote::word(program),
+    );
 }
 
 /// Who is preempted and ends within the grace has failed in Slurm's eyes, and is not queued again: it waits to be ended.

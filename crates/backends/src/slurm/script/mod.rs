@@ -32,6 +32,8 @@ pub struct Source<'a> {
     pub id: &'a str,
     /// Where its output and marks go; an absolute path that every node sees.
     pub dir: &'a str,
+    /// This program, by a path that the nodes see, where every rank is to check its place before its program starts.
+    pub verify: Option<&'a str>,
     /// Now: begin times are handed over as so long from now.
     pub now: Time,
 }

@@ -1,0 +1,75 @@
+//! `muster __probe`: runs on a node of a job, says what it sees, and answers until nobody asks any more. Who asks is `drive`.
+
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
+use muster_backends::probe::{Whom, look, reach};
+use muster_doctor::hosts::expand;
+use muster_model::verify::{PROBE_MARK, ProbeAnswer, ProbeQuestion};
+
+use crate::jobref::Target;
+
+/// Say what is seen of a job on this node; started by `muster verify`
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The job whose ranks are looked for; by default this process is a rank itself
+    #[arg(long, value_name = "JOB")]
+    job: Option<u64>,
+    /// Which element of an array
+    #[arg(long, value_name = "N", requires = "job")]
+    index: Option<u32>,
+}
+
+/// Words that run this verb.
+pub fn words(target: Target) -> Result<Vec<String>> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut words =
+        vec![program.to_string_lossy().into_owned(), "__probe".into(), format!("--job={}", target.job)];
+    words.extend(target.index.map(|index| format!("--index={index}")));
+    Ok(words)
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<u8> {
+    let whom = args.job.map_or(Whom::Itself, |job| Whom::Job { job, index: args.index });
+    let seen = look(whom, &configured());
+    let node = seen.node.clone();
+    say(&ProbeAnswer::Seen(Box::new(seen)))?;
+    for line in std::io::stdin().lock().lines() {
+        let line = line.context("cannot read what is asked")?;
+        let Ok(question) = serde_json::from_str(&line) else { continue };
+        say(&match question {
+            ProbeQuestion::Reach { address, port } => {
+                ProbeAnswer::Reached { node: node.clone(), error: reach(&address, port).err() }
+            }
+            ProbeQuestion::Clock => ProbeAnswer::Clock { node: node.clone(), unix_nanos: unix_nanos() },
+        })?;
+    }
+    Ok(0)
+}
+
+/// Device files by the configuration of Slurm on this node; none where there is none.
+fn configured() -> Vec<PathBuf> {
+    let conf = std::env::var_os("SLURM_CONF").unwrap_or_else(|| "/etc/slurm/slurm.conf".into());
+    let text = std::fs::read_to_string(Path::new(&conf).with_file_name("gres.conf")).unwrap_or_default();
+    let of_gpus = text.lines().filter(|line| line.split_whitespace().any(|word| word == "Name=gpu"));
+    let files =
+        of_gpus.filter_map(|line| line.split_whitespace().find_map(|word| word.strip_prefix("File=")));
+    files.filter_map(expand).flatten().map(PathBuf::from).collect()
+}
+
+/// In one write: lines of several probes arrive side by side.
+fn say(answer: &ProbeAnswer) -> Result<()> {
+    let line = format!("{PROBE_MARK}{}\n", serde_json::to_string(answer)?);
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(line.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
+/// What this machine's clock says.
+pub fn unix_nanos() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,97 @@
+//! Whether a job got what it was given, on a real cluster: beside one that runs, and before one starts.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::cluster::{Cluster, User};
+use crate::muster::Muster;
+
+fn outcomes(report: &Value) -> BTreeMap<String, String> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let checks = report["checks"].as_array().unwrap();
+    checks.iter().map(|check| (text(&check["check"]), text(&check["outcome"]))).collect()
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_gang_that_runs_is_looked_at_on_each_of_its_nodes() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let jobs = muster.submit(
+        "name: seen\nnodes: 3\ntasks-per-node: 2\ngpus: 4\ntime: 5m\nslurm: {switches: 1}\nrun: exec sleep 300\n",
+    );
+    let waiting = muster.submit("name: not-yet\nhold: true\nrun: x\n");
+    muster.reaches(jobs[0], "running");
+
+    // 1. Its ranks are found once their programs run.
+    let job = jobs[0].to_string();
+    let mut report = Value::Null;
+    cluster.until("all ranks run", || {
+        report = serde_json::from_str(&muster.call(&["verify", &job, "--json"]).stdout).unwrap();
+        outcomes(&report)["whole"] == "passed"
+    });
+    let found = outcomes(&report);
+    for check in
+        ["one-allocation", "devices", "closed-devices", "master", "shared-memory", "clocks", "leaf-switches"]
+    {
+        assert_eq!(found[check], "passed", "{check}: {report}");
+    }
+    // 2. What nobody could look at did not pass.
+    for check in ["strangers", "transport", "gpudirect"] {
+        assert_eq!(found[check], "not-tested", "{check}: {report}");
+    }
+    assert_eq!((report["ranks"].as_u64(), report["nodes"].as_array().map(Vec::len)), (Some(6), Some(3)));
+    assert_eq!(muster.call(&["verify", &job]).code, 0);
+    assert_eq!(muster.call(&["verify", &job, "--strict"]).code, 1);
+
+    // 3. What waits has nothing to look at.
+    let refused = muster.call(&["verify", &waiting[0].to_string()]);
+    assert!(refused.code == 1 && refused.stderr.contains("muster explain"), "{refused:?}");
+    muster.cancel(&[jobs[0], waiting[0]]);
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_place_that_is_not_as_asked_for_ends_the_job_before_its_program_starts() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let started = |name: &str| cluster.work().join(format!("started-{name}"));
+    let text = |name: &str, setup: &str| {
+        format!(
+            "name: {name}\nnodes: 2\ntasks-per-node: 2\ngpus: 2\ntime: 5m\nverify: true\nslurm: {{setup: '{setup}'}}\n\
+             run: touch {}\n",
+            started(name).display()
+        )
+    };
+    cluster.said_to(User::Nobody, &["mkdir", "-p", cluster.work().join("home-nobody").to_str().unwrap()]);
+    let jobs = muster.submit(&format!(
+        "{}---\n{}",
+        text("sound", "export NOTHING=1"),
+        text("unsound", "export CUDA_VISIBLE_DEVICES=0")
+    ));
+    muster.reaches(jobs[0], "done");
+    muster.reaches(jobs[1], "failed");
+    let outcome = muster.job(jobs[1])["elements"][0]["outcome"].clone();
+    assert_eq!(outcome["code"], 78, "{outcome}");
+    assert!(started("sound").exists() && !started("unsound").exists());
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn roles_that_need_different_nodes_are_looked_at_together() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let jobs = muster.submit(
+        "name: roles\nverify: true\ntime: 5m\ngroups:\n\
+         - {name: trainer, nodes: 1, gpus: 2, run: exec sleep 300}\n- {name: actor, tasks: 2, cpus: 2, run: exec sleep 300}\n",
+    );
+    muster.reaches(jobs[0], "running");
+    let job = jobs[0].to_string();
+    cluster.until("all ranks run", || {
+        let report: Value = serde_json::from_str(&muster.call(&["verify", &job, "--json"]).stdout).unwrap();
+        let found = outcomes(&report);
+        found["whole"] == "passed" && found["master"] == "passed"
+    });
+    muster.cancel(&jobs);
+}

@@ -1,0 +1,96 @@
+//! How many leaf switches a job spans, against the fewest that could hold it.
+
+use super::JobEvidence;
+use super::check::Verdict::{self, NotTested};
+use super::check::count;
+use crate::hosts::expand;
+
+pub(super) fn fewest(evidence: &JobEvidence) -> Verdict {
+    // 1. What is known.
+    let nodes = evidence.nodes();
+    let Some(leaves) = evidence.leaves.as_ref().filter(|leaves| !leaves.is_empty()) else {
+        return NotTested("a topology with switches".to_owned());
+    };
+    if nodes.len() < 2 {
+        return NotTested("several nodes".to_owned());
+    }
+    // 2. Leaves that it is on, each node counted at one of them.
+    let is_on = |leaf: &&Vec<String>| leaf.iter().any(|node| nodes.contains(node));
+    let spanned = leaves.iter().filter(is_on).count();
+    let lost = nodes.iter().filter(|node| !leaves.iter().any(|leaf| leaf.contains(node))).count();
+    if lost > 0 {
+        return NotTested(format!("a topology with all nodes: {lost} of the job hang on no switch"));
+    }
+    // 3. The largest leaves together hold most.
+    let mut sizes: Vec<usize> = leaves.iter().map(Vec::len).collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let mut room = 0;
+    let enough = sizes.iter().position(|size| {
+        room += size;
+        room >= nodes.len()
+    });
+    let fewest = enough.map_or(sizes.len(), |at| at + 1);
+    match spanned <= fewest {
+        true => Verdict::Passed(format!("{} below {}", count(nodes.len(), "node"), switches(spanned))),
+        false => Verdict::Failed(format!(
+            "{} nodes below {}; an empty cluster would hold them below {fewest}",
+            nodes.len(),
+            switches(spanned)
+        )),
+    }
+}
+
+fn switches(count: usize) -> String {
+    format!("{count} leaf {}", if count == 1 { "switch" } else { "switches" })
+}
+
+/// Nodes of each leaf switch, of what `scontrol show topology` prints; none where it names no switch.
+#[must_use]
+pub fn leaves(text: &str) -> Vec<Vec<String>> {
+    let nodes = |line: &str| {
+        let value = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
+        match (value("Level=")?, value("Nodes=")) {
+            ("0", Some(nodes)) => expand(nodes),
+            _ => None,
+        }
+    };
+    text.lines().filter_map(nodes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Expected;
+
+    /// As 22.05 prints it.
+    const TREE: &str = "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=node[1-4]\n\
+        SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=node[5-8]\n\
+        SwitchName=spine Level=1 LinkSpeed=1 Nodes=node[1-8] Switches=leaf[1-2]\n";
+
+    fn on(nodes: &[&str]) -> Verdict {
+        let expected = |(rank, node): (usize, &&str)| Expected {
+            rank: rank as u32,
+            node: Some((*node).to_owned()),
+            gpus: None,
+        };
+        let expected = nodes.iter().enumerate().map(expected).collect();
+        fewest(&JobEvidence { expected, leaves: Some(leaves(TREE)), ..JobEvidence::default() })
+    }
+
+    #[test]
+    fn more_leaves_than_needed_are_named() {
+        assert_eq!(on(&["node1", "node4"]), Verdict::Passed("2 nodes below 1 leaf switch".to_owned()));
+        assert_eq!(
+            on(&["node4", "node5"]),
+            Verdict::Failed(
+                "2 nodes below 2 leaf switches; an empty cluster would hold them below 1".to_owned()
+            )
+        );
+        // Five do not fit below one.
+        let five = ["node1", "node2", "node3", "node4", "node5"];
+        assert_eq!(on(&five), Verdict::Passed("5 nodes below 2 leaf switches".to_owned()));
+        assert!(matches!(on(&["node1"]), NotTested(_)));
+        assert!(matches!(on(&["node1", "other"]), NotTested(_)));
+        assert!(leaves("").is_empty());
+    }
+}

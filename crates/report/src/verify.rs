@@ -1,0 +1,105 @@
+//! Whether a job got what it was given: a line for each check, what is wrong first. It judges nothing.
+
+use std::fmt::Write as _;
+
+use muster_model::ElementId;
+use muster_model::JobId;
+use muster_model::check::ProbeOutcome;
+use muster_model::verify::{VerifyCheck, VerifyReport};
+
+use crate::amount::count;
+use crate::style::{Ink, Style, clean, wrap};
+
+/// Columns where there is no terminal.
+const WIDTH: usize = 120;
+/// Columns before what a check says.
+const INDENT: usize = 28;
+
+/// The answer for people.
+#[must_use]
+pub fn verify(report: &VerifyReport, style: &Style) -> String {
+    // 1. The sum.
+    let of = |outcome| report.checks.iter().filter(move |check| check.outcome == outcome);
+    let job = match report.index {
+        Some(index) => ElementId { job: JobId(report.job), index }.to_string(),
+        None => report.job.to_string(),
+    };
+    let mut text = format!(
+        "job {job}: {} on {}: {} passed, {} failed, {} not tested\n\n",
+        count(u64::from(report.ranks), "rank"),
+        count(report.nodes.len() as u64, "node"),
+        of(ProbeOutcome::Passed).count(),
+        of(ProbeOutcome::Failed).count(),
+        of(ProbeOutcome::NotTested).count(),
+    );
+
+    // 2. Each check: what is wrong before what is right before what nobody knows.
+    for outcome in [ProbeOutcome::Failed, ProbeOutcome::Passed, ProbeOutcome::NotTested] {
+        of(outcome).for_each(|check| row(&mut text, check, style));
+    }
+    text
+}
+
+fn row(text: &mut String, check: &VerifyCheck, style: &Style) {
+    let (word, ink, says) = match check.outcome {
+        ProbeOutcome::Passed => ("passed", Ink::Good, clean(&check.says).into_owned()),
+        ProbeOutcome::Failed => ("failed", Ink::Bad, clean(&check.says).into_owned()),
+        ProbeOutcome::NotTested => ("not tested", Ink::Waiting, format!("needs {}", clean(&check.says))),
+    };
+    let room = style.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
+    let cure = check.cure.as_ref().map(|cure| format!("cure: {}", clean(cure)));
+    let lines = wrap(&says, room).into_iter().chain(cure.iter().flat_map(|cure| wrap(cure, room)));
+    for (at, line) in lines.enumerate() {
+        match at {
+            0 => {
+                let pad = " ".repeat(12 - word.len());
+                let _ = writeln!(text, "{}{pad}{:<16}{line}", style.paint(ink, word), clean(&check.check));
+            }
+            _ => {
+                let _ = writeln!(text, "{:INDENT$}{line}", "");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::Time;
+
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_stands_first_with_its_cure() {
+        let check = |id: &str, outcome, says: &str, cure: Option<&str>| VerifyCheck {
+            check: id.to_owned(),
+            outcome,
+            says: says.to_owned(),
+            cure: cure.map(str::to_owned),
+        };
+        let report = VerifyReport {
+            job: 7,
+            index: Some(2),
+            at: Time(0),
+            ranks: 4,
+            nodes: vec!["n1".to_owned(), "n2".to_owned()],
+            checks: vec![
+                check("whole", ProbeOutcome::Passed, "4 ranks on 2 nodes", None),
+                check("strangers", ProbeOutcome::NotTested, "NVIDIA's management library on the nodes", None),
+                check(
+                    "leaf-switches",
+                    ProbeOutcome::Failed,
+                    "2 nodes below 2 leaf switches",
+                    Some("ask for one"),
+                ),
+            ],
+        };
+        assert_eq!(
+            verify(&report, &Style::plain()),
+            "job 7[2]: 4 ranks on 2 nodes: 1 passed, 1 failed, 1 not tested\n\n\
+             failed      leaf-switches   2 nodes below 2 leaf switches\n\
+             \x20                           cure: ask for one\n\
+             passed      whole           4 ranks on 2 nodes\n\
+             not tested  strangers       needs NVIDIA's management library on the nodes\n"
+        );
+    }
+}
