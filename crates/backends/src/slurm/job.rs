@@ -1,7 +1,7 @@
 //! Jobs as Slurm's programs print them: `squeue --json` (and slurmrestd, which says the same), and lines of `squeue` and `sacct`
 //! with a separator of our own where there is no JSON. All become one record; nothing here runs Slurm.
 
-use muster_model::{Span, Time};
+use muster_model::{Bytes, Span, Time};
 use serde_json::Value;
 
 use super::json::{number, text, words};
@@ -98,6 +98,25 @@ impl NativeJob {
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self.reason.as_str(), "JobHeldUser" | "JobHeldAdmin")
+    }
+
+    /// Memory in a list of trackable resources: `mem=62.50G`, in powers of 1024; without a unit mebibytes. 0 where none is said.
+    #[must_use]
+    pub fn memory_of(tres: &str) -> Bytes {
+        let amount = |text: &str| -> Option<f64> {
+            let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+            let shift = match &text[digits.len()..] {
+                "K" => 10,
+                "" | "M" => 20,
+                "G" => 30,
+                "T" => 40,
+                "P" => 50,
+                _ => return None,
+            };
+            Some(digits.parse::<f64>().ok()? * (1u64 << shift) as f64)
+        };
+        let found = tres.split(',').find_map(|part| amount(part.trim().strip_prefix("mem=")?));
+        Bytes(found.unwrap_or_default() as u64)
     }
 
     /// GPUs in a list of trackable resources: all of them, whatever their type.

@@ -5,6 +5,7 @@
 
 mod check;
 mod cluster;
+mod explain;
 mod failure;
 mod gang;
 mod jobs;

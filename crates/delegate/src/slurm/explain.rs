@@ -8,7 +8,7 @@ use muster_model::view::{Eta, Explanation, Holder, HolderEnd, State};
 use muster_model::{ElementId, GpuMilli, JobId, Reason};
 
 use super::queue::Whose;
-use super::{Refusal, Result, Slurm, view};
+use super::{Refusal, Result, Slurm, sooner, view};
 
 /// Holders and limits named at most.
 const NAMED: usize = 10;
@@ -40,11 +40,17 @@ impl Slurm {
         if let Reason::Native { code, evidence, .. } = &mut reason {
             *evidence = self.evidence(code, row, &all, &hosts, &limits).await;
         }
-        // 3. When, behind whom, and who holds what it waits for.
+        // 3. When, behind whom, who holds what it waits for, and what would start it now.
+        let is_one = row.component.is_none() && view::elements_of(row) == 1;
+        let sooner = match state == State::Pending && is_one && sooner::waits_for_room(row) {
+            true => sooner::sooner(row, &all, &ahead(row, &all), &hosts, self.now()),
+            false => Vec::new(),
+        };
         let explanation = Explanation {
             reasons: vec![reason],
             position: (state == State::Pending).then(|| position(row, &all)),
             holders: holders(row, &all),
+            sooner,
             eta: row.start.filter(|_| state == State::Pending).map(|start| Eta { start, reserved: false }),
             ..blank
         };

@@ -10,6 +10,7 @@ mod output;
 mod queue;
 mod reconcile;
 mod record;
+mod sooner;
 mod submit;
 mod view;
 

@@ -1,0 +1,27 @@
+//! What would start a job now, from Slurm's own state: what is said holds when it is done.
+
+use serde_json::json;
+
+use crate::cluster::{Cluster, User};
+use crate::muster::Muster;
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_job_that_is_changed_as_explain_says_starts_at_once() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let text = |name: &str, nodes: u32| {
+        format!("name: {name}\nnodes: {nodes}\ngpus: 8\ntime: 10m\nrun: exec sleep 300\n")
+    };
+    let holds = muster.submit(&text("holds", 6))[0];
+    muster.reaches(holds, "running");
+    let waits = muster.submit(&text("waits", 4))[0];
+    cluster.until("Slurm says why", || muster.job(waits)["native"]["reason"] == "Resources");
+
+    let explained = muster.json(&["explain", &waits.to_string()]);
+    assert_eq!(explained["explanation"]["sooner"], json!([{ "kind": "nodes", "nodes": 2 }]), "{explained}");
+    muster.cancel(&[waits]);
+    let smaller = muster.submit(&text("smaller", 2))[0];
+    muster.reaches(smaller, "running");
+    muster.cancel(&[holds, smaller]);
+}

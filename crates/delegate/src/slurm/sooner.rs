@@ -1,0 +1,268 @@
+//! What would start a job now, tried on our own engine: Slurm's nodes, what runs on them and until when, and whoever is before the job are
+//! fed to it, and it tries the changes. Nothing is claimed where its picture is not Slurm's: limits of accounts and QOS, and reservations, it
+//! does not see.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_backends::slurm::host::{self, NativeNode};
+use muster_backends::slurm::job::NativeJob;
+use muster_engine::Engine;
+use muster_model::job::{GpuRequest, Resources, TaskGroup};
+use muster_model::view::Change;
+use muster_model::{
+    Attempt, AttemptId, Bytes, CpuMilli, Decision, Device, DeviceSet, ElementId, Event, GpuMilli, JobId,
+    JobSpec, NodeId, NodeSpec, Plan, QueueTree, Span, TaskPlacement, Time,
+};
+
+/// Jobs before it that are looked at: each costs a pass, and those far before it decide little.
+const MOST_AHEAD: usize = 200;
+
+/// Changes of which each alone would start the job now. `ahead` are those who wait before it, the first first.
+pub(super) fn sooner(
+    row: &NativeJob,
+    all: &[NativeJob],
+    ahead: &[&NativeJob],
+    hosts: &[NativeNode],
+    now: Time,
+) -> Vec<Change> {
+    // 1. Nodes of its partitions, with what runs on them.
+    let shares = |partition: &str| row.partition.split(',').any(|own| own == partition);
+    let of_its: Vec<&NativeNode> = hosts
+        .iter()
+        .filter(|host| host.takes_work() && host.partitions.iter().any(|partition| shares(partition)))
+        .collect();
+    let Some(mut picture) = Picture::of(&of_its, now) else { return Vec::new() };
+    let is_there = all.iter().filter(|other| !other.nodes.is_empty() && !other.state.state(false).is_final());
+    if !is_there.into_iter().all(|other| picture.place(other)) || !picture.is_of(&of_its) {
+        return Vec::new();
+    }
+    // 2. Who is before it. Who could start and does not is held back by what is not seen here.
+    for other in ahead.iter().take(MOST_AHEAD).filter(|other| waits_for_room(other)) {
+        let Some(spec) = asked(other) else { continue };
+        picture.submit(spec);
+    }
+    // Planned starts of theirs are what a shorter job could end before.
+    picture.engine.plan(now);
+    // 3. The changes that it would start with. If it would start as it is, Slurm knows a reason that the engine does not.
+    let Some(spec) = asked(row) else { return Vec::new() };
+    let explained = picture.engine.explain_submission(now, &spec);
+    let shown = |change: &Change| {
+        matches!(
+            change,
+            Change::Tasks { .. }
+                | Change::Nodes { .. }
+                | Change::GpusPerTask { .. }
+                | Change::TimeLimit { .. }
+        )
+    };
+    explained.sooner.into_iter().filter(shown).collect()
+}
+
+/// Nothing but room and turn keeps it.
+pub(super) fn waits_for_room(row: &NativeJob) -> bool {
+    matches!(row.reason.as_str(), "" | "None" | "Priority" | "Resources")
+}
+
+/// An engine that knows what Slurm said.
+struct Picture {
+    engine: Engine,
+    nodes: BTreeMap<String, NodeId>,
+    now: Time,
+    last: u64,
+}
+
+impl Picture {
+    fn of(hosts: &[&NativeNode], now: Time) -> Option<Self> {
+        let mut engine = Engine::new(QueueTree::single()).ok()?;
+        let mut nodes = BTreeMap::new();
+        for (at, host) in hosts.iter().enumerate() {
+            let event = Event::NodeJoined(Box::new(node(host)));
+            engine.judge(&event).ok()?;
+            engine.apply(now, &event);
+            nodes.insert(host.name.clone(), NodeId(u32::try_from(at).ok()?));
+        }
+        Some(Self { engine, nodes, now, last: 0 })
+    }
+
+    fn submit(&mut self, spec: JobSpec) -> Option<JobId> {
+        let job = JobId(self.last + 1);
+        let event = Event::Submitted { job, spec: Arc::new(spec) };
+        self.engine.judge(&event).ok()?;
+        self.engine.apply(self.now, &event);
+        self.last = job.0;
+        Some(job)
+    }
+
+    /// Puts a job where Slurm has it. False when that does not fit: then this is another cluster than Slurm's.
+    fn place(&mut self, row: &NativeJob) -> bool {
+        // 1. Its part on each node that is looked at.
+        let names = muster_spec::expand_names(&row.nodes).unwrap_or_default();
+        let count = u32::try_from(names.len()).unwrap_or(u32::MAX).max(1);
+        let mut groups: Vec<TaskGroup> = Vec::new();
+        let mut placement = Vec::new();
+        for (at, name) in names.iter().enumerate() {
+            let Some(node) = self.nodes.get(name) else { continue };
+            let numbers = row.gres_by_node.get(at).map(|gres| host::devices(gres)).unwrap_or_default();
+            let devices: DeviceSet = numbers.iter().map(|number| usize::from(*number)).collect();
+            let gpus = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+            let share = GpuMilli(if gpus > 0 { 1000 } else { 0 });
+            placement.push(TaskPlacement { group: groups.len() as u16, node: *node, devices, share });
+            groups.push(TaskGroup::of(name.as_str(), 1, part(row.cpus, &row.tres_held, gpus, count)));
+        }
+        if groups.is_empty() {
+            return true;
+        }
+        // 2. As the start of a job that has so long to run as it still may.
+        let rest = row.end.map(|end| Span(end.0.saturating_sub(self.now.0).max(1000)));
+        let spec = JobSpec { time_limit: rest, ..JobSpec::plain(row.name.as_str(), "slurm", groups) };
+        let Some(job) = self.submit(spec) else { return false };
+        let id = AttemptId { element: ElementId { job, index: 0 }, attempt: Attempt(1) };
+        let start = Decision::Start { id, placement: placement.into(), backfilled: false };
+        let plan = Plan { decisions: vec![start], reservations: Vec::new() };
+        let fits = self.engine.check(self.now, &plan).is_ok();
+        if fits {
+            self.engine.commit(self.now, &plan);
+        }
+        fits
+    }
+
+    /// The same GPUs are free here and there.
+    fn is_of(&self, hosts: &[&NativeNode]) -> bool {
+        let views = self.engine.nodes();
+        hosts.iter().all(|host| {
+            let view = views.iter().find(|view| view.name.as_str() == host.name);
+            let used = view.map(|view| view.devices.iter().filter(|device| device.used.0 > 0).count());
+            used == Some((host.gpu_count() - host.gpus_free()) as usize)
+        })
+    }
+}
+
+fn node(host: &NativeNode) -> NodeSpec {
+    let device = |kind: &str| Device {
+        model: kind.into(),
+        memory: Bytes(0),
+        uuid: "".into(),
+        is_virtual: true,
+        slice_of: None,
+    };
+    let of_kind = |(kind, count): &(String, u32)| std::iter::repeat_n(device(kind), *count as usize);
+    NodeSpec {
+        name: host.name.as_str().into(),
+        devices: host.gpus.iter().flat_map(of_kind).take(DeviceSet::MAX_DEVICES).collect(),
+        cpus: CpuMilli(host.cpus.saturating_mul(1000)),
+        memory: Bytes(host.memory_mebibytes << 20),
+        extras: BTreeMap::new(),
+        labels: BTreeMap::new(),
+        domains: Vec::new(),
+    }
+}
+
+/// What a job holds on one of so many parts.
+fn part(cpus: u32, tres: &str, gpus: u32, parts: u32) -> Resources {
+    Resources {
+        gpu: GpuRequest::whole(gpus),
+        cpus: CpuMilli(cpus.saturating_mul(1000) / parts),
+        memory: Bytes(NativeJob::memory_of(tres).0 / u64::from(parts)),
+        extras: BTreeMap::new(),
+    }
+}
+
+/// What a waiting job asks for, as a job of ours; `None` where Slurm does not say enough.
+fn asked(row: &NativeJob) -> Option<JobSpec> {
+    let (nodes, gpus) = (row.node_count.max(1), NativeJob::gpus_of(&row.tres_asked));
+    // What does not come out even goes anywhere, and how Slurm would divide it is not said.
+    if !gpus.is_multiple_of(nodes) {
+        return None;
+    }
+    let mut group = TaskGroup::of("main", nodes, part(row.cpus, &row.tres_asked, gpus / nodes, nodes));
+    group.tasks_per_node = Some(1);
+    Some(JobSpec { time_limit: row.time_limit, ..JobSpec::plain(row.name.as_str(), "slurm", vec![group]) })
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_backends::slurm::state::NativeState;
+
+    use super::*;
+
+    const NOW: Time = Time(1_000_000);
+    const HOUR: u64 = 3_600_000;
+
+    /// Four nodes with 8 GPUs, of which the first so many are held.
+    fn hosts(held: u32) -> Vec<NativeNode> {
+        let host = |at: u32| NativeNode {
+            name: format!("n{at}"),
+            state: "IDLE".to_owned(),
+            partitions: vec!["gpu".to_owned()],
+            cpus: 64,
+            memory_mebibytes: 512 << 10,
+            gpus: vec![("h100".to_owned(), 8)],
+            gpus_used: if at <= held { (0..8).collect() } else { Vec::new() },
+            ..NativeNode::default()
+        };
+        (1..=4).map(host).collect()
+    }
+
+    fn waiting(nodes: u32, hours: u64) -> NativeJob {
+        NativeJob {
+            id: 9,
+            name: "waits".to_owned(),
+            partition: "gpu".to_owned(),
+            state: NativeState::new(["PENDING"]),
+            reason: "Resources".to_owned(),
+            node_count: nodes,
+            cpus: 8 * nodes,
+            tres_asked: format!(
+                "cpu={},mem={}G,node={nodes},billing=1,gres/gpu={}",
+                8 * nodes,
+                64 * nodes,
+                8 * nodes
+            ),
+            time_limit: Some(Span(hours * HOUR)),
+            ..NativeJob::default()
+        }
+    }
+
+    /// On the first two nodes, for an hour more.
+    fn running() -> NativeJob {
+        NativeJob {
+            id: 1,
+            name: "runs".to_owned(),
+            partition: "gpu".to_owned(),
+            state: NativeState::new(["RUNNING"]),
+            nodes: "n[1-2]".to_owned(),
+            node_count: 2,
+            cpus: 128,
+            tres_held: "cpu=128,mem=1T,node=2,gres/gpu=16".to_owned(),
+            gres_by_node: vec!["gpu:h100:8(IDX:0-7)".to_owned(); 2],
+            end: Some(Time(NOW.0 + HOUR)),
+            ..NativeJob::default()
+        }
+    }
+
+    #[test]
+    fn fewer_nodes_start_now() {
+        let changes = sooner(&waiting(3, 5), &[running()], &[], &hosts(2), NOW);
+        assert_eq!(changes, [Change::Nodes { nodes: 2 }]);
+    }
+
+    #[test]
+    fn a_shorter_job_ends_before_those_before_it_start() {
+        let first = NativeJob { id: 8, ..waiting(4, 5) };
+        let changes = sooner(&waiting(2, 5), &[running(), first.clone()], &[&first], &hosts(2), NOW);
+        let [Change::TimeLimit { limit }] = changes.as_slice() else { panic!("{changes:?}") };
+        assert!(limit.0 <= HOUR && limit.0 >= HOUR - 60_000, "{limit}");
+        // Who waits for more than room does not stand in its way.
+        let held = NativeJob { reason: "QOSMaxGRESPerUser".to_owned(), ..first };
+        assert_eq!(sooner(&waiting(2, 5), &[running(), held.clone()], &[&held], &hosts(2), NOW), []);
+    }
+
+    #[test]
+    fn nothing_is_claimed_of_a_picture_that_is_not_slurms() {
+        // A third node is held, and nobody says by whom.
+        assert_eq!(sooner(&waiting(3, 5), &[running()], &[], &hosts(3), NOW), []);
+        // Two hold the same.
+        assert_eq!(sooner(&waiting(3, 5), &[running(), running()], &[], &hosts(2), NOW), []);
+    }
+}
