@@ -19,6 +19,7 @@ mod terminal;
 mod trace_file;
 mod track;
 mod ui;
+mod unified;
 mod watch;
 
 use std::io::ErrorKind;

@@ -21,7 +21,7 @@ pub struct Evidence {
     cgroup: Option<Settings>,
     dbd: Option<Settings>,
     /// Files that are included and were not given.
-    missing: Vec<String>,
+    pub(crate) missing: Vec<String>,
     pub(crate) nodes: Vec<Record>,
     pub(crate) partitions: Vec<Record>,
     node_sets: Vec<Record>,
@@ -231,6 +231,20 @@ impl Evidence {
             Some(all) => Ok(all),
             None => untested("slurm.conf, or the output of `scontrol show config`"),
         }
+    }
+
+    /// Settings of files that have this value, whatever their keys.
+    pub(crate) fn with_value(&self, value: &str) -> Result<Vec<Said>, Untested> {
+        let files: Vec<&Settings> = [&self.conf, &self.dbd].into_iter().flatten().collect();
+        if files.is_empty() {
+            return untested("slurm.conf or slurmdbd.conf");
+        }
+        Ok(files
+            .into_iter()
+            .flat_map(|file| file.values().flatten())
+            .filter(|said| said.value == value)
+            .cloned()
+            .collect())
     }
 
     /// What a setting of cgroup.conf is.

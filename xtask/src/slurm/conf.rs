@@ -60,7 +60,8 @@ pub fn write(site: &Site, constrained: bool) -> Result<()> {
     Ok(())
 }
 
-fn fill(text: &str, site: &Site, constrained: bool) -> String {
+/// A text with its names in braces filled in.
+pub fn fill(text: &str, site: &Site, constrained: bool) -> String {
     let (proctrack, task, prolog) = match constrained {
         true => ("proctrack/cgroup", "task/cgroup", "Contain"),
         false => ("proctrack/linuxproc", "task/none", "Alloc"),
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn every_name_in_braces_is_filled_in() {
         let site = Site::at(Path::new("/no/such/cluster")).unwrap();
-        for (name, text) in FILES {
+        for (name, text) in FILES.into_iter().chain(super::super::given::OVERRIDES) {
             for constrained in [false, true] {
                 let filled = fill(text, &site, constrained);
                 let settings: String = filled.lines().filter(|line| !line.starts_with('#')).collect();

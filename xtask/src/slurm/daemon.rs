@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::process::{self, Signal};
 use super::site::Site;
 
-/// Nodes of a cluster.
+/// Nodes of a cluster, and the most that one may have.
 pub const NODES: u8 = 8;
 
 /// Who answers for REST: neither root, which slurmrestd refuses, nor one whose jobs are tested.
@@ -32,14 +32,14 @@ pub enum Daemon {
 
 impl Daemon {
     /// In the order in which they start.
-    pub fn all() -> Vec<Self> {
+    pub fn all(nodes: u8) -> Vec<Self> {
         let first = [Self::Munged, Self::Mariadbd, Self::Slurmdbd, Self::Slurmctld];
-        first.into_iter().chain((1..=NODES).map(Self::Slurmd)).chain([Self::Slurmrestd]).collect()
+        first.into_iter().chain((1..=nodes).map(Self::Slurmd)).chain([Self::Slurmrestd]).collect()
     }
 
     /// By the name that a person types.
     pub fn named(name: &str) -> Result<Self> {
-        let found = Self::all().into_iter().find(|daemon| daemon.name() == name);
+        let found = Self::all(NODES).into_iter().find(|daemon| daemon.name() == name);
         found.with_context(|| format!("{name}: not a daemon of the cluster"))
     }
 
@@ -128,10 +128,10 @@ mod tests {
 
     #[test]
     fn every_daemon_is_found_by_its_name_and_nothing_else_is() {
-        for daemon in Daemon::all() {
+        for daemon in Daemon::all(NODES) {
             assert_eq!(Daemon::named(&daemon.name()).unwrap(), daemon);
         }
-        assert_eq!(Daemon::all().len(), 5 + usize::from(NODES));
+        assert_eq!(Daemon::all(NODES).len(), 5 + usize::from(NODES));
         assert!(Daemon::named("node9").is_err() && Daemon::named("slurmd").is_err());
     }
 }

@@ -20,7 +20,7 @@ pub fn run(site: &Site) -> Result<()> {
     };
     // 1. The daemons in the reverse order, asked first: what each writes at its end still finds its reader.
     let mut stopped = 0;
-    for daemon in Daemon::all().into_iter().rev() {
+    for daemon in Daemon::all(site.nodes()).into_iter().rev() {
         let Some(pid) = daemon.pid(site) else { continue };
         if daemon.end(site, Signal::Term).is_err() {
             println!("{} did not stop when asked", daemon.name());

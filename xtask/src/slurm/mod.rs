@@ -6,6 +6,7 @@ mod command;
 mod conf;
 mod daemon;
 mod down;
+mod given;
 mod probe;
 mod process;
 mod site;
@@ -25,6 +26,8 @@ const USAGE: &str = "\
 usage: cargo xtask slurm <command>
 
   up [DIR]                       start a cluster whose files lie under DIR (target/slurm), or check the one that runs
+  up DIR --config FOLDER         start one from files of somebody else, of up to eight nodes named node1, node2, ...; only what
+                                 cannot be so on one machine is replaced (xtask/src/slurm/conf/given-*.conf)
   status [DIR]                   which daemons run, and what the cluster can show
   down [DIR]                     stop all of it
   start|stop|kill NAME [DIR]     one daemon: slurmctld, slurmdbd, slurmrestd, mariadbd, munged, node1 to node8
@@ -36,7 +39,8 @@ usage: cargo xtask slurm <command>
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     let at = |dir: Option<&&str>| Site::at(&dir.map_or_else(|| default_dir(root), PathBuf::from));
     match args {
-        ["up", rest @ ..] if rest.len() < 2 => up::run(&at(rest.first())?)?,
+        ["up", dir, "--config", folder] => up::run(&at(Some(dir))?, Some(Path::new(folder)))?,
+        ["up", rest @ ..] if rest.len() < 2 => up::run(&at(rest.first())?, None)?,
         ["status", rest @ ..] if rest.len() < 2 => return status(&at(rest.first())?),
         ["down", rest @ ..] if rest.len() < 2 => down::run(&at(rest.first())?)?,
         ["start", name, rest @ ..] if rest.len() < 2 => {
@@ -68,7 +72,7 @@ fn default_dir(root: &Path) -> PathBuf {
 
 fn status(site: &Site) -> Result<ExitCode> {
     let mut all = true;
-    for daemon in Daemon::all() {
+    for daemon in Daemon::all(site.nodes()) {
         let pid = daemon.pid(site);
         all &= pid.is_some();
         println!("{}: {}", daemon.name(), pid.map_or("not running".into(), |pid| format!("pid {pid}")));

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use super::daemon::NODES;
+
 /// Sockets lie in the folder; the kernel takes 107 bytes for a socket's path.
 const MAX_DIR_BYTES: usize = 80;
 
@@ -64,6 +66,13 @@ impl Site {
     /// What marks the folder as ours, and says what this cluster can show.
     pub fn facts(&self) -> PathBuf {
         self.dir.join("facts")
+    }
+
+    /// How many nodes it has, as it says of itself.
+    pub fn nodes(&self) -> u8 {
+        let facts = fs::read_to_string(self.facts()).unwrap_or_default();
+        let said = facts.lines().find_map(|line| line.strip_prefix("nodes: ")?.parse().ok());
+        said.unwrap_or(NODES)
     }
 
     /// What a daemon writes, and its predecessor wrote.

@@ -41,7 +41,7 @@ pub fn run(root: &Path, filter: Option<&str>, totals: &mut Totals) -> Result<()>
     // Compiled outside, where there is a network.
     count(Command::new(cargo()).args(TARGET).arg("--no-run").current_dir(root), totals)?;
     let running = Running(&site);
-    up::run(&site)?;
+    up::run(&site, None)?;
     let mut tests = site.inside();
     tests.args(["timeout", "--kill-after=5", SECS]).arg(cargo()).args(TARGET).args(filter);
     tests.args(["--", "--include-ignored", "--test-threads=1"]).current_dir(root);

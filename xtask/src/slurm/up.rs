@@ -1,15 +1,16 @@
 //! Starts a cluster, in the order in which its daemons need each other, or checks the one that runs. What fails takes
 //! down what was started and shows the ends of the logs.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use super::daemon::{Daemon, NODES};
 use super::site::Site;
-use super::{command, conf, down, probe, process};
+use super::{command, conf, down, given, probe, process};
 
 /// Longest wait for one daemon; the whole start takes a third of it.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -20,31 +21,31 @@ const TAIL: usize = 12;
 /// The address beside the loopback's own: without one, slurmdbd does not resolve even `localhost`.
 const ADDRESS: &str = "10.99.0.1/32";
 
-/// Starts what is not there.
-pub fn run(site: &Site) -> Result<()> {
+/// Starts what is not there, from our own files or from those of a folder.
+pub fn run(site: &Site, given: Option<&Path>) -> Result<()> {
     if site.namespace_inode().is_some() {
         check(site)?;
-        println!("runs already: {} nodes idle or busy, accounting answers", NODES);
+        println!("runs already: {} nodes idle or busy, accounting answers", site.nodes());
         return Ok(());
     }
     if let Some(obstacle) = probe::obstacle(site) {
         bail!("no Slurm cluster here: {obstacle}");
     }
     let start = Instant::now();
-    prepare(site)?;
-    if let Err(error) = start_all(site) {
+    prepare(site, given)?;
+    if let Err(error) = start_all(site, given.is_some()) {
         tails(site);
         down::run(site)?;
         return Err(error);
     }
-    println!("cluster ready in {:.1} s: {NODES} nodes of 8 GPUs", start.elapsed().as_secs_f32());
+    println!("cluster ready in {:.1} s: {} nodes", start.elapsed().as_secs_f32(), site.nodes());
     print!("{}", fs::read_to_string(site.facts())?);
     println!("hint: cargo xtask slurm shell {} -- sinfo", site.text());
     Ok(())
 }
 
 /// An empty folder with configuration, or the one of a cluster that is down, made new.
-fn prepare(site: &Site) -> Result<()> {
+fn prepare(site: &Site, given: Option<&Path>) -> Result<()> {
     let used = fs::read_dir(site.dir()).is_ok_and(|mut entries| entries.next().is_some());
     if used && !site.facts().exists() {
         bail!("{} holds something else\nhint: name an empty folder", site.text());
@@ -54,9 +55,13 @@ fn prepare(site: &Site) -> Result<()> {
     }
     let cgroups = probe::cgroups();
     conf::write(site, cgroups.is_ok())?;
+    let nodes = match given {
+        Some(folder) => given::write(folder, site, cgroups.is_ok())?,
+        None => NODES,
+    };
     let constrained = cgroups.map_or_else(|reason| format!("no: {reason}"), |()| "yes".into());
     let facts = format!(
-        "dir: {}\nnamespace: {}\nconstrained: {constrained}\nrest: 127.0.0.1:16820\n",
+        "dir: {}\nnamespace: {}\nnodes: {nodes}\nconstrained: {constrained}\nrest: 127.0.0.1:16820\n",
         site.text(),
         site.namespace()
     );
@@ -71,7 +76,7 @@ fn prepare(site: &Site) -> Result<()> {
     Ok(())
 }
 
-fn start_all(site: &Site) -> Result<()> {
+fn start_all(site: &Site, is_given: bool) -> Result<()> {
     // 1. A network where every port is free and that nobody outside reaches.
     let name = site.namespace();
     command::outside(&["ip", "netns", "add", &name])?;
@@ -85,17 +90,26 @@ fn start_all(site: &Site) -> Result<()> {
     // 3. Accounting before the controller, which learns of accounts it has seen only in part as of errors.
     Daemon::Slurmdbd.start(site)?;
     answers(site, "slurmdbd", &["sacctmgr", "-nP", "show", "cluster"])?;
-    sacctmgr(site, conf::ACCOUNTS)?;
+    match is_given {
+        true => given::accounts(site, given::UNFINISHED)?,
+        false => sacctmgr(site, conf::ACCOUNTS)?,
+    }
 
     // 4. The controller and its nodes.
     Daemon::Slurmctld.start(site)?;
-    for number in 1..=NODES {
+    let nodes = site.nodes();
+    for number in 1..=nodes {
         Daemon::Slurmd(number).start(site)?;
     }
     process::wait("slurmctld in accounting", PATIENCE, || knows_gpus(site))?;
-    sacctmgr(site, conf::LIMITS)?;
-    sacctmgr(site, conf::SHARES)?;
-    process::wait("eight idle nodes", PATIENCE, || states(site).is_ok_and(|states| states == ["idle"; 8]))?;
+    if is_given {
+        given::accounts(site, 0)?;
+    } else {
+        sacctmgr(site, conf::LIMITS)?;
+        sacctmgr(site, conf::SHARES)?;
+    }
+    let all_idle = |states: Vec<String>| states == vec!["idle"; usize::from(nodes)];
+    process::wait("idle nodes", PATIENCE, || states(site).is_ok_and(all_idle))?;
 
     // 5. The same by HTTP.
     Daemon::Slurmrestd.start(site)?;
@@ -140,9 +154,11 @@ fn knows_gpus(site: &Site) -> bool {
         .is_ok_and(|tres| tres.lines().any(|line| line == "gres|gpu"))
 }
 
+/// Of each node once, in how many partitions it ever is.
 fn states(site: &Site) -> Result<Vec<String>> {
-    let said = command::inside(site, &["sinfo", "-h", "-N", "-p", "batch", "-o", "%t"])?;
-    Ok(said.lines().map(str::to_owned).collect())
+    let said = command::inside(site, &["sinfo", "-h", "-N", "-o", "%N %t"])?;
+    let nodes: BTreeMap<&str, &str> = said.lines().filter_map(|line| line.split_once(' ')).collect();
+    Ok(nodes.into_values().map(str::to_owned).collect())
 }
 
 fn rest_listens(site: &Site) -> bool {
@@ -151,8 +167,11 @@ fn rest_listens(site: &Site) -> bool {
 
 /// Fails unless every daemon runs, every node takes jobs and accounting answers.
 fn check(site: &Site) -> Result<()> {
-    let dead: Vec<String> =
-        Daemon::all().into_iter().filter(|daemon| daemon.pid(site).is_none()).map(Daemon::name).collect();
+    let dead: Vec<String> = Daemon::all(site.nodes())
+        .into_iter()
+        .filter(|daemon| daemon.pid(site).is_none())
+        .map(Daemon::name)
+        .collect();
     if !dead.is_empty() {
         let (dir, first) = (site.text(), &dead[0]);
         bail!(

@@ -141,7 +141,7 @@ fn device_lines(node: &NodeSpec) -> String {
 }
 
 /// Models of a node and how many devices of each, in order.
-fn kinds(node: &NodeSpec) -> Vec<(&str, usize)> {
+pub(super) fn kinds(node: &NodeSpec) -> Vec<(&str, usize)> {
     let mut kinds: Vec<(&str, usize)> = Vec::new();
     for device in &node.devices {
         match kinds.iter_mut().find(|(model, _)| *model == device.model.as_str()) {
@@ -154,7 +154,7 @@ fn kinds(node: &NodeSpec) -> Vec<(&str, usize)> {
 
 /// A type for Slurm. Of a slice only how it is cut: with AutoDetect the type must be part of the detected name, in which the
 /// model is written out (gres.conf(5), Type).
-fn kind(model: &str) -> &str {
+pub(super) fn kind(model: &str) -> &str {
     match model.rsplit_once('-') {
         Some((_, profile)) if model::is_slice(model) => profile,
         _ => model,
@@ -162,7 +162,7 @@ fn kind(model: &str) -> &str {
 }
 
 /// A name that cannot be taken for something else in a configuration file.
-fn is_word(text: &str) -> bool {
+pub(super) fn is_word(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     !text.is_empty() && text.chars().all(allowed)
 }

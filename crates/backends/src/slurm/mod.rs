@@ -2,8 +2,9 @@
 //! it pure, but for `tool.rs`, which runs Slurm's programs here or over ssh.
 
 pub mod conf;
-mod gres;
+pub mod gres;
 pub mod host;
+pub mod init;
 pub mod job;
 mod json;
 pub mod limits;

@@ -19,6 +19,7 @@ mod first_minute;
 mod home;
 mod init_hybrid;
 mod init_none;
+mod init_slurm;
 mod inventory;
 mod jobs;
 mod mistakes;

@@ -8,6 +8,7 @@ mod cluster;
 mod explain;
 mod failure;
 mod gang;
+mod init;
 mod jobs;
 mod muster;
 mod promise;

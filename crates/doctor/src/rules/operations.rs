@@ -2,7 +2,7 @@
 
 use muster_model::check::Severity::{High, Low, Medium};
 
-use crate::evidence::{Evidence, untested};
+use crate::evidence::{Evidence, Said, untested};
 use crate::rule::{Judged, Page, Rule, Trip, none_of, right};
 
 /// The manual's default. A driver that lets go of a GPU can take longer; shorter drains nodes for nothing.
@@ -112,7 +112,19 @@ pub(super) const RULES: &[Rule] = &[
         page: Page::Man("slurm.conf", "DebugFlags"),
         check: debug,
     },
+    Rule {
+        id: "line-left-open",
+        severity: High,
+        title: "a line was left to be filled in",
+        meaning: "the file was written for somebody to complete it, such as with a password, and the daemon that reads it cannot do its work",
+        cure: "the value in place of FILL_IN; `muster init slurm --db-password-file FILE` writes the password of the database",
+        page: Page::Man("slurmdbd.conf", "StoragePass"),
+        check: left_open,
+    },
 ];
+
+/// What `muster init slurm` writes where it knows no value.
+const FILL_IN: &str = "FILL_IN";
 
 /// `/tmp` is in `/tmp/`, too.
 fn slashed(path: &str) -> String {
@@ -171,4 +183,9 @@ fn debug(evidence: &Evidence) -> Judged {
         }
     }
     none_of(trips, "no DebugFlags, and no level above verbose")
+}
+
+fn left_open(evidence: &Evidence) -> Judged {
+    let open = evidence.with_value(FILL_IN)?;
+    none_of(open.iter().map(Said::trip).collect(), "no line is left to be filled in")
 }

@@ -109,6 +109,7 @@ const ROWS: &[Row] = &[
     ("memlock-of-login-node", &[("PropagateResourceLimitsExcept=MEMLOCK\n", "")], &[]),
     ("debug-left-on", &[("KillWait=30", "KillWait=30\nDebugFlags=Backfill")], &[]),
     ("debug-left-on", &[("KillWait=30", "KillWait=30\nSlurmctldDebug=debug2")], &[]),
+    ("line-left-open", &[("PurgeJobAfter=24month\n", "PurgeJobAfter=24month\nStoragePass=FILL_IN\n")], &[]),
 ];
 
 #[test]
@@ -166,7 +167,7 @@ fn what_was_not_given_is_not_tested() {
     let blind = Site::good().without(SourceKind::SlurmConf).report();
     assert!(blind.findings.is_empty(), "{:#?}", blind.findings);
     let passed: Vec<&str> = blind.passed.iter().map(|outcome| outcome.rule).collect();
-    assert_eq!(passed, ["records-never-purged", "cores-not-constrained"]);
+    assert_eq!(passed, ["records-never-purged", "cores-not-constrained", "line-left-open"]);
 }
 
 /// The same settings without GPUs: nothing is said of GPUs.

@@ -3,8 +3,10 @@
 
 mod boundary;
 mod check;
+mod generated;
 mod hybrid;
 mod none;
+mod slurm;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -22,6 +24,7 @@ pub struct Args {
 enum Plane {
     None(none::Args),
     Hybrid(Box<hybrid::Args>),
+    Slurm(Box<slurm::Args>),
 }
 
 /// Runs the verb.
@@ -29,5 +32,6 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     match &args.plane {
         Plane::None(args) => none::run(app, args),
         Plane::Hybrid(args) => hybrid::run(app, args),
+        Plane::Slurm(args) => slurm::run(app, args),
     }
 }

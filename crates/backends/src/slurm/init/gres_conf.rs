@@ -1,0 +1,50 @@
+//! gres.conf: the device files behind the GPUs that slurm.conf names, and resources that are only counted.
+
+use std::fmt::Write as _;
+
+use muster_model::NodeSpec;
+
+use super::Order;
+use super::nodes::{alike, extras, shares};
+use crate::gpu::model;
+use crate::slurm::conf::{kind, kinds};
+
+/// The file.
+pub(super) fn text(order: &Order<'_>) -> String {
+    let mut text = String::from(
+        "\
+# gres.conf: the same file on every machine. What is here must agree with Gres= in slurm.conf: a node that has fewer GPUs, or GPUs
+# of another type, is drained when it registers.
+# Device files are counted, not looked at: compare with `ls /dev/nvidia*` on a node. AutoDetect=off keeps what is written here from
+# being compared with what a library finds; with nvml or rsmi the node finds its GPUs itself, also which core is near which of them.
+",
+    );
+    let mut lines = |say: &dyn Fn(&NodeSpec) -> String| {
+        for (names, line) in alike(order.nodes, say).into_iter().filter(|(_, line)| !line.is_empty()) {
+            let _ = writeln!(text, "NodeName={}{line}", (order.fold)(&names));
+        }
+    };
+    lines(&devices);
+    lines(&|node| shares(order, node).map_or(String::new(), |count| format!(" Name=shard Count={count}")));
+    for extra in extras(order.nodes) {
+        lines(&|node| match node.extras.get(extra.as_str()) {
+            Some(count) if *count > 0 => format!(" Name={extra} Count={count}"),
+            _ => String::new(),
+        });
+    }
+    text
+}
+
+/// Which file is of which model only the vendor's library knows, and slices have none of their own: such nodes detect theirs.
+fn devices(node: &NodeSpec) -> String {
+    let kinds = kinds(node);
+    let Some((name, count)) = kinds.first().copied() else { return String::new() };
+    if model::is_amd(name) {
+        return " AutoDetect=rsmi".to_owned();
+    }
+    if kinds.len() > 1 || model::is_slice(name) {
+        return " AutoDetect=nvml".to_owned();
+    }
+    let files = if count == 1 { "0".to_owned() } else { format!("[0-{}]", count - 1) };
+    format!(" AutoDetect=off Name=gpu Type={} File=/dev/nvidia{files}", kind(name))
+}

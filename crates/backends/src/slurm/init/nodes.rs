@@ -1,0 +1,241 @@
+//! Nodes and partitions as lines of slurm.conf: equal nodes share a line, and what a partition bills and gives by default is
+//! computed from its nodes. It decides nothing about queues.
+
+use std::fmt::Write as _;
+
+use muster_model::{NodeSpec, Span};
+
+use super::accounting::Accounting;
+use super::{Order, Unfit, clock};
+use crate::gpu::model;
+use crate::slurm::conf::{is_word, kind, kinds};
+
+/// Partition of nodes that have no label `partition`.
+const BATCH: &str = "batch";
+/// Partition of nodes without GPUs, where others have some: a job that needs none must not take their processors.
+const CPU: &str = "cpu";
+
+/// Refuses nodes whose processors are not as was said.
+pub(super) fn check(order: &Order<'_>) -> Result<(), Unfit> {
+    let Some(sockets) = order.choices.sockets else { return Ok(()) };
+    let threads = order.choices.threads_per_core;
+    let wrong = order.nodes.iter().find(|node| {
+        let of_core = sockets.checked_mul(threads).filter(|product| *product > 0);
+        of_core.is_none_or(|product| !cpus(node).is_multiple_of(product))
+    });
+    match wrong {
+        Some(node) => Err(Unfit::Sockets { node: node.name.to_string(), cpus: cpus(node), sockets, threads }),
+        None => Ok(()),
+    }
+}
+
+/// Nodes of which the same is to be said, in the order in which the first of each was seen.
+pub(super) fn alike<'a>(
+    nodes: &'a [NodeSpec],
+    say: &dyn Fn(&NodeSpec) -> String,
+) -> Vec<(Vec<&'a str>, String)> {
+    let mut groups: Vec<(Vec<&str>, String)> = Vec::new();
+    for node in nodes {
+        let said = say(node);
+        match groups.iter_mut().find(|(_, known)| *known == said) {
+            Some((names, _)) => names.push(node.name.as_str()),
+            None => groups.push((vec![node.name.as_str()], said)),
+        }
+    }
+    groups
+}
+
+/// The `NodeName` lines.
+pub(super) fn lines(order: &Order<'_>) -> String {
+    let mut text = String::new();
+    for (names, settings) in alike(order.nodes, &|node| settings(order, node)) {
+        let _ = writeln!(text, "NodeName={}{settings} State=UNKNOWN", (order.fold)(&names));
+    }
+    text
+}
+
+/// GPU types, each once, as `gres/gpu:TYPE` has them.
+pub(super) fn types(nodes: &[NodeSpec]) -> Vec<String> {
+    let mut types: Vec<String> = Vec::new();
+    for (name, _) in nodes.iter().flat_map(kinds) {
+        if !types.iter().any(|known| known == kind(name)) {
+            types.push(kind(name).to_owned());
+        }
+    }
+    types
+}
+
+/// Names of generic resources beside GPUs that nodes have.
+pub(super) fn extras(nodes: &[NodeSpec]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in nodes.iter().flat_map(|node| node.extras.keys()).filter(|name| is_word(name)) {
+        if !names.iter().any(|known| **known == **name) {
+            names.push(name.to_string());
+        }
+    }
+    names
+}
+
+/// Whether GPUs of a node can be shared: whole ones of one model, since slices are shares already.
+pub(super) fn shares(order: &Order<'_>, node: &NodeSpec) -> Option<u64> {
+    let is_whole = |(name, _): &(&str, usize)| !model::is_slice(name);
+    let kinds = kinds(node);
+    let can = order.choices.shards > 0 && kinds.len() == 1 && kinds.iter().all(is_whole);
+    can.then(|| u64::from(order.choices.shards) * node.devices.len() as u64)
+}
+
+fn cpus(node: &NodeSpec) -> u32 {
+    node.cpus.0 / 1000
+}
+
+/// Megabytes in Slurm's sense.
+fn memory_mib(node: &NodeSpec) -> u64 {
+    node.memory.0 >> 20
+}
+
+fn settings(order: &Order<'_>, node: &NodeSpec) -> String {
+    let threads = order.choices.threads_per_core;
+    let mut text = match order.choices.sockets {
+        Some(sockets) => format!(
+            " Sockets={sockets} CoresPerSocket={} ThreadsPerCore={threads}",
+            cpus(node) / (sockets * threads)
+        ),
+        None => format!(" CPUs={}", cpus(node)),
+    };
+    let _ = write!(text, " RealMemory={}", memory_mib(node));
+    let mut gres: Vec<String> =
+        kinds(node).iter().map(|(model, count)| format!("gpu:{}:{count}", kind(model))).collect();
+    gres.extend(shares(order, node).map(|count| format!("shard:{count}")));
+    let extras = node.extras.iter().filter(|(name, count)| is_word(name) && **count > 0);
+    gres.extend(extras.map(|(name, count)| format!("{name}:{count}")));
+    if !gres.is_empty() {
+        let _ = write!(text, " Gres={}", gres.join(","));
+    }
+    let features = node.labels.get("features").map_or("", AsRef::as_ref);
+    let features: Vec<&str> = features.split(',').filter(|word| is_word(word)).collect();
+    if !features.is_empty() {
+        let _ = write!(text, " Features={}", features.join(","));
+    }
+    text
+}
+
+/// The partition that a node is in.
+fn partition_of(node: &NodeSpec, some_have_gpus: bool) -> &str {
+    let label = node.labels.get("partition").map(AsRef::as_ref).filter(|name| is_word(name));
+    label.unwrap_or(if node.devices.is_empty() && some_have_gpus { CPU } else { BATCH })
+}
+
+/// Partitions by name, the one with the most GPUs first.
+fn partitions<'a>(order: &Order<'a>) -> Vec<(&'a str, Vec<&'a NodeSpec>)> {
+    let some_have_gpus = order.nodes.iter().any(|node| !node.devices.is_empty());
+    let mut found: Vec<(&str, Vec<&NodeSpec>)> = Vec::new();
+    for node in order.nodes {
+        let name = partition_of(node, some_have_gpus);
+        match found.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, nodes)) => nodes.push(node),
+            None => found.push((name, vec![node])),
+        }
+    }
+    found.sort_by_key(|(_, nodes)| std::cmp::Reverse(gpus(nodes)));
+    found
+}
+
+fn gpus(nodes: &[&NodeSpec]) -> u64 {
+    nodes.iter().map(|node| node.devices.len() as u64).sum()
+}
+
+/// The `PartitionName` lines, with what explains them.
+pub(super) fn partition_lines(order: &Order<'_>, accounting: &Accounting) -> String {
+    let choices = order.choices;
+    let max_time = accounting.longest.map_or(choices.max_time, |longest| match accounting.all_limited {
+        true => longest,
+        false => longest.max(choices.max_time),
+    });
+    let spread = if accounting.spreads { " LLN=YES" } else { "" };
+    let mut text = String::new();
+    let all = partitions(order);
+    for (index, (name, nodes)) in all.iter().enumerate() {
+        let default = if index == 0 { " Default=YES" } else { "" };
+        let _ = writeln!(
+            text,
+            "PartitionName={name} Nodes={}{default}{} {}{spread} State=UP",
+            folded(order, nodes),
+            times(choices.default_time, max_time),
+            shape(nodes),
+        );
+    }
+    let Some((_, nodes)) = all.first().filter(|_| !accounting.interactive.is_empty()) else { return text };
+    text.push_str(
+        "
+# Where people sit and wait: the same nodes, short times, ahead of batch work. A session that was forgotten ends by itself.
+",
+    );
+    for (account, limit) in &accounting.interactive {
+        let limit = limit.map_or(choices.interactive_time, |limit| limit.min(choices.interactive_time));
+        let _ = writeln!(
+            text,
+            "PartitionName={account} Nodes={} AllowAccounts={account}{} PriorityJobFactor=10 {}{spread} State=UP",
+            folded(order, nodes),
+            times(choices.default_time, limit),
+            shape(nodes),
+        );
+    }
+    text
+}
+
+/// The longest that a job may run anywhere, in minutes.
+pub(super) fn longest_minutes(order: &Order<'_>, accounting: &Accounting) -> u64 {
+    super::minutes(
+        accounting.longest.map_or(order.choices.max_time, |longest| longest.max(order.choices.max_time)),
+    )
+}
+
+fn folded(order: &Order<'_>, nodes: &[&NodeSpec]) -> String {
+    let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    (order.fold)(&names)
+}
+
+fn times(default_time: Span, max_time: Span) -> String {
+    format!(" DefaultTime={} MaxTime={}", clock(default_time.min(max_time)), clock(max_time))
+}
+
+/// What a partition bills, and what a job that says nothing gets. With PriorityFlags=MAX_TRES a job pays for the largest of its
+/// parts: a weight is a GPU's part of the CPUs and of the memory, so that one GPU with its part of both pays for one.
+fn shape(nodes: &[&NodeSpec]) -> String {
+    let cpus_all: u64 = nodes.iter().map(|node| u64::from(cpus(node))).sum();
+    let mib_all: u64 = nodes.iter().map(|node| memory_mib(node)).sum();
+    let memory = nodes.iter().map(|node| memory_mib(node) / u64::from(cpus(node).max(1))).min().unwrap_or(0);
+    let gpus = gpus(nodes);
+    if gpus == 0 {
+        return format!("TRESBillingWeights=\"CPU=1.0\" DefMemPerCPU={}", memory.max(1));
+    }
+    // Rounded down: a job that takes GPUs with all that goes with them pays for the GPUs.
+    let weight = |amount: u64, unit: u64| millionths(gpus * 1_000_000 * unit / amount.max(1));
+    let with_gpus = nodes.iter().filter(|node| !node.devices.is_empty());
+    let of_gpu = with_gpus.map(|node| u64::from(cpus(node)) / node.devices.len() as u64).min().unwrap_or(1);
+    format!(
+        "TRESBillingWeights=\"CPU={},Mem={}G,GRES/gpu=1.0\" DefMemPerCPU={} DefCpuPerGPU={}",
+        weight(cpus_all, 1),
+        weight(mib_all, 1024),
+        memory.max(1),
+        of_gpu.max(1)
+    )
+}
+
+/// `0.0625` for 62500.
+fn millionths(amount: u64) -> String {
+    let text = format!("{}.{:06}", amount / 1_000_000, amount % 1_000_000);
+    let short = text.trim_end_matches('0');
+    if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_decimal() {
+        let written = [0, 63, 62_500, 1_000_000, 12_345_000].map(millionths);
+        assert_eq!(written, ["0.0", "0.000063", "0.0625", "1.0", "12.345"]);
+    }
+}

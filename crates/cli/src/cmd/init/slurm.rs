@@ -1,0 +1,335 @@
+//! `muster init slurm`: the configuration of a new Slurm cluster. What the files say is made in `muster-backends`; here are options
+//! for what neither the cluster file nor the queue file says, and which files are written.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use muster_backends::slurm::init::{self, Auth, Choices, Files, Member, Order, Release, Unfit};
+use muster_model::unit::{Bytes, CpuMilli};
+use muster_model::{NodeSpec, QueueTree, Span};
+use muster_spec::quantity::{parse_bytes, parse_span};
+use muster_spec::{fold_names, parse_cluster, parse_queues};
+
+use super::generated::{self, Generated};
+use crate::app::App;
+use crate::args::whole;
+use crate::cmd::inventory::summary;
+use crate::exit::{FAILURE, Failure, USAGE};
+use crate::source;
+
+/// Longest list of users that is read.
+const MAX_BYTES: u64 = 16 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  muster init slurm --cluster cluster.yaml --queues queues.yaml --controller head1
+  muster init slurm --cluster cluster.yaml --controller head1 --controller head2 --state-dir /shared/slurm
+  muster init slurm --cluster cluster.yaml --queues queues.yaml --controller head1 --user alice=research/vision
+  muster init slurm --cluster cluster.yaml --controller head1 --db-password-file secret --health-check /usr/sbin/nhc
+  muster init slurm --cluster cluster.yaml --queues queues.yaml --controller head1 -o slurm --diff
+  muster check slurm --conf slurm";
+
+/// Write the configuration of a new Slurm cluster: slurm.conf, gres.conf, cgroup.conf, topology.conf, slurmdbd.conf, accounts.sh
+///
+/// Nodes, GPUs and switches come from the cluster file, accounts, shares, limits and preemption from the queue file. What Slurm
+/// cannot express of the queues is told, and stands in accounts.sh. The files are for you to read and put in place; nothing is run.
+/// Run again after a change, it writes anew what nobody touched; a file that somebody changed is kept. docs/slurm.md says more.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// The cluster file; `muster inventory` writes one
+    #[arg(long, value_name = "FILE")]
+    cluster: PathBuf,
+    /// The queue file; without one there is one account, `default`
+    #[arg(long, value_name = "FILE")]
+    queues: Option<PathBuf>,
+    /// Where the files go; - prints them and writes none
+    #[arg(short = 'o', long, value_name = "DIR", default_value = "slurm")]
+    output: PathBuf,
+    /// Write also over files that somebody changed
+    #[arg(long)]
+    force: bool,
+    /// Show what would change, and write nothing; exit code 1 when anything would
+    #[arg(long, conflicts_with = "force")]
+    diff: bool,
+
+    /// ClusterName
+    #[arg(long, value_name = "NAME", default_value = "cluster", help_heading = "The site")]
+    name: String,
+    /// Host of slurmctld, or host(address); again for one that takes over
+    #[arg(long, value_name = "HOST", required = true, help_heading = "The site")]
+    controller: Vec<String>,
+    /// Host of slurmdbd [default: the first controller]
+    #[arg(long, value_name = "HOST", help_heading = "The site")]
+    dbd_host: Option<String>,
+    /// Host of the database, as slurmdbd reaches it
+    #[arg(long, value_name = "HOST", default_value = "localhost", help_heading = "The site")]
+    db_host: String,
+    /// User of the database
+    #[arg(long, value_name = "NAME", default_value = "slurm", help_heading = "The site")]
+    db_user: String,
+    /// Name of the database
+    #[arg(long, value_name = "NAME", default_value = "slurm_acct_db", help_heading = "The site")]
+    db_name: String,
+    /// Password of that user, the first line of this file; without it a line is left to be filled in
+    #[arg(long, value_name = "FILE", help_heading = "The site")]
+    db_password_file: Option<PathBuf>,
+    /// Who slurmctld and slurmdbd run as
+    #[arg(long, value_name = "NAME", default_value = "slurm", help_heading = "The site")]
+    slurm_user: String,
+    /// Folder of the controller's state; with two controllers one that both write
+    #[arg(long, value_name = "DIR", default_value = "/var/spool/slurmctld", help_heading = "The site")]
+    state_dir: String,
+    /// Folder of slurmd on each node
+    #[arg(long, value_name = "DIR", default_value = "/var/spool/slurmd", help_heading = "The site")]
+    spool_dir: String,
+    /// Folder of logs
+    #[arg(long, value_name = "DIR", default_value = "/var/log/slurm", help_heading = "The site")]
+    log_dir: String,
+    /// How daemons know each other: munge, or Slurm's own key from 23.11 on
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = AuthKind::Munge, help_heading = "The site")]
+    auth: AuthKind,
+    /// Slurm that will read the files, from 21.08 on
+    #[arg(long, value_name = "YY.MM", default_value = "22.05", value_parser = release, help_heading = "The site")]
+    slurm_version: Release,
+    /// HealthCheckProgram; without it the check has a finding, as it should
+    #[arg(long, value_name = "PATH", help_heading = "The site")]
+    health_check: Option<String>,
+
+    /// A user and the leaf queues of its accounts, the first by default; may be repeated
+    #[arg(long, value_name = "NAME=QUEUE,..", value_parser = member, help_heading = "Users")]
+    user: Vec<Member>,
+    /// Such users from a file, one a line
+    #[arg(long, value_name = "FILE", help_heading = "Users")]
+    users: Option<PathBuf>,
+
+    /// Time that a preempted job has to save
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = span, help_heading = "Jobs")]
+    grace: Span,
+    /// Time limit of a job that names none
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = span, help_heading = "Jobs")]
+    default_time: Span,
+    /// Longest time limit of a job whose queue sets none
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = span, help_heading = "Jobs")]
+    max_time: Span,
+    /// Longest time limit in queues for people who sit and wait: those named interactive, debug, dev or notebook
+    #[arg(long, value_name = "TIME", default_value = "8h", value_parser = span, help_heading = "Jobs")]
+    interactive_time: Span,
+
+    /// CPUs of nodes for which the cluster file says none
+    #[arg(long, value_name = "N", value_parser = whole(1, 1_000_000), help_heading = "Nodes")]
+    cpus: Option<u32>,
+    /// Memory of nodes for which the cluster file says none, such as 1000GiB
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Nodes")]
+    memory: Option<Bytes>,
+    /// Sockets of each node, for binding tasks near their GPUs; `slurmd -C` prints them
+    #[arg(long, value_name = "N", value_parser = whole(1, 64), help_heading = "Nodes")]
+    sockets: Option<u32>,
+    /// Hardware threads of each core, with --sockets
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole(1, 8), requires = "sockets", help_heading = "Nodes")]
+    threads_per_core: u32,
+    /// Shards of each GPU, for jobs that ask for a part of one (--gres=shard:1); from 22.05 on
+    #[arg(long, value_name = "N", default_value = "0", value_parser = whole(0, 1024), help_heading = "Nodes")]
+    shards: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum AuthKind {
+    /// munge, with its daemon on every machine
+    Munge,
+    /// Slurm's own key
+    Slurm,
+}
+
+fn release(text: &str) -> Result<Release, String> {
+    let parts = text.split_once('.').and_then(|(year, month)| {
+        // 22.05.8 is a 22.05.
+        let month = month.split('.').next().unwrap_or_default();
+        Some(Release(year.parse().ok()?, month.parse().ok().filter(|month| (1..=12).contains(month))?))
+    });
+    parts.ok_or_else(|| "expected a release of Slurm such as 22.05".to_owned())
+}
+
+fn span(text: &str) -> Result<Span, String> {
+    let told = |error: muster_spec::quantity::Malformed| match error.hint {
+        Some(hint) => format!("{}; {hint}", error.label),
+        None => error.label,
+    };
+    match parse_span(text).map_err(told)? {
+        Span(0) => Err("0 is too short".to_owned()),
+        span => Ok(span),
+    }
+}
+
+fn size(text: &str) -> Result<Bytes, String> {
+    parse_bytes(text).map_err(|error| error.label)
+}
+
+fn member(text: &str) -> Result<Member, String> {
+    let wrong = || "expected a user and queues, such as alice=research/vision,research/language".to_owned();
+    let (user, queues) = text.split_once('=').ok_or_else(wrong)?;
+    let (user, queues) =
+        (user.trim(), queues.split(',').map(|queue| queue.trim().to_owned()).collect::<Vec<_>>());
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
+    let is_name = !user.is_empty() && !user.starts_with('-') && user.chars().all(allowed);
+    match is_name && queues.iter().all(|queue| !queue.is_empty()) {
+        true => Ok(Member { user: user.to_owned(), queues }),
+        false => Err(wrong()),
+    }
+}
+
+/// Runs the verb.
+pub fn run(app: &App, args: &Args) -> Result<u8> {
+    // 1. What there is, and what was decided.
+    let given = source::read(&args.cluster)?;
+    let mut cluster = parse_cluster(&given.source, given.file.as_deref()).map_err(Failure::from)?;
+    complete(&mut cluster.nodes, args);
+    let queues = match &args.queues {
+        Some(path) => {
+            let text = source::read(path)?;
+            parse_queues(&text.source, text.file.as_deref()).map_err(Failure::from)?
+        }
+        None => QueueTree::single(),
+    };
+    let members = members(args)?;
+    let choices = choices(args)?;
+
+    // 2. The files.
+    let fold = |names: &[&str]| fold_names(names.iter().copied()).join(",");
+    let order = Order {
+        nodes: &cluster.nodes,
+        levels: &cluster.levels,
+        queues: &queues,
+        members: &members,
+        choices: &choices,
+        fold: &fold,
+    };
+    let made = init::render(&order).map_err(refused)?;
+    let files: Vec<Generated> = made.files.iter().map(|(name, text)| Generated::new(name, text)).collect();
+
+    // 3. Out.
+    if args.output == Path::new("-") {
+        for file in &files {
+            app.ui.data(&format!("==> {} <==\n{}\n", file.name, file.text))?;
+        }
+    } else if args.diff {
+        let shown = generated::diff(&args.output, &files)?;
+        app.ui.data(&shown)?;
+        return Ok(if shown.is_empty() { 0 } else { FAILURE });
+    } else {
+        let changed = generated::write(&args.output, &files, args.force)?;
+        let dir = args.output.display();
+        app.ui.status(&format!(
+            "{dir}: {} files for {}; {}",
+            files.len(),
+            summary(&cluster.nodes),
+            match changed {
+                0 => "all are as they were".to_owned(),
+                changed => format!("{changed} written, nothing was run"),
+            }
+        ));
+    }
+    tell(app, args, &made);
+    Ok(0)
+}
+
+/// What the cluster file leaves out.
+fn complete(nodes: &mut [NodeSpec], args: &Args) {
+    for node in nodes {
+        if let (0, Some(cpus)) = (node.cpus.0, args.cpus) {
+            node.cpus = CpuMilli(cpus * 1000);
+        }
+        if let (0, Some(memory)) = (node.memory.0, args.memory) {
+            node.memory = memory;
+        }
+    }
+}
+
+fn members(args: &Args) -> Result<Vec<Member>> {
+    let mut members: Vec<Member> = Vec::new();
+    if let Some(path) = &args.users {
+        let (name, text) = source::text(path, MAX_BYTES)?;
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                members.push(member(line).map_err(|why| Failure::usage(format!("{name}:{number}: {why}")))?);
+            }
+        }
+    }
+    members.extend(args.user.iter().cloned());
+    let twice = members
+        .iter()
+        .enumerate()
+        .find(|(at, one)| members[..*at].iter().any(|other| other.user == one.user));
+    match twice {
+        Some((_, one)) => Err(Failure::usage(format!("user {} is given twice", one.user))
+            .hint("name all queues of a user at once: alice=research/vision,research/language")
+            .into()),
+        None => Ok(members),
+    }
+}
+
+fn choices(args: &Args) -> Result<Choices> {
+    let db_password = match &args.db_password_file {
+        None => None,
+        Some(path) => {
+            let (name, text) = source::text(path, MAX_BYTES)?;
+            let first = text.lines().next().unwrap_or_default();
+            if first.is_empty() {
+                return Err(Failure::usage(format!("{name} has no password in its first line")).into());
+            }
+            Some(first.to_owned())
+        }
+    };
+    Ok(Choices {
+        name: args.name.clone(),
+        controllers: args.controller.clone(),
+        dbd_host: args.dbd_host.clone().unwrap_or_else(|| host(&args.controller[0]).to_owned()),
+        db_host: args.db_host.clone(),
+        db_user: args.db_user.clone(),
+        db_name: args.db_name.clone(),
+        db_password,
+        slurm_user: args.slurm_user.clone(),
+        state_dir: args.state_dir.clone(),
+        spool_dir: args.spool_dir.clone(),
+        log_dir: args.log_dir.clone(),
+        auth: match args.auth {
+            AuthKind::Munge => Auth::Munge,
+            AuthKind::Slurm => Auth::Slurm,
+        },
+        release: args.slurm_version,
+        grace: args.grace,
+        default_time: args.default_time,
+        max_time: args.max_time,
+        interactive_time: args.interactive_time,
+        health_check: args.health_check.clone(),
+        shards: args.shards,
+        sockets: args.sockets,
+        threads_per_core: args.threads_per_core,
+    })
+}
+
+/// `head1` of `head1(10.0.0.1)`.
+fn host(controller: &str) -> &str {
+    controller.split('(').next().unwrap_or(controller)
+}
+
+fn refused(error: Unfit) -> Failure {
+    Failure { code: USAGE, ..Failure::new(error.to_string()) }.hint(error.hint())
+}
+
+/// What people should know beside the files.
+fn tell(app: &App, args: &Args, made: &Files) {
+    for lost in &made.lost {
+        app.ui.warning(&format!("Slurm: {lost}"));
+    }
+    for open in &made.open {
+        app.ui.warning(open);
+    }
+    if args.output != Path::new("-") {
+        let dir = args.output.display();
+        app.ui.hint(&format!(
+            "read them, then `muster check slurm --conf {dir}`; accounts.sh says in its head in which order things start"
+        ));
+    }
+}
