@@ -511,3 +511,54 @@ async fn what_failed_or_was_told_to_end_runs_again() {
     assert_eq!((start(&fake, 2), runs()), (Some(3), 3));
     assert_eq!((start(&fake, 3), runs()), (Some(3), 4));
 }
+
+/// A job in a container, and what each rank's program was started with.
+async fn contained(fake: &Fake) -> (Option<i32>, String) {
+    fake.program("sbatch", "echo 41");
+    let run = "echo started >> ran";
+    let slurm = "{container: nvcr.io/nvidia/pytorch:24.05-py3, container-mounts: [/data:/data:ro]}";
+    let dir = fake.dir.path().display();
+    fake.submit(&format!("name: boxed\nworkdir: {dir}\ngpus: 1\nslurm: {slurm}\nrun: {run}\n"), false)
+        .await
+        .unwrap();
+    let code = start(fake, 0);
+    (code, std::fs::read_to_string(fake.dir.path().join("ran")).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn a_container_is_pyxis_where_srun_has_it() {
+    let fake = Fake::new();
+    fake.program(
+        "srun",
+        "[ \"$1\" != --help ] || { echo '  --container-image=[USER@][REGISTRY#]IMAGE'; exit; }\n\
+         for last; do :; done; exec bash -c \"$last\"",
+    );
+    assert_eq!(contained(&fake).await, (Some(0), "started\n".to_owned()));
+    let call = fake.calls("srun").into_iter().find(|call| !call.starts_with("--help")).unwrap();
+    assert!(
+        call.contains("--container-image=nvcr.io#nvidia/pytorch:24.05-py3 --container-mounts="),
+        "{call}"
+    );
+    let dir = fake.dir.path().display();
+    assert!(call.contains(&format!(",{dir}:{dir},/data:/data:ro --container-workdir={dir} ")), "{call}");
+}
+
+#[tokio::test]
+async fn a_container_is_apptainer_where_srun_has_none_and_else_a_failure() {
+    let without = Fake::new();
+    without.program("srun", "for last; do :; done; exec bash -c \"$last\"");
+    assert_eq!(contained(&without).await, (Some(1), String::new()));
+
+    let fake = Fake::new();
+    fake.program("srun", "for last; do :; done; exec bash -c \"$last\"");
+    // As apptainer does: options, an image, and the words of the program.
+    fake.program("apptainer", "while [ $# -gt 3 ]; do shift; done; exec \"$@\"");
+    assert_eq!(contained(&fake).await, (Some(0), "started\n".to_owned()));
+    let [call] = fake.calls("apptainer").try_into().unwrap();
+    let (options, program) = call.split_once(" docker://nvcr.io/nvidia/pytorch:24.05-py3 ").unwrap();
+    assert!(
+        options.starts_with("exec --nv --bind ") && options.contains("--bind /data:/data:ro --pwd "),
+        "{call}"
+    );
+    assert_eq!(program, "/bin/sh -c echo started >> ran");
+}

@@ -34,6 +34,8 @@ pub struct SlurmOptions {
     pub conda: Option<Arc<str>>,
     /// Python virtual environment, by path, as `uv venv` or `python -m venv` make it.
     pub venv: Option<Arc<str>>,
+    /// Image that the program runs in.
+    pub container: Option<Container>,
     /// Shell text that every task runs before its program.
     pub setup: Option<Arc<str>>,
     /// Further options of sbatch, as `--name=value`, each.
@@ -47,4 +49,13 @@ pub struct Switches {
     pub count: u32,
     /// Slurm takes any number after it has waited so long; `None`: as long as the cluster lets a job wait for that.
     pub wait: Option<Span>,
+}
+
+/// A container, by Pyxis or Apptainer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// `registry/name:tag`, or a file.
+    pub image: Arc<str>,
+    /// `SOURCE:TARGET` or `SOURCE:TARGET:ro`, each; beside the working directory.
+    pub mounts: Vec<Arc<str>>,
 }

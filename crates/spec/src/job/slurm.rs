@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use muster_model::slurm::{SlurmOptions, Switches};
+use muster_model::slurm::{Container, SlurmOptions, Switches};
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::{Flag, Located, OneOrMany, Text, Whole, document};
@@ -87,6 +87,10 @@ document! {
         "conda" conda: Text,
         /// Python virtual environment, by path, that is activated before the program runs.
         "venv" venv: Text,
+        /// Image that the program runs in, by Pyxis where the cluster has it, else by Apptainer: `nvcr.io/nvidia/pytorch:24.05-py3`, or a file.
+        "container" container: Text,
+        /// Folders that it sees, besides the working directory: `/data:/data`, `/models:/models:ro`.
+        "container-mounts" container_mounts: OneOrMany<Text>,
         /// Shell text that every task runs before its program.
         "setup" setup: Text,
         /// Further options of sbatch: `--mail-type=END`.
@@ -110,6 +114,10 @@ const FOREIGN: &[(&str, &str)] = &[
     ("nodes", "nodelist"),
     ("prolog", "setup"),
     ("pre", "setup"),
+    ("image", "container"),
+    ("container-image", "container"),
+    ("mounts", "container-mounts"),
+    ("volumes", "container-mounts"),
 ];
 
 /// The section as values.
@@ -129,6 +137,12 @@ pub(super) fn options(written: &SlurmDocument, problems: &mut Problems) -> Slurm
         problems
             .add(Problem::new("`switches-wait` without `switches`").at(wait.key, "for how many?").hint(hint));
     }
+    if let (None, Some(mounts)) = (&written.container, &written.container_mounts) {
+        let hint = "add `container`".to_owned();
+        problems.add(
+            Problem::new("`container-mounts` without `container`").at(mounts.key, "of which?").hint(hint),
+        );
+    }
     let extra = written.options.iter().flat_map(|options| &options.value.0);
     SlurmOptions {
         partitions: many(&written.partition, "partition", problems),
@@ -147,9 +161,33 @@ pub(super) fn options(written: &SlurmDocument, problems: &mut Problems) -> Slurm
         modules: many(&written.modules, "modules", problems),
         conda: one(&written.conda, "conda", problems),
         venv: one(&written.venv, "venv", problems),
+        container: one(&written.container, "container", problems)
+            .map(|image| Container { image, mounts: mounts(written.container_mounts.as_ref(), problems) }),
         setup: written.setup.as_ref().map(|text| text.value.0.as_str().into()),
         options: extra.filter_map(|item| extra_option(&item.value.0, item.place, problems)).collect(),
     }
+}
+
+/// `SOURCE:TARGET` each, with absolute paths.
+fn mounts(written: Option<&Located<OneOrMany<Text>>>, problems: &mut Problems) -> Vec<Arc<str>> {
+    let mut mounts = Vec::new();
+    for item in written.iter().flat_map(|field| &field.value.0) {
+        let Some(text) = word(&item.value.0, "container-mounts", item.place, problems) else { continue };
+        let parts: Vec<&str> = text.split(':').collect();
+        let is_mount = match parts.as_slice() {
+            [source, target] | [source, target, "ro" | "rw"] => {
+                source.starts_with('/') && target.starts_with('/') && !text.contains(',')
+            }
+            _ => false,
+        };
+        if is_mount {
+            mounts.push(text);
+        } else {
+            let label = "expected `/source:/target`, with `:ro` where it must not be written to";
+            problems.add(Problem::new("`container-mounts` cannot be mounted").at(item.place, label));
+        }
+    }
+    mounts
 }
 
 /// A value that can stand in a line of a script as it is.

@@ -7,7 +7,7 @@ use muster_model::payload::Command;
 use muster_model::{JobSpec, Kind};
 
 use super::shape::{Component, Role};
-use super::{Source, quote};
+use super::{Source, container, quote};
 
 /// Below the ports that systems give away by themselves (from 32768 on, net.ipv4.ip_local_port_range): jobs whose numbers lie
 /// near each other get different ones.
@@ -19,6 +19,7 @@ pub(super) fn body(source: &Source<'_>, components: &[Component]) -> String {
     start(&mut text, source);
     shared(&mut text, source, components);
     surroundings(&mut text, source);
+    container::choose(&mut text, source);
     let world: u32 = components.iter().flat_map(|component| &component.roles).map(|role| role.tasks).sum();
     let is_whole = components.len() == 1;
     for (index, component) in components.iter().enumerate() {
@@ -263,7 +264,9 @@ fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, inden
         Some(Command::Script(script)) => format!("/bin/sh -c {}", quote::word(script)),
         None => "false".to_owned(),
     };
-    let _ = writeln!(rank, "{indent}exec {line}");
+    let container = source.slurm.container.as_ref();
+    let inside = container.map(|container| container::inside(container, source.workdir, gpus > 0));
+    let _ = writeln!(rank, "{indent}exec {}{line}", inside.unwrap_or_default());
 }
 
 /// Starts the ranks, and passes on how they ended.
@@ -278,11 +281,11 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     // The ranks are told to end by Slurm itself; this script outlives them to say how.
     text.push_str("muster_told=\ntrap muster_told=1 TERM\n");
     if let Some(program) = source.verify {
-        preflight(text, program, components);
+        preflight(text, source, program, components);
     }
     match components {
         [component] => {
-            let _ = writeln!(text, "{}", srun(component, 0, false));
+            let _ = writeln!(text, "{}", srun(source, component, 0, false));
             text.push_str("status=$?\n");
         }
         several => {
@@ -290,7 +293,7 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
                 "# Roles that need different resources: a step each, and the first failure ends them all.\n",
             );
             for (index, component) in several.iter().enumerate() {
-                let _ = writeln!(text, "{} &", srun(component, index, true));
+                let _ = writeln!(text, "{} &", srun(source, component, index, true));
             }
             text.push_str(
                 "status=0\nfor muster_step in $(jobs -p); do\n  wait -n || { status=$?; break; }\ndone\n",
@@ -311,12 +314,12 @@ exit "$status"
 
 /// Every rank first starts as a probe, in its own place: what is found wrong ends the job with code 78. Where the program that looks is
 /// not there, nothing was tested, and that is said.
-fn preflight(text: &mut String, program: &str, components: &[Component]) {
+fn preflight(text: &mut String, source: &Source<'_>, program: &str, components: &[Component]) {
     let world: u32 = components.iter().flat_map(|component| &component.roles).map(|role| role.tasks).sum();
     let is_heterogeneous = components.len() > 1;
     let starts = components.iter().enumerate();
     let starts: Vec<String> =
-        starts.map(|(index, component)| srun(component, index, is_heterogeneous)).collect();
+        starts.map(|(index, component)| srun(source, component, index, is_heterogeneous)).collect();
     let start = starts.join(" : ");
     let _ = write!(
         text,
@@ -349,8 +352,11 @@ const PREEMPTED: &str = r#"if [ "$status" != 0 ] && scontrol --oneliner show job
 fi
 "#;
 
-fn srun(component: &Component, index: usize, is_heterogeneous: bool) -> String {
+fn srun(source: &Source<'_>, component: &Component, index: usize, is_heterogeneous: bool) -> String {
     let mut words = vec!["srun".to_owned(), "--export=ALL".to_owned(), "--kill-on-bad-exit=1".to_owned()];
+    if source.slurm.container.is_some() {
+        words.push("\"${muster_srun[@]}\"".to_owned());
+    }
     if is_heterogeneous {
         words.push(format!("--het-group={index}"));
     }

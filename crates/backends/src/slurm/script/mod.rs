@@ -2,6 +2,7 @@
 //! runs. Pure. What Slurm cannot promise is refused or said in a warning, never left out in silence.
 
 mod body;
+mod container;
 pub mod quote;
 mod request;
 mod shape;

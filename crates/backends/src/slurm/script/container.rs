@@ -1,0 +1,88 @@
+//! Containers of a script: by Pyxis where srun has it, else by Apptainer. Which of them is there is known only where the job runs, so the
+//! script itself looks.
+
+use std::fmt::Write as _;
+
+use muster_model::slurm::Container;
+
+use super::{Source, quote};
+
+/// Looks which there is, before any rank starts. Pyxis mounts nothing by itself: the folders that a rank needs are named.
+pub(super) fn choose(text: &mut String, source: &Source<'_>) {
+    let Some(container) = &source.slurm.container else { return };
+    let work = source.workdir;
+    let mut mounts = vec![format!("{}:{}", source.dir, source.dir), format!("{work}:{work}")];
+    mounts.extend(source.verify.map(|program| format!("{program}:{program}:ro")));
+    mounts.extend(container.mounts.iter().map(ToString::to_string));
+    let _ = write!(
+        text,
+        r#"
+# The container: by Pyxis where srun has it, else by Apptainer.
+muster_srun=()
+export MUSTER_APPTAINER=
+if srun --help 2> /dev/null | grep -q -e --container-image; then
+  muster_srun=(--container-image={image} --container-mounts={mounts} --container-workdir={work})
+elif ! MUSTER_APPTAINER=$(command -v apptainer || command -v singularity); then
+  echo "muster: a container is asked for, and neither Pyxis nor Apptainer is here" >&2
+  exit 1
+fi
+"#,
+        image = quote::word(&for_pyxis(&container.image)),
+        mounts = quote::word(&mounts.join(",")),
+        work = quote::word(work),
+    );
+}
+
+/// What stands before the words of a rank's program.
+pub(super) fn inside(container: &Container, workdir: &str, has_gpus: bool) -> String {
+    let mut words = vec!["\"$MUSTER_APPTAINER\" exec".to_owned()];
+    if has_gpus {
+        words.push("--nv".to_owned());
+    }
+    words.push("--bind \"${MUSTER_FENCE%/*}\"".to_owned());
+    words.extend(container.mounts.iter().map(|mount| format!("--bind {}", quote::word(mount))));
+    words.push(format!("--pwd {}", quote::word(workdir)));
+    words.push(quote::word(&for_apptainer(&container.image)));
+    format!("${{MUSTER_APPTAINER:+{}}} ", words.join(" "))
+}
+
+fn is_file(image: &str) -> bool {
+    image.starts_with(['/', '.']) || image.contains("://")
+}
+
+/// Pyxis has `#` between a registry and the rest.
+fn for_pyxis(image: &str) -> String {
+    match image.split_once('/') {
+        Some((registry, rest)) if !is_file(image) && registry.contains(['.', ':']) => {
+            format!("{registry}#{rest}")
+        }
+        _ => image.to_owned(),
+    }
+}
+
+fn for_apptainer(image: &str) -> String {
+    if is_file(image) { image.to_owned() } else { format!("docker://{image}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_named_as_each_wants_it() {
+        for (image, pyxis, apptainer) in [
+            (
+                "nvcr.io/nvidia/pytorch:24.05-py3",
+                "nvcr.io#nvidia/pytorch:24.05-py3",
+                "docker://nvcr.io/nvidia/pytorch:24.05-py3",
+            ),
+            ("localhost:5000/a/b", "localhost:5000#a/b", "docker://localhost:5000/a/b"),
+            ("pytorch/pytorch:2.5", "pytorch/pytorch:2.5", "docker://pytorch/pytorch:2.5"),
+            ("ubuntu", "ubuntu", "docker://ubuntu"),
+            ("/images/torch.sqsh", "/images/torch.sqsh", "/images/torch.sqsh"),
+            ("oras://registry/x", "oras://registry/x", "oras://registry/x"),
+        ] {
+            assert_eq!((for_pyxis(image).as_str(), for_apptainer(image).as_str()), (pyxis, apptainer));
+        }
+    }
+}
