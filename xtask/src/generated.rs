@@ -38,6 +38,7 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ("docs/schema/packing-comparison.schema.json", MUSTER, "schema packing-comparison"),
     ("docs/schema/check-report.schema.json", MUSTER, "schema check-report"),
     ("docs/schema/verify-report.schema.json", MUSTER, "schema verify-report"),
+    ("docs/schema/import-report.schema.json", MUSTER, "schema import-report"),
     ("docs/cli.md", MUSTER, "__docs"),
     ("docs/check.md", MUSTER, "__docs check"),
     ("docs/verify.md", MUSTER, "__docs verify"),

@@ -45,6 +45,8 @@ impl App {
             Command::Compare(args) => cmd::compare::run(self, &args),
             Command::Check(args) => cmd::check::run(self, args).await,
             Command::Inventory(args) => cmd::inventory::run(self, &args),
+            Command::Import(args) => cmd::import::run(self, &args),
+            Command::Export(args) => cmd::export::run(self, &args),
             Command::Init(args) => cmd::init::run(self, &args),
             Command::Schema(args) => cmd::schema::run(self, &args),
             Command::Completions(args) => cmd::completions::run(self, &args),

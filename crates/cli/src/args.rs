@@ -113,6 +113,8 @@ pub enum Command {
     Compare(Box<cmd::compare::Args>),
     Check(cmd::check::Args),
     Inventory(cmd::inventory::Args),
+    Import(cmd::import::Args),
+    Export(cmd::export::Args),
     Init(cmd::init::Args),
     Serve(cmd::serve::Args),
     StopDaemon(cmd::stop_daemon::Args),

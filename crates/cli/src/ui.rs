@@ -33,6 +33,17 @@ impl Ui {
         }
     }
 
+    /// How to write to stderr.
+    pub fn status_style(&self) -> Style {
+        let is_wide = self.status_is_terminal();
+        let width = rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| usize::from(size.ws_col));
+        Style {
+            width: width.filter(|width| is_wide && *width > 0),
+            colour: self.error_colour,
+            ..self.style.clone()
+        }
+    }
+
     /// Rows of the terminal; `None` when stdout is none.
     pub fn height(&self) -> Option<usize> {
         size().map(|(rows, _)| rows).filter(|_| self.stdout_is_terminal)

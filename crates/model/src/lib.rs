@@ -8,6 +8,7 @@ pub mod check;
 pub mod effect;
 pub mod event;
 pub mod id;
+pub mod imported;
 pub mod job;
 pub mod launch;
 pub mod node;

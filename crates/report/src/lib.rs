@@ -13,6 +13,7 @@ pub mod compare;
 pub mod explain;
 pub mod fleet;
 pub mod html;
+pub mod imported;
 mod limits;
 pub mod nodes;
 pub mod packing;

@@ -4,6 +4,7 @@
 pub mod conf;
 pub mod gres;
 pub mod host;
+pub mod import;
 pub mod init;
 pub mod job;
 mod json;

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use muster_model::advice::{Advice, Comparison, SiteAdvice, answer_schema};
 use muster_model::check::CheckReport;
+use muster_model::imported::ImportReport;
 use muster_model::proof::{GangOrders, GangProof, GangSweep};
 use muster_model::simulation::{
     FlatComparison, FleetComparison, FleetEvent, FleetInstant, PackingComparison, WhatIf,
@@ -63,6 +64,8 @@ enum Kind {
     CheckReport,
     /// The answer of `muster verify --json`
     VerifyReport,
+    /// The answer of `muster import --json`
+    ImportReport,
     /// How a trace is made, for `muster trace generate`
     TraceRecipe,
     /// The answer of `muster trace summary --json`
@@ -91,6 +94,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         Kind::GangSweep => answer_schema::<GangSweep>(),
         Kind::CheckReport => answer_schema::<CheckReport>(),
         Kind::VerifyReport => answer_schema::<VerifyReport>(),
+        Kind::ImportReport => answer_schema::<ImportReport>(),
         Kind::TraceRecipe => muster_spec::recipe_schema(),
         Kind::TraceSummary => answer_schema::<TraceSummary>(),
     };

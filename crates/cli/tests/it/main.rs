@@ -17,6 +17,7 @@ mod drain;
 mod elastic;
 mod first_minute;
 mod home;
+mod import;
 mod init_hybrid;
 mod init_none;
 mod init_slurm;

@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use std::time::{Duration, Instant};
 
 use muster_api::types::{SubmitRequest, SubmitResponse, Submitted};
-use muster_backends::slurm::script::{self, Script, Source};
+use muster_backends::slurm::script::{self, Kept, Script, Source};
 use muster_backends::slurm::tool::ToolError;
 use muster_model::payload::Command;
 use muster_model::{Dependency, JobId, JobSpec, QueueName, Time};
@@ -108,10 +108,9 @@ impl Slurm {
             spec: &spec,
             commands: &one.checked.commands,
             env: &one.checked.env,
-            workdir: &one.workdir,
+            workdir: Some(&one.workdir),
             slurm: &one.checked.slurm,
-            id: &one.id,
-            dir: &dir.to_string_lossy(),
+            kept: Some(Kept { id: &one.id, dir: &dir.to_string_lossy() }),
             verify: one.checked.verify.then_some(&*program),
             now,
         };

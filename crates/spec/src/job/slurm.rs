@@ -56,6 +56,10 @@ const OWN: &[(&str, &str)] = &[
     ("wrap", "run"),
 ];
 
+/// Values of options that Muster sets which no field says, as they may be handed on: all memory of a node, and nodes that are shared with
+/// some.
+const OWN_VALUES: [&str; 4] = ["--mem=0", "--exclusive=user", "--exclusive=mcs", "--exclusive=topo"];
+
 document! {
     /// What a job says to Slurm in Slurm's own words.
     SlurmDocument ("slurm") requires [] foreign FOREIGN => {
@@ -226,6 +230,9 @@ fn extra_option(text: &str, place: Place, problems: &mut Problems) -> Option<Arc
     }
     if text.chars().any(|c| c.is_control() || matches!(c, '"' | '\'' | '\\' | '#')) {
         return refuse("quotes, `#`, backslashes and line ends would break the script".to_owned(), None);
+    }
+    if OWN_VALUES.contains(&text) {
+        return Some(text.into());
     }
     // sbatch takes the beginning of a long option for it, where that is unique.
     let own = OWN

@@ -7,7 +7,7 @@ use muster_model::payload::Command;
 use muster_model::{JobSpec, Kind};
 
 use super::shape::{Component, Role};
-use super::{Source, container, quote};
+use super::{Kept, MADE, PROGRAM, SETUP, Source, VARIABLES, container, quote};
 
 /// Below the ports that systems give away by themselves (from 32768 on, net.ipv4.ip_local_port_range): jobs whose numbers lie
 /// near each other get different ones.
@@ -16,7 +16,11 @@ const PORTS: (u32, u32) = (20_000, 12_000);
 /// Everything below the directives.
 pub(super) fn body(source: &Source<'_>, components: &[Component]) -> String {
     let mut text = String::new();
-    start(&mut text, source);
+    match &source.kept {
+        Some(kept) => start(&mut text, source, kept),
+        None => alone(&mut text, source),
+    }
+    place(&mut text, source);
     shared(&mut text, source, components);
     surroundings(&mut text, source);
     container::choose(&mut text, source);
@@ -31,7 +35,7 @@ pub(super) fn body(source: &Source<'_>, components: &[Component]) -> String {
 }
 
 /// Where it keeps what it writes, and the mark that it has started.
-fn start(text: &mut String, source: &Source<'_>) {
+fn start(text: &mut String, source: &Source<'_>, kept: &Kept<'_>) {
     let _ = write!(
         text,
         r#"
@@ -50,11 +54,75 @@ if [ -s "$MUSTER_CHECKPOINT_FILE" ]; then
 fi
 "#,
         name = quote::word(&source.spec.name),
-        dir = quote::word(source.dir),
+        dir = quote::word(kept.dir),
     );
     text.push_str(FENCE);
-    // Slurm itself goes on in /tmp where the folder is not there.
-    let _ = writeln!(text, "cd {} || exit 1", quote::word(source.workdir));
+}
+
+/// What a script that runs without Muster has of this: which start it is, and a folder of its own where something needs one.
+fn alone(text: &mut String, source: &Source<'_>) {
+    let _ = write!(text, "\n{MADE}\n");
+    for one in left_out(source) {
+        let _ = writeln!(text, "# Left out: {one}.");
+    }
+    let _ = write!(
+        text,
+        r#"
+export MUSTER_JOB_ID=${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}} MUSTER_JOB_NAME={name}
+export MUSTER_RESTART_COUNT=${{SLURM_RESTART_COUNT:-0}}
+export MUSTER_ATTEMPT=$((MUSTER_RESTART_COUNT + 1))
+"#,
+        name = quote::word(&source.spec.name),
+    );
+    if needs_folder(source) {
+        text.push_str(FOLDER);
+    }
+}
+
+/// Roles that find each other, saved progress, and programs in files of their own need a place that all nodes see.
+fn needs_folder(source: &Source<'_>) -> bool {
+    let in_file = |command: &Command| match command {
+        Command::Script(script) => script.starts_with("#!") && shell(script).is_none(),
+        Command::Argv(_) => false,
+    };
+    source.spec.groups.len() > 1 || source.spec.checkpoint.is_some() || source.commands.values().any(in_file)
+}
+
+const FOLDER: &str = r#"muster_dir=$PWD/muster-$MUSTER_JOB_ID/${SLURM_ARRAY_TASK_ID:-0}
+export MUSTER_LOGS=$muster_dir/$MUSTER_ATTEMPT MUSTER_CHECKPOINT_FILE=$muster_dir/checkpoint
+mkdir -p "$MUSTER_LOGS" || exit 1
+if [ -s "$MUSTER_CHECKPOINT_FILE" ]; then
+  MUSTER_LAST_CHECKPOINT=$(tail -n 1 "$MUSTER_CHECKPOINT_FILE")
+  export MUSTER_LAST_CHECKPOINT
+fi
+"#;
+
+/// What a script without Muster lacks.
+pub(super) fn left_out(source: &Source<'_>) -> Vec<&'static str> {
+    let mut left_out = vec![
+        "a file for the output of each rank: all of it goes to the file of the job",
+        "the fence against a second start where a node or the controller died",
+    ];
+    if source.spec.checkpoint.is_some() {
+        left_out.push("`muster show` of what was saved: the word lies in the folder muster-JOB, and the next start finds it");
+    }
+    left_out
+}
+
+/// The shell of a `#!` line with its options, when it takes text behind `-c`.
+fn shell(script: &str) -> Option<&str> {
+    let line = script.lines().next()?.strip_prefix("#!")?.trim();
+    let name = line.split_whitespace().find(|word| !word.starts_with('-') && !word.ends_with("/env"))?;
+    let name = name.rsplit('/').next()?;
+    matches!(name, "sh" | "bash" | "dash" | "zsh" | "ksh").then_some(line)
+}
+
+/// Where it runs, and as which of several.
+fn place(text: &mut String, source: &Source<'_>) {
+    // Slurm itself goes on in /tmp where the folder is not there. A relative one begins where sbatch runs, which Slurm alone knows.
+    if let Some(workdir) = source.workdir.filter(|workdir| workdir.starts_with('/')) {
+        let _ = writeln!(text, "cd {} || exit 1", quote::word(workdir));
+    }
     match &source.spec.kind {
         Kind::Service(service) => {
             text.push_str("export MUSTER_REPLICA=$SLURM_ARRAY_TASK_ID\n");
@@ -113,7 +181,7 @@ export MASTER_ADDR MASTER_PORT=$(({first} + SLURM_JOB_ID % {range}))
 "#
     );
     if !source.env.is_empty() {
-        text.push_str("\n# The job's own variables.\n");
+        text.push_str(VARIABLES);
         for (name, value) in source.env {
             let _ = writeln!(text, "export {name}={}", quote::word(value));
         }
@@ -159,13 +227,21 @@ fn ranks(text: &mut String, source: &Source<'_>, component: &Component, index: u
         }
         None => rank.push_str(LOCAL_WORLD_SIZE),
     }
-    rank.push_str("exec 8>> \"$MUSTER_FENCE\" && flock --shared 8 2> /dev/null\n");
-    let as_probe = if source.verify.is_some() { "[ -n \"$MUSTER_PROBE\" ] || " } else { "" };
-    let _ = writeln!(rank, "{as_probe}exec >> \"$MUSTER_LOGS/rank-$RANK.log\" 2>&1 < /dev/null");
-    rank.push_str("[ \"$RANK\" = 0 ] || MUSTER_CHECKPOINT_FILE=$MUSTER_CHECKPOINT_FILE-$RANK\n");
+    if source.kept.is_some() {
+        rank.push_str("exec 8>> \"$MUSTER_FENCE\" && flock --shared 8 2> /dev/null\n");
+        let as_probe = if source.verify.is_some() { "[ -n \"$MUSTER_PROBE\" ] || " } else { "" };
+        let _ = writeln!(rank, "{as_probe}exec >> \"$MUSTER_LOGS/rank-$RANK.log\" 2>&1 < /dev/null");
+    }
+    if source.kept.is_some() || needs_folder(source) {
+        rank.push_str("[ \"$RANK\" = 0 ] || MUSTER_CHECKPOINT_FILE=$MUSTER_CHECKPOINT_FILE-$RANK\n");
+    }
     devices(&mut rank, component);
     if let Some(setup) = &source.slurm.setup {
-        let _ = writeln!(rank, "{}", setup.trim_end());
+        let mark = if source.kept.is_none() { SETUP } else { "" };
+        let _ = writeln!(rank, "{mark}{}", setup.trim_end());
+    }
+    if source.kept.is_none() {
+        rank.push_str(PROGRAM);
     }
     // 2. Its program, by its role.
     match component.roles.as_slice() {
@@ -255,6 +331,9 @@ fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, inden
         Some(Command::Argv(words)) => {
             words.iter().map(|word| quote::word(word)).collect::<Vec<_>>().join(" ")
         }
+        Some(Command::Script(script)) if source.kept.is_none() && shell(script).is_some() => {
+            format!("{} -c {}", shell(script).unwrap_or_default(), quote::word(script))
+        }
         Some(Command::Script(script)) if script.starts_with("#!") => {
             let _ = writeln!(rank, "{indent}muster_program=$MUSTER_LOGS/program-$RANK");
             let _ = writeln!(rank, "{indent}printf %s {} > \"$muster_program\"", quote::word(script));
@@ -265,7 +344,7 @@ fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, inden
         None => "false".to_owned(),
     };
     let container = source.slurm.container.as_ref();
-    let inside = container.map(|container| container::inside(container, source.workdir, gpus > 0));
+    let inside = container.map(|container| container::inside(container, source, gpus > 0));
     let _ = writeln!(rank, "{indent}exec {}{line}", inside.unwrap_or_default());
 }
 
@@ -303,7 +382,7 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     }
     text.push_str(PREEMPTED);
     restart(text, source.spec);
-    text.push_str(END);
+    text.push_str(if source.kept.is_some() { END } else { "exit \"$status\"\n" });
 }
 
 /// Who was told to end has not come to its own end: it may be queued again, and then runs again.

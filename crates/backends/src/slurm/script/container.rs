@@ -10,10 +10,12 @@ use super::{Source, quote};
 /// Looks which there is, before any rank starts. Pyxis mounts nothing by itself: the folders that a rank needs are named.
 pub(super) fn choose(text: &mut String, source: &Source<'_>) {
     let Some(container) = &source.slurm.container else { return };
-    let work = source.workdir;
-    let mut mounts = vec![format!("{}:{}", source.dir, source.dir), format!("{work}:{work}")];
-    mounts.extend(source.verify.map(|program| format!("{program}:{program}:ro")));
-    mounts.extend(container.mounts.iter().map(ToString::to_string));
+    // A script without Muster runs where it is submitted, unless the job says otherwise.
+    let work = work(source);
+    let kept = source.kept.map(|kept| quote::word(&format!("{}:{}", kept.dir, kept.dir)));
+    let mut mounts: Vec<String> = kept.into_iter().chain([format!("{work}:{work}")]).collect();
+    mounts.extend(source.verify.map(|program| quote::word(&format!("{program}:{program}:ro"))));
+    mounts.extend(container.mounts.iter().map(|mount| quote::word(mount)));
     let _ = write!(
         text,
         r#"
@@ -28,20 +30,29 @@ elif ! MUSTER_APPTAINER=$(command -v apptainer || command -v singularity); then
 fi
 "#,
         image = quote::word(&for_pyxis(&container.image)),
-        mounts = quote::word(&mounts.join(",")),
-        work = quote::word(work),
+        mounts = mounts.join(","),
     );
 }
 
+/// The folder in which ranks run, as a word of the shell.
+fn work(source: &Source<'_>) -> String {
+    source
+        .workdir
+        .filter(|workdir| workdir.starts_with('/'))
+        .map_or_else(|| "\"$PWD\"".to_owned(), quote::word)
+}
+
 /// What stands before the words of a rank's program.
-pub(super) fn inside(container: &Container, workdir: &str, has_gpus: bool) -> String {
+pub(super) fn inside(container: &Container, source: &Source<'_>, has_gpus: bool) -> String {
     let mut words = vec!["\"$MUSTER_APPTAINER\" exec".to_owned()];
     if has_gpus {
         words.push("--nv".to_owned());
     }
-    words.push("--bind \"${MUSTER_FENCE%/*}\"".to_owned());
+    if source.kept.is_some() {
+        words.push("--bind \"${MUSTER_FENCE%/*}\"".to_owned());
+    }
     words.extend(container.mounts.iter().map(|mount| format!("--bind {}", quote::word(mount))));
-    words.push(format!("--pwd {}", quote::word(workdir)));
+    words.push(format!("--pwd {}", work(source)));
     words.push(quote::word(&for_apptainer(&container.image)));
     format!("${{MUSTER_APPTAINER:+{}}} ", words.join(" "))
 }

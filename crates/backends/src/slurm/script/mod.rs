@@ -25,18 +25,25 @@ pub struct Source<'a> {
     pub commands: &'a BTreeMap<Arc<str>, Command>,
     /// Variables of the job's own.
     pub env: &'a BTreeMap<String, String>,
-    /// Where it runs; an absolute path.
-    pub workdir: &'a str,
+    /// Where it runs; `None` is where it is submitted.
+    pub workdir: Option<&'a str>,
     /// What it says to Slurm alone.
     pub slurm: &'a SlurmOptions,
-    /// Muster's own id of it: letters and digits.
-    pub id: &'a str,
-    /// Where its output and marks go; an absolute path that every node sees.
-    pub dir: &'a str,
+    /// Where Muster keeps what the job leaves; `None` for a script that runs without Muster.
+    pub kept: Option<Kept<'a>>,
     /// This program, by a path that the nodes see, where every rank is to check its place before its program starts.
     pub verify: Option<&'a str>,
     /// Now: begin times are handed over as so long from now.
     pub now: Time,
+}
+
+/// What Muster keeps of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<'a> {
+    /// Muster's own id of it: letters and digits.
+    pub id: &'a str,
+    /// Where its output and marks go; an absolute path that every node sees.
+    pub dir: &'a str,
 }
 
 /// A script, and what its user should know.
@@ -48,7 +55,20 @@ pub struct Script {
     pub options: Vec<&'static str>,
     /// What Slurm does otherwise than the job says.
     pub warnings: Vec<String>,
+    /// What a script without Muster lacks; empty for others.
+    pub left_out: Vec<&'static str>,
 }
+
+// By these marks an import knows what each part of an exported script is for.
+
+/// The first line below the directives of a script that runs without Muster.
+pub(super) const MADE: &str = "# Made by `muster export slurm`. It needs Slurm and bash, not Muster.";
+/// Above the job's own variables.
+pub(super) const VARIABLES: &str = "\n# The job's own variables.\n";
+/// Above what every task runs before its program.
+pub(super) const SETUP: &str = "# Before the program.\n";
+/// Above the program of a task.
+pub(super) const PROGRAM: &str = "# The program.\n";
 
 /// Makes the script.
 ///
@@ -64,5 +84,6 @@ pub fn render(source: &Source<'_>) -> Result<Script, Vec<Unfit>> {
     }
     text.push_str(&body::body(source, &request.roles));
     let options = request.directives.iter().map(|directive| directive.name).collect();
-    Ok(Script { text, options, warnings: request.warnings })
+    let left_out = if source.kept.is_none() { body::left_out(source) } else { Vec::new() };
+    Ok(Script { text, options, warnings: request.warnings, left_out })
 }

@@ -193,15 +193,26 @@ fn variables(source: &Source<'_>, unfit: &mut Vec<Unfit>) {
 
 /// Who it is, and where its output goes.
 fn identity(source: &Source<'_>) -> Vec<Directive> {
-    let file = if elements(source.spec).is_some() { "%A_%a" } else { "%j" };
-    vec![
-        Directive::new("job-name", source.spec.name.as_ref()),
-        Directive::new("comment", format!("muster:{}", source.id)),
-        Directive::new("chdir", source.workdir),
-        Directive::new("output", format!("{}/batch-{file}.log", source.dir.replace('%', "%%"))),
-        Directive::new("open-mode", "append"),
-        Directive::new("export", "ALL"),
-    ]
+    let mut directives = vec![Directive::new("job-name", source.spec.name.as_ref())];
+    let mut set = |name, value: String| directives.push(Directive::new(name, value));
+    if let Some(kept) = &source.kept {
+        set("comment", format!("muster:{}", kept.id));
+    }
+    if let Some(workdir) = source.workdir {
+        set("chdir", workdir.to_owned());
+    }
+    match &source.kept {
+        Some(kept) => {
+            let file = if elements(source.spec).is_some() { "%A_%a" } else { "%j" };
+            set("output", format!("{}/batch-{file}.log", kept.dir.replace('%', "%%")));
+            set("open-mode", "append".to_owned());
+            set("export", "ALL".to_owned());
+        }
+        // A start after the first must not take away what the first has written.
+        None if source.spec.restart.on_failure => set("open-mode", "append".to_owned()),
+        None => {}
+    }
+    directives
 }
 
 /// `0-199%32`; of a service its replicas.

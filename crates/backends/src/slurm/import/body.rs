@@ -1,0 +1,427 @@
+//! What the tasks of the job run, made of the body of a script. Slurm runs a body once, on the first node; a job of Muster runs its program
+//! in every task. Where both come to the same the one `srun` is taken away; else the first task alone runs the body as it is.
+
+use muster_model::imported::{Becomes, ImportedOption, LaunchMode};
+
+use super::draft::Program;
+use super::geometry::Geometry;
+use super::launch::{Srun, Starter, Step};
+use super::option::{Given, SBATCH, SRUN, options};
+use super::read::Script;
+use super::shell::{Command, Part, Then, Word, commands};
+use super::sizes::Sizes;
+
+/// Commands that every task may repeat: they look, or change nothing beyond their own process.
+const REPEATABLE: &[&str] = &[
+    ".",
+    ":",
+    "[",
+    "[[",
+    "cat",
+    "cd",
+    "conda",
+    "date",
+    "declare",
+    "df",
+    "echo",
+    "env",
+    "eval",
+    "exit",
+    "export",
+    "false",
+    "for",
+    "free",
+    "head",
+    "hostname",
+    "id",
+    "let",
+    "local",
+    "ls",
+    "lscpu",
+    "mamba",
+    "micromamba",
+    "mkdir",
+    "ml",
+    "module",
+    "nvcc",
+    "nvidia-smi",
+    "popd",
+    "printenv",
+    "printf",
+    "pushd",
+    "pwd",
+    "python-config",
+    "read",
+    "readonly",
+    "rocm-smi",
+    "scontrol",
+    "set",
+    "shift",
+    "shopt",
+    "sleep",
+    "source",
+    "spack",
+    "test",
+    "trap",
+    "true",
+    "type",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "uname",
+    "unset",
+    "wait",
+    "which",
+    "whoami",
+    "nproc",
+    "grep",
+    "awk",
+    "sed",
+    "tail",
+    "wc",
+    "sort",
+    "tr",
+    "cut",
+    "squeue",
+    "sinfo",
+];
+
+/// Options of srun that say again what the job says, or what Muster's own does.
+const SAME: &[&str] = &[
+    "cpus-per-task",
+    "exact",
+    "exclusive",
+    "gpus",
+    "gpus-per-node",
+    "gpus-per-task",
+    "gres",
+    "job-name",
+    "kill-on-bad-exit",
+    "mem",
+    "nodes",
+    "ntasks",
+    "ntasks-per-node",
+    "overlap",
+    "whole",
+    "mem-per-cpu",
+    "mem-per-gpu",
+    "verbose",
+    "quiet",
+];
+
+/// Options of srun that it also takes from its environment (srun(1), INPUT ENVIRONMENT VARIABLES).
+const VARIABLES: &[(&str, &str)] = &[
+    ("cpu-bind", "SLURM_CPU_BIND"),
+    ("distribution", "SLURM_DISTRIBUTION"),
+    ("gpu-bind", "SLURM_GPU_BIND"),
+    ("hint", "SLURM_HINT"),
+    ("label", "SLURM_LABELIO"),
+    ("mem-bind", "SLURM_MEM_BIND"),
+    ("mpi", "SLURM_MPI_TYPE"),
+    ("unbuffered", "SLURM_UNBUFFEREDIO"),
+    ("wait", "SLURM_WAIT"),
+];
+
+/// Commands in `$( … )` that say the same on every node.
+const SAME_EVERYWHERE: &[&str] = &[
+    "awk", "basename", "cat", "cut", "dirname", "echo", "expr", "grep", "head", "paste", "printf", "pwd",
+    "readlink", "realpath", "scontrol", "sed", "seq", "sort", "tail", "tr", "uniq", "wc", "which",
+];
+
+/// Variables that differ from node to node, or from one time to the next.
+const OF_THE_NODE: &[&str] = &[
+    "$",
+    "BASHPID",
+    "EPOCHSECONDS",
+    "HOSTNAME",
+    "RANDOM",
+    "SECONDS",
+    "SLURMD_NODENAME",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_PROCID",
+];
+
+/// Makes the first task alone go on, as if Slurm had started it as a batch script.
+const FIRST_TASK: &str = r#"# Slurm runs this script once, on the first node: so does the first task alone. Its `srun`s share the job's step.
+[ "${RANK:-0}" = 0 ] || exit 0
+unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
+unset PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PET_RDZV_BACKEND PET_RDZV_ENDPOINT PET_RDZV_ID PET_MASTER_ADDR PET_MASTER_PORT
+export SLURM_OVERLAP=1
+"#;
+
+/// What the body became.
+pub(super) struct Understood {
+    pub(super) how: LaunchMode,
+    pub(super) says: String,
+    /// One for each group.
+    pub(super) programs: Vec<Program>,
+    pub(super) env: Vec<(String, String)>,
+    /// Options of `srun`, and where they went.
+    pub(super) options: Vec<ImportedOption>,
+}
+
+impl Understood {
+    fn new(how: LaunchMode, says: impl Into<String>, programs: Vec<Program>) -> Self {
+        Self { how, says: says.into(), programs, env: Vec::new(), options: Vec::new() }
+    }
+}
+
+/// Understands the body.
+pub(super) fn understand(
+    script: &Script<'_>,
+    all: &[Command],
+    steps: &[(Step, Geometry)],
+    sizes: &[Sizes],
+) -> Understood {
+    let body = script.body();
+    let groups = script.components.len();
+    let first = &sizes[0];
+    if !script.is_shell() {
+        let says = match first.task_count() {
+            Some(1) => "the one task runs the script",
+            _ => {
+                "every task runs the script, which is for another interpreter than a shell; Slurm runs it once"
+            }
+        };
+        return Understood::new(LaunchMode::EachTask, says, vec![text(script, "", &body); groups]);
+    }
+    // 1. Components, each with a step of its own.
+    if groups > 1
+        && let Some(programs) = roles(script, all, steps, groups)
+    {
+        let says = "every component runs what `srun --het-group` starts in it";
+        return Understood::new(LaunchMode::Roles, says, programs);
+    }
+    // 2. One task runs everything, and srun would only start it once more.
+    let is_one = groups == 1 && first.task_count() == Some(1);
+    let are_single = steps.iter().all(|(step, geometry)| {
+        step.srun.as_ref().is_none_or(|srun| geometry.tasks == Some(1) && is_removable(srun))
+    });
+    if is_one && are_single {
+        let sruns: Vec<(&Srun, u32)> =
+            steps.iter().filter_map(|(step, _)| Some((step.srun.as_ref()?, step.line))).collect();
+        return without(script, &body, &sruns, "the one task runs the script");
+    }
+    // 3. One srun over all tasks, and nothing beside it that must not be repeated.
+    let obstacle = obstacle(all, steps, first, groups);
+    match (obstacle, steps) {
+        (None, [(step, _)]) => {
+            let sruns: Vec<(&Srun, u32)> = step.srun.iter().map(|srun| (srun, step.line)).collect();
+            let says = match step.srun {
+                Some(_) => "every task runs the script without its `srun`: Muster starts the tasks",
+                None => {
+                    "a task on every node runs the script, as it needs; Slurm would run it on the first node only"
+                }
+            };
+            without(script, &body, &sruns, says)
+        }
+        (obstacle, _) => {
+            let why = obstacle.unwrap_or_else(|| "it starts nothing with srun".to_owned());
+            let says = format!("the first task alone runs the script, as Slurm does: {why}");
+            Understood::new(LaunchMode::FirstTask, says, vec![text(script, FIRST_TASK, &body); groups])
+        }
+    }
+}
+
+/// Why not every task can run the body; `None`: it can.
+fn obstacle(all: &[Command], steps: &[(Step, Geometry)], sizes: &Sizes, groups: usize) -> Option<String> {
+    if groups > 1 {
+        return Some("which component runs what is not certain".to_owned());
+    }
+    let (step, geometry) = match steps {
+        [] => return Some("it starts nothing with srun".to_owned()),
+        [one] => one,
+        several => {
+            let lines: Vec<String> = several.iter().map(|(step, _)| step.line.to_string()).collect();
+            return Some(format!("it starts {} programs, one after or beside the other", lines.len()));
+        }
+    };
+    let command = all.get(step.command)?;
+    match &step.srun {
+        None if step.mpirun.is_some() => return Some("mpirun starts the processes itself".to_owned()),
+        None if !step.started.as_ref().is_some_and(|started| started.by != Starter::Deepspeed)
+            || sizes.per_node() != Some(1) =>
+        {
+            return Some("what it starts is not started by srun".to_owned());
+        }
+        None => {}
+        Some(srun) if !srun.unknown.is_empty() => {
+            return Some(format!(
+                "srun has `{}`, which nobody can tell before it runs",
+                srun.unknown.join(" ")
+            ));
+        }
+        Some(srun) if !is_removable(srun) => {
+            let name = srun.given.iter().find(|one| !is_known(one)).map_or("", |one| one.written.as_str());
+            return Some(format!("`srun {name}` has no counterpart in a job"));
+        }
+        Some(_) if geometry.tasks != sizes.task_count() => {
+            return Some("srun starts another number of tasks than the job asks for".to_owned());
+        }
+        Some(srun) if srun.program.is_empty() => return Some("srun has no program".to_owned()),
+        Some(_) => {}
+    }
+    if command.depth > 0 {
+        return Some("the program is started in a loop, a condition or a function".to_owned());
+    }
+    if command.then == Then::Pipe || command.is_piped {
+        return Some("its output goes through a pipe, once for all tasks".to_owned());
+    }
+    if command.document.as_ref().is_some_and(|document| !document.is_quoted) {
+        return Some("its here-document is expanded once, on the first node".to_owned());
+    }
+    if let Some(word) = all.iter().flat_map(|command| &command.words).find_map(of_the_node) {
+        return Some(format!(
+            "`{word}` is filled in on the first node, and would be another thing on every node"
+        ));
+    }
+    let not_repeatable =
+        all.iter().enumerate().find(|(index, command)| *index != step.command && !is_repeatable(command));
+    not_repeatable.map(|(_, command)| {
+        let shown: String = command.words.iter().take(3).map(Word::shown).collect::<Vec<_>>().join(" ");
+        format!("`{shown}` must not run once for every task")
+    })
+}
+
+/// What the shell fills into a word that is not the same everywhere.
+fn of_the_node(word: &Word) -> Option<String> {
+    word.parts.iter().find_map(|part| match part {
+        Part::Variable { name, .. } if OF_THE_NODE.contains(&name.as_str()) => Some(format!("${name}")),
+        Part::Substitution(text) => {
+            let differs = commands(text).iter().any(|command| {
+                let name = command.program();
+                name.is_none_or(|name| !SAME_EVERYWHERE.contains(&name.as_str()))
+                    || command.words.iter().any(|word| of_the_node(word).is_some())
+            });
+            differs.then(|| format!("$({text})"))
+        }
+        _ => None,
+    })
+}
+
+fn is_repeatable(command: &Command) -> bool {
+    let writes = command.redirects.iter().any(|(sign, target)| {
+        sign.contains('>') && !sign.ends_with("&") && !target.shown().starts_with("/dev/")
+    });
+    let name = command.program();
+    let is_quiet = match name.as_deref() {
+        None => true,
+        Some("sed") => !command.words.iter().any(|word| word.raw.starts_with("-i")),
+        Some(name) => REPEATABLE.contains(&name),
+    };
+    is_quiet && !writes
+}
+
+fn is_known(one: &Given) -> bool {
+    one.name.is_some_and(|name| {
+        SAME.contains(&name)
+            || VARIABLES.iter().any(|(known, _)| *known == name)
+            || matches!(name, "output" | "error")
+            || name == "export" && one.value.as_deref() == Some("ALL")
+    })
+}
+
+fn is_removable(srun: &Srun) -> bool {
+    srun.given.iter().all(is_known)
+}
+
+/// The body without `srun` and its options, which are answered for one by one.
+fn without(script: &Script<'_>, body: &str, sruns: &[(&Srun, u32)], says: &str) -> Understood {
+    let mut kept = body.to_owned();
+    for (srun, _) in sruns.iter().rev() {
+        kept.replace_range(srun.cut.clone(), "");
+    }
+    let mut understood = Understood::new(LaunchMode::EachTask, says, vec![text(script, "", &kept)]);
+    let first_line = u32::try_from(script.body).unwrap_or(u32::MAX);
+    for (srun, line) in sruns {
+        for one in &srun.given {
+            let (becomes, says) = of_srun(one, &mut understood.env);
+            let name = one.name.unwrap_or_default();
+            understood.options.push(ImportedOption {
+                line: first_line + line,
+                written: format!("srun {}", one.written),
+                option: format!("srun --{name}"),
+                becomes,
+                says,
+            });
+        }
+    }
+    understood
+}
+
+fn of_srun(one: &Given, env: &mut Vec<(String, String)>) -> (Becomes, String) {
+    let name = one.name.unwrap_or_default();
+    if let Some((_, variable)) = VARIABLES.iter().find(|(known, _)| *known == name) {
+        let value = one.value.clone().unwrap_or_else(|| "1".to_owned());
+        env.retain(|(known, _)| known != variable);
+        env.push(((*variable).to_owned(), value));
+        return (Becomes::Field, format!("env: {variable}, which srun reads"));
+    }
+    match name {
+        "output" | "error" => {
+            (Becomes::NotMapped, "Muster keeps the output of every rank (`muster logs`)".to_owned())
+        }
+        _ => (Becomes::Field, "as the job itself has it".to_owned()),
+    }
+}
+
+/// A program for the same interpreter.
+fn text(script: &Script<'_>, before: &str, body: &str) -> Program {
+    let shebang = script.shebang.unwrap_or("#!/bin/bash");
+    Program::Text(format!("{shebang}\n{before}{}\n", body.trim_end()))
+}
+
+/// The program of each component, behind what all of them prepare.
+fn roles(
+    script: &Script<'_>,
+    all: &[Command],
+    steps: &[(Step, Geometry)],
+    groups: usize,
+) -> Option<Vec<Program>> {
+    let mut programs: Vec<Option<String>> = vec![None; groups];
+    // 1. What is started where: a step each, or one step with `:` between its parts.
+    for (step, _) in steps {
+        let srun = step.srun.as_ref().filter(|srun| is_removable_in_group(srun))?;
+        let mut group = srun.value("het-group").map_or(Some(0), |text| text.parse::<usize>().ok())?;
+        for (nth, part) in srun.program.split(|word| word.raw == ":").enumerate() {
+            let mut words = part;
+            if nth > 0 {
+                let texts: Vec<String> = part.iter().map(Word::shown).collect();
+                let (given, rest) = options(&[SRUN, SBATCH], &texts, step.line, false);
+                let named =
+                    given.iter().find(|one| one.name == Some("het-group")).and_then(|one| one.value.as_ref());
+                group = named.map_or(Some(nth), |text| text.parse::<usize>().ok())?;
+                words = &part[part.len() - rest.len()..];
+            }
+            let line: Vec<&str> = words.iter().map(|word| word.raw.as_str()).collect();
+            let slot = programs.get_mut(group)?;
+            if slot.is_some() || line.is_empty() {
+                return None;
+            }
+            *slot = Some(line.join(" "));
+        }
+    }
+    // 2. What stands before them, if every task may repeat it.
+    let first = steps.iter().map(|(step, _)| step.command).min()?;
+    let is_step = |index: usize| steps.iter().any(|(step, _)| step.command == index);
+    if all.iter().flat_map(|command| &command.words).any(|word| of_the_node(word).is_some()) {
+        return None;
+    }
+    let are_repeatable = all
+        .iter()
+        .enumerate()
+        .all(|(index, command)| is_step(index) && command.depth == 0 || is_repeatable(command));
+    if !are_repeatable {
+        return None;
+    }
+    let line = usize::try_from(all.get(first)?.line).unwrap_or(usize::MAX);
+    let before = script.lines.get(script.body..script.body + line - 1)?.join("\n");
+    let before = if before.is_empty() { before } else { format!("{before}\n") };
+    programs.into_iter().map(|program| Some(text(script, &before, &program?))).collect()
+}
+
+fn is_removable_in_group(srun: &Srun) -> bool {
+    srun.given.iter().all(|one| is_known(one) || one.name == Some("het-group"))
+}

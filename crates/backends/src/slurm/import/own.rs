@@ -1,0 +1,147 @@
+//! A script that `muster export slurm` made, read back: it is known what each of its parts is for. The marks that both sides share stand
+//! in `script`.
+
+use super::super::script::{MADE, PROGRAM, SETUP, VARIABLES};
+use super::draft::{Draft, Group, Program};
+use super::shell::{Command, Word, assignment, commands};
+
+/// One role of a component.
+struct Role {
+    name: String,
+    tasks: Option<u64>,
+    program: Program,
+}
+
+/// Whether it was exported.
+pub(super) fn is_exported(body: &str) -> bool {
+    body.contains(MADE)
+}
+
+/// Puts what the body says into the job; `None` when it was changed into something else.
+pub(super) fn read(text: &str, draft: &mut Draft) -> Option<()> {
+    // 1. The scripts of the ranks, which are documents of their own, and the rest.
+    let (rest, ranks) = parts(text)?;
+    let around = commands(&rest);
+    // 2. What all ranks share.
+    if let Some((_, variables)) = rest.split_once(VARIABLES) {
+        for command in commands(variables).iter().take_while(|one| one.program().as_deref() == Some("export"))
+        {
+            let (name, value) = command.words.get(1).and_then(assignment)?;
+            draft.env.retain(|(known, _)| *known != name);
+            draft.env.push((name, value.literal()?));
+        }
+    }
+    let words = |command: &Command| -> Vec<String> { command.words.iter().map(Word::shown).collect() };
+    for command in &around {
+        match words(command).iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["module", "load", module] => draft.slurm.modules.push((*module).to_owned()),
+            ["conda", "activate", conda] => draft.slurm.conda = Some((*conda).to_owned()),
+            [".", path] => {
+                if let Some(venv) = path.strip_suffix("/bin/activate") {
+                    draft.slurm.venv = Some(venv.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    let count = "[ \"$MUSTER_RESTART_COUNT\" -lt ";
+    if let Some((_, rest)) = rest.split_once(count) {
+        draft.restart = rest.split(' ').next().and_then(|count| count.parse().ok());
+        // Restarts set it, too.
+        draft.slurm.requeue = draft.slurm.requeue.filter(|requeue| !requeue);
+    }
+    // 3. What each role runs.
+    let mut groups = Vec::new();
+    for (index, text) in ranks.iter().enumerate() {
+        let (setup, program) = text.split_once(PROGRAM)?;
+        if let Some((_, setup)) = setup.split_once(SETUP) {
+            draft.slurm.setup = Some(setup.to_owned());
+        }
+        let sizes = draft.groups.get(index)?;
+        let roles = roles(program)?;
+        let is_one = roles.len() == 1;
+        groups.extend(roles.into_iter().map(|role| group(sizes, role, is_one)));
+    }
+    if let [only] = groups.as_mut_slice() {
+        only.name = None;
+    }
+    draft.groups = groups;
+    Some(())
+}
+
+/// The text without the scripts of the ranks, and those.
+fn parts(text: &str) -> Option<(String, Vec<String>)> {
+    let (mut rest, mut ranks) = (String::new(), Vec::new());
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let start = format!("ranks_{}=$(cat <<'", ranks.len());
+        match line.strip_prefix(&start).and_then(|mark| mark.strip_suffix('\'')) {
+            Some(mark) => {
+                let mut rank = String::new();
+                loop {
+                    let line = lines.next()?;
+                    if line == mark {
+                        break;
+                    }
+                    rank.push_str(line);
+                    rank.push('\n');
+                }
+                lines.next().filter(|line| *line == ")")?;
+                ranks.push(rank);
+            }
+            None => {
+                rest.push_str(line);
+                rest.push('\n');
+            }
+        }
+    }
+    (!ranks.is_empty()).then_some((rest, ranks))
+}
+
+fn roles(text: &str) -> Option<Vec<Role>> {
+    let (mut roles, mut name, mut tasks, mut kept) = (Vec::new(), None, None, None);
+    for command in commands(text) {
+        match command.program().as_deref() {
+            Some("export") => {
+                for (variable, value) in command.words.iter().filter_map(assignment) {
+                    match variable.as_str() {
+                        "MUSTER_GROUP" => name = value.literal(),
+                        "PET_NNODES" => tasks = value.literal().and_then(|count| count.parse().ok()),
+                        _ => {}
+                    }
+                }
+            }
+            Some("printf") if command.words.len() == 3 => kept = command.words[2].literal(),
+            Some("exec") => {
+                let program = program(&command.words[1..], kept.take())?;
+                roles.push(Role { name: name.take()?, tasks: tasks.take(), program });
+            }
+            _ => {}
+        }
+    }
+    (!roles.is_empty()).then_some(roles)
+}
+
+fn program(words: &[Word], kept: Option<String>) -> Option<Program> {
+    if let Some(text) = kept {
+        return Some(Program::Text(text));
+    }
+    let words: Vec<String> = words.iter().map(Word::literal).collect::<Option<_>>()?;
+    match words.as_slice() {
+        [.., flag, text] if flag == "-c" && text.starts_with("#!") => Some(Program::Text(text.clone())),
+        [shell, flag, text] if shell == "/bin/sh" && flag == "-c" => Some(Program::Text(text.clone())),
+        _ => Some(Program::Words(words)),
+    }
+}
+
+/// A role of the size of its component; of several roles in one, each by the tasks that it has.
+fn group(sizes: &Group, role: Role, is_one: bool) -> Group {
+    let mut group = Group { name: Some(role.name), run: role.program, ..sizes.clone() };
+    if let (false, Some(tasks)) = (is_one, role.tasks) {
+        match group.nodes {
+            Some(_) => group.nodes = Some(tasks / group.tasks_per_node.unwrap_or(1)),
+            None => group.tasks = (tasks > 1).then_some(tasks),
+        }
+    }
+    group
+}

@@ -1,0 +1,229 @@
+//! What one component asks for, as Slurm counts it: nodes, tasks, GPUs, CPUs, memory, and what follows from them. Both the job file and
+//! what is found wrong are made from this one reading.
+
+use super::option::Given;
+use super::value::{self, Gpus};
+
+/// Memory, by what it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// MiB of each node.
+    Node(u64),
+    /// All that a node has.
+    WholeNode,
+    /// MiB of each CPU.
+    Cpu(u64),
+    /// MiB of each GPU.
+    Gpu(u64),
+}
+
+/// Sizes as they were asked for; what could not be read is as if it had not been said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) nodes: Option<(u64, u64)>,
+    pub(super) tasks: Option<u64>,
+    pub(super) tasks_per_node: Option<u64>,
+    pub(super) tasks_per_gpu: Option<u64>,
+    pub(super) gpus_per_node: Option<Gpus>,
+    pub(super) gpus_per_task: Option<Gpus>,
+    pub(super) gpus: Option<Gpus>,
+    pub(super) cpus_per_task: Option<u64>,
+    pub(super) cpus_per_gpu: Option<u64>,
+    pub(super) memory: Option<Memory>,
+    pub(super) extras: Vec<(String, u64)>,
+}
+
+/// How many, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// One task, on one node.
+    One,
+    /// So many on each of so many nodes.
+    Nodes { fewest: u64, most: u64, per_node: u64 },
+    /// Wherever they fit.
+    Anywhere { tasks: u64 },
+    /// So many tasks on so many nodes, which do not divide evenly.
+    Uneven { nodes: u64, tasks: u64 },
+}
+
+impl Sizes {
+    /// Of the options of a component; of one that is given twice the last counts.
+    pub(super) fn of(given: &[Given]) -> Self {
+        let mut sizes = Self::default();
+        for one in given {
+            let Some(name) = one.name else { continue };
+            sizes.take(name, one.value.as_deref().unwrap_or_default());
+        }
+        sizes
+    }
+
+    /// Takes one option; also of a step, whose options change those of its job.
+    pub(super) fn take(&mut self, name: &str, text: &str) {
+        match name {
+            "nodes" => self.nodes = value::nodes(text).or(self.nodes),
+            "ntasks" => self.tasks = value::count(text).filter(|count| *count > 0).or(self.tasks),
+            "ntasks-per-node" => {
+                self.tasks_per_node = value::count(text).filter(|count| *count > 0).or(self.tasks_per_node);
+            }
+            "ntasks-per-gpu" => self.tasks_per_gpu = value::count(text),
+            "gpus-per-node" => self.gpus_per_node = value::gpus(text),
+            "gpus-per-task" => self.gpus_per_task = value::gpus(text),
+            "gpus" => self.gpus = value::gpus(text),
+            "cpus-per-task" => self.cpus_per_task = value::count(text).filter(|count| *count > 0),
+            "cpus-per-gpu" => self.cpus_per_gpu = value::count(text),
+            "gres" => {
+                if let Some((gpus, extras)) = value::gres(text) {
+                    (self.gpus_per_node, self.extras) = (gpus.or(self.gpus_per_node.take()), extras);
+                }
+            }
+            "mem" => {
+                self.memory = match value::mebibytes(text) {
+                    Some(0) => Some(Memory::WholeNode),
+                    other => other.map(Memory::Node),
+                };
+            }
+            "mem-per-cpu" => self.memory = value::mebibytes(text).map(Memory::Cpu),
+            "mem-per-gpu" => self.memory = value::mebibytes(text).map(Memory::Gpu),
+            "tres-per-task" => self.take_per_task(text),
+            _ => {}
+        }
+    }
+
+    /// `cpu:4,gres/gpu:h100:1`, also with `=`.
+    fn take_per_task(&mut self, text: &str) {
+        for part in text.split(',') {
+            let part = part.replace('=', ":");
+            if let Some(count) = part.strip_prefix("cpu:") {
+                self.cpus_per_task = value::count(count).or(self.cpus_per_task);
+            } else if let Some(gpus) = part.strip_prefix("gres/gpu:") {
+                self.gpus_per_task = value::gpus(gpus).or(self.gpus_per_task.take());
+            }
+        }
+    }
+
+    /// How many tasks, and where, as Slurm takes it.
+    pub(super) fn shape(&self) -> Shape {
+        let tasks = self.tasks.or_else(|| self.tasks_of_gpus());
+        let nodes = |count: u64, per_node: u64| Shape::Nodes { fewest: count, most: count, per_node };
+        match (self.nodes, tasks, self.tasks_per_node) {
+            (None, None | Some(1), None) => Shape::One,
+            (None, Some(tasks), None) => Shape::Anywhere { tasks },
+            (None, None, Some(per_node)) => nodes(1, per_node),
+            (None, Some(tasks), Some(per_node)) if tasks % per_node == 0 => nodes(tasks / per_node, per_node),
+            (None, Some(tasks), Some(per_node)) => Shape::Uneven { nodes: tasks.div_ceil(per_node), tasks },
+            (Some((fewest, most)), None, per_node) => {
+                Shape::Nodes { fewest, most, per_node: per_node.unwrap_or(1) }
+            }
+            // Slurm takes nodes away that would have no task, and says so.
+            (Some((_, most)), Some(tasks), _) if tasks < most => nodes(tasks, 1),
+            (Some((fewest, most)), Some(tasks), _) if tasks % most == 0 => {
+                let per_node = tasks / most;
+                Shape::Nodes { fewest: if fewest == most { most } else { fewest }, most, per_node }
+            }
+            (Some((_, most)), Some(tasks), _) => Shape::Uneven { nodes: most, tasks },
+        }
+    }
+
+    /// `--ntasks-per-gpu` makes tasks of GPUs.
+    fn tasks_of_gpus(&self) -> Option<u64> {
+        let per_gpu = self.tasks_per_gpu?;
+        let nodes = self.nodes.map_or(1, |(_, most)| most);
+        let gpus = match (&self.gpus, &self.gpus_per_node) {
+            (Some(gpus), _) => gpus.count,
+            (None, Some(gpus)) => gpus.count * nodes,
+            (None, None) => return None,
+        };
+        Some(gpus * per_gpu)
+    }
+
+    /// Nodes, where that is certain.
+    pub(super) fn node_count(&self) -> Option<u64> {
+        match self.shape() {
+            Shape::One => Some(1),
+            Shape::Nodes { fewest, most, .. } => (fewest == most).then_some(most),
+            Shape::Anywhere { .. } => None,
+            Shape::Uneven { nodes, .. } => Some(nodes),
+        }
+    }
+
+    /// Tasks, where that is certain.
+    pub(super) fn task_count(&self) -> Option<u64> {
+        match self.shape() {
+            Shape::One => Some(1),
+            Shape::Nodes { fewest, most, per_node } => (fewest == most).then_some(most * per_node),
+            Shape::Anywhere { tasks } | Shape::Uneven { tasks, .. } => Some(tasks),
+        }
+    }
+
+    /// Tasks on each node, where that is certain.
+    pub(super) fn per_node(&self) -> Option<u64> {
+        match self.shape() {
+            Shape::One => Some(1),
+            Shape::Nodes { per_node, .. } => Some(per_node),
+            Shape::Anywhere { .. } | Shape::Uneven { .. } => None,
+        }
+    }
+
+    /// Whether any GPU is asked for.
+    pub(super) fn has_gpus(&self) -> bool {
+        [&self.gpus_per_node, &self.gpus_per_task, &self.gpus]
+            .into_iter()
+            .flatten()
+            .any(|gpus| gpus.count > 0)
+    }
+
+    /// The model, where one is named.
+    pub(super) fn model(&self) -> Option<&str> {
+        let all = [&self.gpus_per_node, &self.gpus_per_task, &self.gpus];
+        all.into_iter().flatten().find_map(|gpus| gpus.model.as_deref())
+    }
+
+    /// GPUs of each node, where that is certain.
+    pub(super) fn gpus_on_node(&self) -> Option<u64> {
+        if !self.has_gpus() {
+            return Some(0);
+        }
+        if let Some(gpus) = &self.gpus_per_node {
+            return Some(gpus.count);
+        }
+        if let Some(gpus) = &self.gpus_per_task {
+            return Some(gpus.count * self.per_node()?);
+        }
+        let (all, nodes) = (self.gpus.as_ref()?.count, self.node_count()?);
+        (all % nodes == 0).then_some(all / nodes)
+    }
+
+    /// GPUs in all, where that is certain.
+    pub(super) fn gpu_count(&self) -> Option<u64> {
+        match (&self.gpus, &self.gpus_per_task) {
+            _ if !self.has_gpus() => Some(0),
+            (Some(gpus), _) => Some(gpus.count),
+            (None, Some(gpus)) => Some(gpus.count * self.task_count()?),
+            (None, None) => Some(self.gpus_on_node()? * self.node_count()?),
+        }
+    }
+
+    /// GPUs of each task, where they divide.
+    pub(super) fn gpus_of_task(&self) -> Option<u64> {
+        if let Some(gpus) = &self.gpus_per_task {
+            return Some(gpus.count);
+        }
+        let (gpus, over) = match self.per_node() {
+            Some(per_node) => (self.gpus_on_node()?, per_node),
+            None => (self.gpu_count()?, self.task_count()?),
+        };
+        (gpus % over == 0).then_some(gpus / over)
+    }
+
+    /// MiB of each task, where that divides.
+    pub(super) fn memory_of_task(&self) -> Option<u64> {
+        match self.memory? {
+            Memory::Node(all) => {
+                let per_node = self.per_node()?;
+                (all % per_node == 0).then_some(all / per_node)
+            }
+            Memory::Cpu(each) => Some(each * self.cpus_per_task.unwrap_or(1)),
+            Memory::WholeNode | Memory::Gpu(_) => None,
+        }
+    }
+}

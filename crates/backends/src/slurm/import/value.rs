@@ -1,0 +1,201 @@
+//! Values of sbatch's options as numbers: times, sizes, counts, nodes. What is not such a value is `None`; nothing is guessed.
+
+/// Bytes of what sbatch calls `M`.
+const KIBIBYTE: u64 = 1 << 10;
+
+/// Minutes of a time limit, rounded up as Slurm does; `Limit::None` for no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// So many minutes.
+    Minutes(u64),
+    /// No limit.
+    None,
+}
+
+/// `90`, `30:00`, `12:00:00`, `1-12`, `1-12:30`, `1-12:30:00`, `UNLIMITED`.
+pub(super) fn limit(text: &str) -> Option<Limit> {
+    let text = text.trim();
+    if ["unlimited", "infinite", "-1", "0"].contains(&text.to_ascii_lowercase().as_str()) {
+        return Some(Limit::None);
+    }
+    let (days, clock) = match text.split_once('-') {
+        Some((days, clock)) => (Some(days.parse::<u64>().ok()?), clock),
+        None => (None, text),
+    };
+    let parts: Vec<u64> = clock.split(':').map(str::parse).collect::<Result<_, _>>().ok()?;
+    let seconds = match (days, parts.as_slice()) {
+        (None, [minutes]) => minutes * 60,
+        (None, [minutes, seconds]) => minutes * 60 + seconds,
+        (Some(_), [hours]) => hours * 3600,
+        (Some(_), [hours, minutes]) => hours * 3600 + minutes * 60,
+        (_, [hours, minutes, seconds]) => hours * 3600 + minutes * 60 + seconds,
+        _ => return None,
+    };
+    let minutes = (days.unwrap_or_default() * 86_400 + seconds).div_ceil(60);
+    Some(if minutes == 0 { Limit::None } else { Limit::Minutes(minutes) })
+}
+
+/// `1d`, `12h`, `1h30m`: minutes as a job file has them.
+pub(super) fn minutes(count: u64) -> String {
+    match (count / 60, count % 60) {
+        (0, minutes) => format!("{minutes}m"),
+        (hours, 0) => format!("{hours}h"),
+        (hours, minutes) => format!("{hours}h{minutes}m"),
+    }
+}
+
+/// `64G` in MiB; without a unit MiB.
+pub(super) fn mebibytes(text: &str) -> Option<u64> {
+    let text = text.trim().trim_end_matches(['b', 'B']);
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let count: u64 = digits.parse().ok()?;
+    match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "M" => Some(count),
+        "K" => Some(count.div_ceil(KIBIBYTE)),
+        "G" => count.checked_mul(KIBIBYTE),
+        "T" => count.checked_mul(KIBIBYTE * KIBIBYTE),
+        _ => None,
+    }
+}
+
+/// MiB as a job file has them.
+pub(super) fn memory(mebibytes: u64) -> String {
+    match mebibytes % KIBIBYTE {
+        0 => format!("{}GiB", mebibytes / KIBIBYTE),
+        _ => format!("{mebibytes}MiB"),
+    }
+}
+
+/// `4`, `2-8`, `1k`: fewest and most.
+pub(super) fn nodes(text: &str) -> Option<(u64, u64)> {
+    let (fewest, most) = text.split_once('-').unwrap_or((text, text));
+    let (fewest, most) = (count(fewest)?, count(most)?);
+    (fewest > 0 && fewest <= most).then_some((fewest, most))
+}
+
+/// `8`, `1k`.
+pub(super) fn count(text: &str) -> Option<u64> {
+    let text = text.trim();
+    match text.strip_suffix(['k', 'K']) {
+        Some(thousands) => thousands.parse::<u64>().ok()?.checked_mul(KIBIBYTE),
+        None => text.parse().ok(),
+    }
+}
+
+/// GPUs, perhaps of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Gpus {
+    pub(super) model: Option<String>,
+    pub(super) count: u64,
+}
+
+/// `8`, `h100:8`; several models are none that a job file has a word for.
+pub(super) fn gpus(text: &str) -> Option<Gpus> {
+    match text.split_once(':') {
+        None => match count(text) {
+            Some(count) => Some(Gpus { model: None, count }),
+            None => is_model(text).then(|| Gpus { model: Some(text.to_ascii_lowercase()), count: 1 }),
+        },
+        Some((model, number)) => {
+            is_model(model).then_some(())?;
+            Some(Gpus { model: Some(model.to_ascii_lowercase()), count: count(number)? })
+        }
+    }
+}
+
+fn is_model(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+}
+
+/// Resources other than GPUs, with their counts.
+pub(super) type Extras = Vec<(String, u64)>;
+
+/// Of `--gres`: GPUs, and the rest with its counts; `None` where a part is not understood.
+pub(super) fn gres(text: &str) -> Option<(Option<Gpus>, Extras)> {
+    let (mut found, mut rest) = (None, Vec::new());
+    for part in text.split(',') {
+        let part = part.trim().trim_start_matches("gres:").trim_start_matches("gres/");
+        let (name, value) = part.split_once(':').unwrap_or((part, "1"));
+        match name {
+            "" => return None,
+            "gpu" if found.is_some() => return None,
+            "gpu" => found = Some(gpus(value)?),
+            name => rest.push((name.to_owned(), count(value)?)),
+        }
+    }
+    Some((found, rest))
+}
+
+/// Names parted by commas that are not in brackets.
+pub(super) fn list(text: &str) -> Vec<String> {
+    let (mut depth, mut parts) = (0_u32, vec![String::new()]);
+    for letter in text.chars() {
+        match letter {
+            '[' | '(' => depth += 1,
+            ']' | ')' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                parts.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        parts.last_mut().expect("there is one from the start").push(letter);
+    }
+    parts.into_iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+}
+
+/// Seconds of `now+2hours`; units as sbatch has them.
+pub(super) fn from_now(text: &str) -> Option<u64> {
+    let rest = text.trim().strip_prefix("now")?;
+    let Some(rest) = rest.strip_prefix('+') else { return rest.is_empty().then_some(0) };
+    let digits = rest.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let seconds = match &rest[digits.len()..] {
+        "" | "second" | "seconds" => 1,
+        "minute" | "minutes" => 60,
+        "hour" | "hours" => 3600,
+        "day" | "days" => 86_400,
+        "week" | "weeks" => 604_800,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_slurm_reads_them() {
+        let check = |text: &str, expected: Option<Limit>| assert_eq!(limit(text), expected, "{text}");
+        check("90", Some(Limit::Minutes(90)));
+        check("30:00", Some(Limit::Minutes(30)));
+        check("00:00:30", Some(Limit::Minutes(1)));
+        check("12:00:00", Some(Limit::Minutes(720)));
+        check("1-12", Some(Limit::Minutes(2160)));
+        check("1-12:30", Some(Limit::Minutes(2190)));
+        check("UNLIMITED", Some(Limit::None));
+        check("2h", None);
+        assert_eq!((minutes(90).as_str(), minutes(120).as_str(), minutes(5).as_str()), ("1h30m", "2h", "5m"));
+    }
+
+    #[test]
+    fn sizes_and_counts_are_read_as_slurm_reads_them() {
+        assert_eq!(
+            [mebibytes("64G"), mebibytes("512"), mebibytes("1T"), mebibytes("2000K"), mebibytes("8X")],
+            [Some(65_536), Some(512), Some(1 << 20), Some(2), None]
+        );
+        assert_eq!(
+            (nodes("2-8"), nodes("4"), nodes("8-2"), nodes("a")),
+            (Some((2, 8)), Some((4, 4)), None, None)
+        );
+        assert_eq!(gpus("H100:8"), Some(Gpus { model: Some("h100".to_owned()), count: 8 }));
+        assert_eq!(gpus("a100:2,v100:2"), None);
+        assert_eq!(
+            gres("gpu:h100:4,nvme:2").map(|(gpus, rest)| (gpus.map(|gpus| gpus.count), rest)),
+            Some((Some(4), vec![("nvme".to_owned(), 2)]))
+        );
+        assert_eq!(list("n[1,2],m"), ["n[1,2]", "m"]);
+        assert_eq!((from_now("now+2hours"), from_now("16:00")), (Some(7200), None));
+    }
+}

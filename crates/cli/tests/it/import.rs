@@ -1,0 +1,200 @@
+//! `muster import` and `muster export slurm`: there and back again on a corpus of scripts, and what people do wrong.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use muster_model::{QueueName, UserName};
+use muster_spec::Site;
+use serde_json::Value;
+
+use crate::home::Home;
+
+/// What an exported script says beyond the one that it was made of.
+const ADDED: [&str; 4] = ["job-name", "kill-on-invalid-dep", "open-mode", "nodes"];
+
+/// Scripts of the corpus, in order.
+fn scripts() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backends/tests/slurm/scripts");
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+fn imported(home: &Home, path: &str) -> Value {
+    serde_json::from_str(&home.muster(&["import", "--json", path]).ok().stdout).unwrap()
+}
+
+/// What a job file means.
+fn checked(job: &str) -> Vec<muster_spec::Checked> {
+    let queue = QueueName::from("default");
+    let documents = muster_spec::parse(job, Some("job.yaml"), &serde_json::Map::new()).unwrap();
+    muster_spec::check_all(&documents, &Site::unknown(UserName::from("nobody"), &queue)).unwrap()
+}
+
+/// Nodes one by one.
+fn names(list: Option<&Value>) -> Vec<String> {
+    muster_spec::expand_names(list.and_then(Value::as_str).unwrap_or_default()).unwrap_or_default()
+}
+
+/// Names of options that the job does not have, or has otherwise.
+fn lossy(report: &Value) -> BTreeSet<String> {
+    let options = report["options"].as_array().unwrap().iter();
+    let lossy = options.filter(|option| option["becomes"] == "not-mapped" || option["becomes"] == "near");
+    lossy.map(|option| option["option"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_script_that_became_a_job_becomes_the_same_job_again_and_asks_slurm_for_the_same() {
+    let home = Home::new();
+    let scripts = scripts();
+    assert!(scripts.len() > 30, "{}", scripts.len());
+    for path in scripts {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        // 1. Script to job to script to job.
+        let first = imported(&home, path.to_str().unwrap());
+        let job = first["job"].as_str().unwrap();
+        home.write("job.yaml", job);
+        home.muster(&["export", "slurm", "job.yaml", "-o", "again.sbatch", "--force"]).ok();
+        let second = imported(&home, "again.sbatch");
+        assert_eq!(second["launch"]["how"], "exported", "{name}");
+        let again = second["job"].as_str().unwrap();
+        assert_eq!(checked(again), checked(job), "{name}:\n{job}\n{again}\n{}", home.read("again.sbatch"));
+        // 2. What was asked for is asked for again, but for what the import said it is not.
+        let (asked, again) = (first["asks"].as_object().unwrap(), second["asks"].as_object().unwrap());
+        let lossy = lossy(&first);
+        for (option, value) in asked {
+            let plain = option.rsplit(':').next().unwrap();
+            let is_size = ["gpus-per-task", "gpu-model", "memory-per-task", "memory", "ntasks", "nodes"]
+                .contains(&plain);
+            let said = lossy.contains(plain)
+                || is_size
+                    && lossy.iter().any(|option| {
+                        ["gres", "gpus", "mem", "nodes", "ntasks", "ntasks-per-gpu", "gpus-per-socket"]
+                            .contains(&option.as_str())
+                    });
+            // Of components that ask for the same Slurm makes one.
+            let is_same = match plain {
+                "nodelist" | "exclude" => names(again.get(option)) == names(Some(value)),
+                _ => again.get(option) == Some(value),
+            };
+            if name != "het-alike" && !is_same {
+                assert!(said, "{name}: {option} was {value}, is {:?}", again.get(option));
+            }
+        }
+        for option in again.keys().filter(|option| !asked.contains_key(*option)) {
+            let plain = option.rsplit(':').next().unwrap();
+            assert!(
+                ADDED.contains(&plain) || name == "het-alike" || plain == "partition",
+                "{name}: {option} is new"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_answer_keeps_to_its_schema_and_says_everything_on_stderr() {
+    let home = Home::new();
+    let text = "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=8 --gpus-per-node=8 -o logs/%j.out\n\
+                srun torchrun --nnodes=2 --nproc-per-node=8 train.py\n";
+    home.write("train.sbatch", text);
+    let schema: Value = home.words("schema import-report").json();
+    let report = imported(&home, "train.sbatch");
+    jsonschema::validator_for(&schema).unwrap().validate(&report).unwrap_or_else(|error| panic!("{error}"));
+    let run = home.words("import train.sbatch").ok();
+    assert!(run.stdout.starts_with("name: train\nnodes: 2\ntasks-per-node: 8\ngpus: 8\n"), "{}", run.stdout);
+    for line in [
+        "train.sbatch: 3 options became fields of the job, 0 handed on to sbatch, 1 not mapped",
+        "  starts  line 3: srun torchrun: 16 × 8 = 128 processes",
+        "high    every task of srun starts workers for all GPUs of its node  [processes-squared]",
+        "  found   16 tasks × 8 workers = 128 processes on 16 GPUs (train.sbatch:3)",
+    ] {
+        assert!(run.stderr.lines().any(|said| said == line), "{line}\n{}", run.stderr);
+    }
+    // The same from stdin, to a file, and strictly.
+    let piped = home.with_stdin(&["import", "-"], text).ok();
+    assert_eq!(piped.stdout.replace("name: stdin", "name: train"), run.stdout);
+    home.words("import train.sbatch -o train.yaml").ok();
+    assert_eq!(home.read("train.yaml"), run.stdout);
+    assert!(home.words("import train.sbatch -o train.yaml").code(2).stderr.contains("already there"));
+    home.words("import train.sbatch -o train.yaml --force --strict").code(1);
+}
+
+#[test]
+fn what_is_no_script_is_refused_with_a_hint() {
+    let home = Home::new();
+    let check = |text: &str, message: &str, hint: &str| {
+        home.write("x", text);
+        let said = home.words("import x").code(2).stderr;
+        assert!(said.starts_with("error: x is not imported: ") && said.contains(message), "{said}");
+        assert!(said.contains(hint), "{said}");
+    };
+    check("", "nothing in it", "#!/bin/bash");
+    check("import torch\n", "a Python program", "muster run");
+    check("#!/bin/bash\r\n#SBATCH -N 1\r\n", "CR LF", "sed -i");
+    check("#!/bin/bash\n#PBS -l select=1\n", "PBS", "docs/jobs.md");
+    check("name: x\nrun: hostname\n", "job file of Muster already", "muster export slurm");
+    assert!(home.words("import nowhere").code(2).stderr.contains("cannot read nowhere"));
+}
+
+#[test]
+fn an_exported_script_runs_without_muster_as_far_as_no_slurm_is_needed() {
+    let home = Home::new();
+    home.write(
+        "job.yaml",
+        "name: x\nenv: {A: \"it's\"}\nslurm: {setup: 'B=2'}\nrun: |\n  #!/bin/sh\n  echo \"$A $RANK\"\n",
+    );
+    let run = home.words("export slurm job.yaml").ok();
+    assert!(run.stderr.contains("left out: "), "{}", run.stderr);
+    // Nothing of this machine, and no program of ours.
+    assert!(!run.stdout.contains("/muster/") && !run.stdout.contains("\nmuster "), "{}", run.stdout);
+    home.write("x.sbatch", &run.stdout);
+    let stubs = home.path("stubs");
+    std::fs::create_dir(&stubs).unwrap();
+    // Slurm's part, played by the shell: one task, and a list of one node.
+    for (name, text) in [
+        (
+            "srun",
+            "#!/bin/sh\nwhile case $1 in -*) true ;; *) false ;; esac; do shift; done\nSLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NODEID=0 SLURM_LOCALID=0 exec \"$@\"\n",
+        ),
+        ("scontrol", "#!/bin/sh\necho localhost\n"),
+    ] {
+        let path = stubs.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:/usr/bin:/bin", stubs.display());
+    let script = home.path("x.sbatch");
+    let output = std::process::Command::new("bash")
+        .arg(&script)
+        .env_clear()
+        .env("PATH", path)
+        .env("SLURM_JOB_ID", "7")
+        .env("SLURM_JOB_NUM_NODES", "1")
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "it's 0\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn export_takes_one_document_and_says_what_slurm_cannot_have() {
+    let home = Home::new();
+    home.write("two.yaml", "name: a\nrun: 'true'\n---\nname: b\nafter: a\nrun: 'false'\n");
+    let said = home.words("export slurm two.yaml").code(2).stderr;
+    assert!(said.contains("holds 2 jobs") && said.contains("--document 1"), "{said}");
+    let run = home.words("export slurm two.yaml --document 2").ok();
+    assert!(
+        run.stdout.contains("--job-name=b") && run.stderr.contains("waits for document 1 of 2"),
+        "{}",
+        run.stderr
+    );
+    assert!(home.words("export slurm two.yaml --document 3").code(2).stderr.contains("no document 3"));
+    home.write("share.yaml", "gpus: 0.5\nrun: 'true'\n");
+    let said = home.words("export slurm share.yaml").code(2).stderr;
+    assert!(said.contains("a share of a GPU") && said.contains("hint:"), "{said}");
+}

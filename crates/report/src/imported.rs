@@ -1,0 +1,98 @@
+//! The answer of an import for people: what did not become the same, what the script starts, and what is wrong with it. The job file
+//! itself is not part of it. It judges nothing.
+
+use std::fmt::Write as _;
+
+use muster_model::check::Severity;
+use muster_model::imported::{Becomes, ImportFinding, ImportReport, ImportedOption, LaunchStep};
+
+use crate::amount::count;
+use crate::style::{Ink, Style, clean, wrap};
+
+/// Columns where there is no terminal.
+const WIDTH: usize = 120;
+/// Columns before the text of a row.
+const INDENT: usize = 10;
+
+/// What an import came to.
+#[must_use]
+pub fn import(report: &ImportReport, style: &Style) -> String {
+    let mut text = String::new();
+    // 1. Options, those that became the same only counted.
+    let of = |becomes: Becomes| report.options.iter().filter(move |one| one.becomes == becomes);
+    let same = of(Becomes::Field).count() + of(Becomes::Near).count();
+    let _ = writeln!(
+        text,
+        "{}: {} became fields of the job, {} handed on to sbatch, {} not mapped",
+        clean(&report.script),
+        count(same as u64, "option"),
+        of(Becomes::Raw).count(),
+        of(Becomes::NotMapped).count(),
+    );
+    of(Becomes::NotMapped).for_each(|one| option(&mut text, "not", one, style));
+    of(Becomes::Near).for_each(|one| option(&mut text, "nearly", one, style));
+    of(Becomes::Raw).for_each(|one| option(&mut text, "handed", one, style));
+    // 2. What runs.
+    row(&mut text, "runs", &clean(&report.launch.says), style);
+    for step in &report.launch.steps {
+        row(&mut text, "starts", &started(step), style);
+    }
+    // 3. What is wrong.
+    for (index, finding) in report.findings.iter().enumerate() {
+        let again = index > 0 && report.findings[index - 1].rule == finding.rule;
+        found(&mut text, finding, again, report, style);
+    }
+    text
+}
+
+fn option(text: &mut String, word: &str, one: &ImportedOption, style: &Style) {
+    row(text, word, &format!("line {}: {}: {}", one.line, clean(&one.written), clean(&one.says)), style);
+}
+
+/// `line 9: srun torchrun: 16 × 8 = 128 processes`.
+fn started(step: &LaunchStep) -> String {
+    let mut text = format!("line {}: {}: ", step.line, clean(&step.launchers.join(" ")));
+    let _ = match (step.tasks, step.per_task, step.processes) {
+        (Some(tasks), Some(1), _) => write!(text, "{}", amount(tasks)),
+        (Some(tasks), Some(each), Some(all)) => write!(text, "{tasks} × {each} = {}", amount(all)),
+        _ => write!(text, "how many processes nobody can tell: {}", clean(&step.unknown.join(", "))),
+    };
+    text
+}
+
+fn amount(processes: u64) -> String {
+    if processes == 1 { "1 process".to_owned() } else { format!("{processes} processes") }
+}
+
+fn found(text: &mut String, finding: &ImportFinding, again: bool, report: &ImportReport, style: &Style) {
+    if !again {
+        let ink = match finding.severity {
+            Severity::High => Ink::Bad,
+            Severity::Medium => Ink::Waiting,
+            Severity::Low => Ink::Faint,
+        };
+        let name = finding.severity.name();
+        let pad = " ".repeat(8 - name.len());
+        let _ = writeln!(
+            text,
+            "\n{}{pad}{}  [{}]",
+            style.paint(ink, name),
+            style.paint(Ink::Strong, finding.title),
+            finding.rule
+        );
+    }
+    let place = finding.line.map_or(String::new(), |line| format!(" ({}:{line})", clean(&report.script)));
+    row(text, "found", &format!("{}{place}", clean(&finding.evidence)), style);
+    let is_last = report.findings.iter().rfind(|other| other.rule == finding.rule) == Some(finding);
+    if is_last {
+        row(text, "cure", finding.cure, style);
+    }
+}
+
+fn row(text: &mut String, name: &str, says: &str, style: &Style) {
+    let room = style.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
+    for (at, line) in wrap(says, room).iter().enumerate() {
+        let name = if at == 0 { name } else { "" };
+        let _ = writeln!(text, "  {name:<8}{line}");
+    }
+}
