@@ -4,6 +4,8 @@ use anyhow::Result;
 
 use crate::args::{Command, Global};
 use crate::cmd;
+use crate::on::On;
+use crate::remote;
 use crate::ui::Ui;
 
 /// The surroundings of a verb.
@@ -17,6 +19,11 @@ pub struct App {
 impl App {
     /// Runs a verb to its end and answers its exit code.
     pub async fn run(&self, command: Command) -> Result<u8> {
+        if let Some(On::SlurmAt(host)) = &self.global.on
+            && command.is_of_jobs()
+        {
+            return remote::run(self, host, &command);
+        }
         match command {
             Command::Run(args) => cmd::run::run(self, *args).await,
             Command::Ps(args) => cmd::ps::run(self, args).await,

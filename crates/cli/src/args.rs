@@ -36,7 +36,7 @@ pub struct Global {
     /// Socket of the daemon; by default this user's own daemon, else the system's
     #[arg(long, global = true, env = "MUSTER_SOCKET", hide_env_values = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Where jobs run and are looked for: local (the daemon, the default) or slurm
+    /// Where jobs run and are looked for: local (the daemon, the default), slurm, or slurm@HOST over ssh
     #[arg(
         long,
         global = true,
@@ -134,4 +134,32 @@ pub enum Command {
     Probe(cmd::verify::probe::Args),
     #[command(name = "__preflight", hide = true)]
     Preflight(cmd::verify::preflight::Args),
+}
+
+impl Command {
+    /// It is about jobs, and where they run.
+    pub fn is_of_jobs(&self) -> bool {
+        match self {
+            Command::Run(_)
+            | Command::Ps(_)
+            | Command::Show(_)
+            | Command::Logs(_)
+            | Command::Attach(_)
+            | Command::Explain(_)
+            | Command::Verify(_)
+            | Command::Wait(_)
+            | Command::Cancel(_)
+            | Command::Hold(_)
+            | Command::Release(_)
+            | Command::Requeue(_)
+            | Command::Scale(_)
+            | Command::Checkpoint(_)
+            | Command::Queues(_)
+            | Command::Usage(_)
+            | Command::Nodes(_)
+            | Command::Reserve(_)
+            | Command::Check(_) => true,
+            _ => false,
+        }
+    }
 }

@@ -14,6 +14,7 @@ mod jobref;
 mod mistyped;
 mod on;
 mod output_files;
+mod remote;
 mod source;
 mod terminal;
 mod trace_file;

@@ -23,6 +23,8 @@ pub enum On {
     Local,
     /// Slurm, from a node that has its programs.
     Slurm,
+    /// Slurm, from that host, over ssh.
+    SlurmAt(String),
 }
 
 impl FromStr for On {
@@ -32,7 +34,11 @@ impl FromStr for On {
         match text {
             "local" => Ok(On::Local),
             "slurm" => Ok(On::Slurm),
-            _ => Err("expected local or slurm".to_owned()),
+            _ => match text.strip_prefix("slurm@") {
+                // ssh takes a dash for an option.
+                Some(host) if !host.is_empty() && !host.starts_with('-') => Ok(On::SlurmAt(host.to_owned())),
+                _ => Err("expected local, slurm, or slurm@HOST".to_owned()),
+            },
         }
     }
 }
@@ -40,7 +46,8 @@ impl FromStr for On {
 impl On {
     /// Who answers there; `None` is the daemon.
     pub fn client(&self) -> Result<Option<Client>> {
-        if *self == On::Local {
+        // Of a host, everything is done there: `remote`.
+        if *self != On::Slurm {
             return Ok(None);
         }
         let root =

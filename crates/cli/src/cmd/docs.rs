@@ -58,6 +58,9 @@ fn command_line() -> Result<String> {
          ## Environment\n\n\
          | variable | meaning |\n|---|---|\n\
          | `MUSTER_SOCKET` | socket of the daemon, as `--socket` |\n\
+         | `MUSTER_ON` | where jobs run and are looked for, as `--on` |\n\
+         | `MUSTER_SLURM_BIN` | folder of Slurm's programs, where they are not in the path |\n\
+         | `MUSTER_SSH` | another ssh for `--on slurm@HOST`, with its first words |\n\
          | `MUSTER_HOME` | where this user's daemon keeps state and socket; else the XDG state and runtime directories |\n\
          | `MUSTER_LOG` | what a daemon logs: `error`, `warn`, `info`, `debug`, `trace`, or per part: `info,muster_daemon=debug` |\n\
          | `NO_COLOR`, `TERM` | colour is off when `NO_COLOR` is not empty, or `TERM` is `dumb` or not set |\n\n\

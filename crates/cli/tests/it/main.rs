@@ -28,6 +28,7 @@ mod packing;
 mod preempt;
 mod prove;
 mod pty;
+mod remote;
 mod reserve;
 mod services;
 mod simulate;

@@ -70,6 +70,13 @@ pub struct Args {
     overrides: overrides::Overrides,
 }
 
+impl Args {
+    /// The job files.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+}
+
 /// Runs the verb.
 pub async fn run(app: &App, args: Args) -> Result<u8> {
     // 1. Read and check what can be checked without a daemon: a bad file must not start one.
