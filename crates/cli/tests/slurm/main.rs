@@ -6,6 +6,7 @@
 mod check;
 mod cluster;
 mod explain;
+mod export;
 mod failure;
 mod gang;
 mod init;

@@ -25,6 +25,13 @@ pub(super) fn checks(draft: &mut Draft, answers: &mut [ImportedOption]) {
         draft.array = None;
         unmap(answers, "array", "Slurm has no arrays of heterogeneous jobs");
     }
+    // Without --nodes Slurm would take as many as are named; a job says how many it has.
+    let most = draft.groups.iter().map(|group| group.nodes.or(group.tasks).unwrap_or(1)).sum::<u64>();
+    let named: Option<u64> = draft.slurm.nodelist.iter().map(|part| value::named(part)).sum();
+    if named.is_none_or(|named| named > most) {
+        draft.slurm.nodelist.clear();
+        unmap(answers, "nodelist", "it names more nodes than the job asks for: ask for as many by --nodes");
+    }
     if draft.slurm.switches.is_none() {
         draft.slurm.switches_wait = None;
     }

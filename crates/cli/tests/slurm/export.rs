@@ -1,0 +1,81 @@
+//! What `muster export slurm` writes is taken by a real sbatch: every script of the import's corpus, there and back.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cluster::{Cluster, User};
+
+/// What a controller says of a script that is right and asks for what this cluster has not.
+const DOES_NOT_FIT: [&str; 14] = [
+    "Invalid account",
+    "Invalid node name",
+    "Invalid partition",
+    "Invalid qos",
+    "Job dependency problem",
+    "More processors requested",
+    "Requested node configuration is not available",
+    "Requested partition configuration not available",
+    "Requested reservation is invalid",
+    "Invalid license",
+    "Invalid feature",
+    "Invalid generic resource",
+    "Requested topology",
+    "Memory specification can not be satisfied",
+];
+
+/// Scripts with options that Slurm 22.05 does not have, was built without, or takes of operators alone.
+const NEWER: [&str; 3] = ["segment", "others", "node-features"];
+
+/// Scripts that ask for little, and must be taken.
+const FIT: [&str; 12] = [
+    "smallest",
+    "gpus-in-all",
+    "quotes-and-comments",
+    "array-of-one",
+    "array-steps",
+    "environment",
+    "het-alike",
+    "in-a-loop",
+    "several-steps",
+    "signal-to-the-shell",
+    "shell-options",
+    "when",
+];
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn exported_scripts_are_taken_by_sbatch() {
+    let cluster = Cluster::here();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backends/tests/slurm/scripts");
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let (mut taken, mut refused) = (Vec::new(), Vec::new());
+    for path in paths {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let script = cluster.work().join(format!("export-{name}.sbatch"));
+        let line = format!(
+            "'{muster}' import '{}' -o - 2> /dev/null | '{muster}' export slurm - -o '{}' --force 2> /dev/null",
+            path.display(),
+            script.display(),
+            muster = env!("CARGO_BIN_EXE_muster"),
+        );
+        assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success(), "{name}");
+        let mut sbatch = cluster.command_of(User::Nobody);
+        let output = sbatch.args(["sbatch", "--test-only"]).arg(&script).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        match output.status.success() {
+            true => taken.push(name),
+            false => {
+                let fits = !DOES_NOT_FIT.iter().any(|reason| said.contains(reason));
+                refused.push((name, fits, said));
+            }
+        }
+    }
+    let wrong: Vec<_> =
+        refused.iter().filter(|(name, fits, _)| *fits && !NEWER.contains(&name.as_str())).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for name in FIT {
+        assert!(taken.iter().any(|one| one == name), "{name}: {refused:#?}");
+    }
+}
