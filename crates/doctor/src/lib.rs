@@ -16,11 +16,14 @@ mod rule;
 mod rules;
 mod sarif;
 mod source;
+mod told;
 
 pub use baseline::{baseline, known_in};
 pub use document::{document, explain, ids};
 pub use evidence::Evidence;
 pub use judge::check;
 pub use kubernetes::kubernetes_nodes;
+pub use rule::minutes;
 pub use sarif::sarif;
 pub use source::{Source, SourceKind, includes};
+pub use told::{Entry, Switch};

@@ -123,7 +123,8 @@ impl Said {
 
 /// A length of time as Slurm writes it, in minutes: `30`, `30:00`, `1:00:00`, `2-0`, `2-12:30:00`. `None` where it is without end or not
 /// understood; a limit that is not understood is none.
-pub(crate) fn minutes(text: &str) -> Option<u64> {
+#[must_use]
+pub fn minutes(text: &str) -> Option<u64> {
     let (days, clock) = match text.split_once('-') {
         Some((days, clock)) => (Some(days.parse::<u64>().ok()?), clock),
         None => (None, text),

@@ -74,7 +74,7 @@ pub fn write_cluster(cluster: &Cluster, notes: &ClusterNotes) -> Result<String, 
     }
 }
 
-fn comments(text: &mut String, indent: &str, lines: &[String]) {
+pub(crate) fn comments(text: &mut String, indent: &str, lines: &[String]) {
     for line in lines {
         // What others wrote, such as the reason of a drain, must not end the comment.
         let line: String = line.chars().map(|c| if is_plain(c) { c } else { ' ' }).collect();
@@ -158,7 +158,7 @@ fn in_unit(bytes: Bytes) -> Option<String> {
 }
 
 /// Text as a YAML value: a plain word where no reader could take it for something else.
-fn scalar(text: &str) -> String {
+pub(crate) fn scalar(text: &str) -> String {
     const MEANT_OTHERWISE: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
     let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/'))

@@ -11,6 +11,7 @@ mod json;
 pub mod limits;
 pub mod nodes;
 pub mod reason;
+pub mod sacctmgr;
 pub mod script;
 pub mod state;
 pub mod tool;

@@ -42,15 +42,31 @@ pub fn recognises(value: &Value) -> bool {
 
 /// One node as one row tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Record {
-    name: String,
-    cpus: u64,
-    memory_mb: u64,
-    gres: String,
-    features: String,
-    out_of_service: String,
-    partitions: Vec<String>,
-    row: usize,
+pub struct Record {
+    /// Its name.
+    pub name: String,
+    /// Processors.
+    pub cpus: u64,
+    /// `RealMemory`.
+    pub memory_mb: u64,
+    /// Generic resources, such as `gpu:h100:8`.
+    pub gres: String,
+    /// Features, separated by commas.
+    pub features: String,
+    /// What keeps it from taking jobs; empty when nothing does.
+    pub out_of_service: String,
+    /// Partitions that are worth a label, the first before all.
+    pub partitions: Vec<String>,
+    /// Where it was read, counted from 1.
+    pub row: usize,
+}
+
+/// Nodes that were read elsewhere, such as from slurm.conf, as a cluster file takes them.
+///
+/// # Errors
+/// The first that no cluster file can say.
+pub fn of_records(records: &[Record], options: &Options) -> Result<Vec<Listed>, InventoryError> {
+    records.iter().map(|record| listed(record, options)).collect()
 }
 
 /// Nodes of a value that [`recognises`] knows.

@@ -18,6 +18,7 @@ mod elastic;
 mod first_minute;
 mod home;
 mod import;
+mod import_slurm;
 mod init_hybrid;
 mod init_none;
 mod init_slurm;

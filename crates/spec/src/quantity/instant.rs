@@ -43,6 +43,26 @@ pub fn parse_begin(text: &str) -> Result<Begin, Malformed> {
     }
 }
 
+/// An instant as in RFC 3339, in UTC, to the millisecond where it has any. What is written is read as the same.
+#[must_use]
+pub fn instant_text(time: Time) -> String {
+    // The day of the year 0 in a calendar whose years begin in March, in eras of 400 years.
+    const ERA_DAYS: u64 = 146_097;
+    const TO_EPOCH_DAYS: u64 = 719_468;
+    let (millis, secs) = (time.0 % 1000, time.0 / 1000);
+    let days = secs / 86_400 + TO_EPOCH_DAYS;
+    let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (secs / 3600 % 24, secs / 60 % 60, secs % 60);
+    let fraction = if millis > 0 { format!(".{millis:03}") } else { String::new() };
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+}
+
 /// An instant as in RFC 3339: `2026-08-01T06:00:00Z`, `2026-08-01T08:00+02:00`. Seconds may be left out; a
 /// space may stand for the `T`; finer than milliseconds is cut off.
 ///
@@ -143,4 +163,22 @@ fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
     era * 146_097 + day_of_era - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_written_as_they_are_read() {
+        for text in [
+            "1970-01-01T00:00:00Z",
+            "2000-02-29T23:59:59Z",
+            "2026-11-01T06:30:00Z",
+            "2100-03-01T00:00:00.250Z",
+            "9999-12-31T23:59:59.999Z",
+        ] {
+            assert_eq!(instant_text(parse_instant(text).unwrap()), text);
+        }
+    }
 }

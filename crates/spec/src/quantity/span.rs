@@ -62,6 +62,22 @@ pub fn parse_limit(text: &str) -> Result<Option<Span>, Malformed> {
     }
 }
 
+/// A span exactly, in the fewest units that say it: `7d`, `1h30m`, `500ms`. What is written is read as the same.
+#[must_use]
+pub fn span_text(span: Span) -> String {
+    if span == Span(0) {
+        return "0s".to_owned();
+    }
+    let (mut rest, mut text) = (u128::from(span.0), String::new());
+    for (unit, word) in [(DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (SECOND, "s"), (1, "ms")] {
+        if rest >= unit {
+            text.push_str(&format!("{}{word}", rest / unit));
+            rest %= unit;
+        }
+    }
+    text
+}
+
 fn expected() -> Malformed {
     Malformed::new("expected a length of time such as `12h`, `90m`, `1h30m` or `1-12:00:00`")
 }
@@ -138,5 +154,25 @@ fn units(text: &str) -> Result<u128, Malformed> {
     match smallest {
         u128::MAX => Err(expected()),
         _ => Ok(millis),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_written_as_they_are_read() {
+        for (millis, text) in [
+            (0, "0s"),
+            (1, "1ms"),
+            (90_000, "1m30s"),
+            (604_800_000, "7d"),
+            (90_061_001, "1d1h1m1s1ms"),
+            (MAX_SPAN.0, "36525d"),
+        ] {
+            assert_eq!(span_text(Span(millis)), text);
+            assert_eq!(parse_span(text).unwrap(), Span(millis));
+        }
     }
 }

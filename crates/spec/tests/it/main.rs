@@ -11,6 +11,7 @@ mod mistakes;
 mod partitions;
 mod properties;
 mod quantities;
+mod queue_files;
 mod recipes;
 mod schemas;
 mod sites;

@@ -18,7 +18,7 @@ use muster_model::{NodeSpec, QueueTree, Span};
 use super::conf::Fold;
 use accounting::Accounting;
 
-pub use topology_conf::{ROOT_SWITCH, UNPLACED_SWITCH};
+pub use topology_conf::{LEVELS, ROOT_SWITCH, UNPLACED_SWITCH};
 
 /// What stands where a site has to write something in before the file is complete; `muster check slurm` names what still has it.
 pub const FILL_IN: &str = "FILL_IN";

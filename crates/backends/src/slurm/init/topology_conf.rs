@@ -12,6 +12,9 @@ pub const ROOT_SWITCH: &str = "all-nodes";
 /// The switch of nodes whose place nobody has said: a node below no switch is left out of every gang.
 pub const UNPLACED_SWITCH: &str = "unplaced";
 
+/// What the comment begins with that names the levels, the widest first: switches have none.
+pub const LEVELS: &str = "# Levels of the cluster file, widest first: ";
+
 /// The file, and what people should know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Topology {
@@ -49,9 +52,9 @@ pub(super) fn text(order: &Order<'_>) -> Option<Topology> {
         "\
 # topology.conf: which nodes hang on which switch. A gang is placed below as few leaf switches as can be, and `--switches=1` waits
 # for one. Compare with the cabling: `ibnetdiscover` or the switches' own tables know it.
-# Levels of the cluster file, widest first: ",
+",
     );
-    let _ = writeln!(text, "{}", order.levels.join(", "));
+    let _ = writeln!(text, "{LEVELS}{}", order.levels.join(", "));
     for (leaf, nodes) in &leaves {
         let _ = writeln!(text, "SwitchName={} Nodes={}", names.switch(last, leaf), (order.fold)(nodes));
     }

@@ -1,7 +1,7 @@
 //! `muster check`: what is wrong with a cluster. One file per kind of cluster.
 
 mod ask;
-mod collect;
+pub(super) mod collect;
 mod probes;
 mod slurm;
 

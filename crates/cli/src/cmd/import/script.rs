@@ -25,15 +25,16 @@ Examples:
   muster import train.sbatch -o train.yaml --force
   muster import - < train.sbatch
   muster import train.sbatch --strict > /dev/null
+  muster import --slurm-conf /etc/slurm --sacctmgr accounts.cfg -o mine
   muster import train.sbatch --json | jq '.findings[] | {rule, line, cure}'";
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
 pub struct ScriptArgs {
     /// A script for sbatch; `-` is stdin
-    #[arg(value_name = "SCRIPT")]
-    script: PathBuf,
-    /// Write the job file here in place of stdout, which `-` is too
+    #[arg(value_name = "SCRIPT", required_unless_present = "slurm_conf")]
+    script: Option<PathBuf>,
+    /// Write the job file here in place of stdout, which `-` is too; of a cluster, both files into this folder
     #[arg(short = 'o', long, value_name = "FILE", conflicts_with = "json")]
     output: Option<PathBuf>,
     /// Write over the file if it is there
@@ -47,10 +48,23 @@ pub struct ScriptArgs {
     strict: bool,
 }
 
+impl ScriptArgs {
+    /// Where to write, if not to stdout.
+    pub fn output(&self) -> Option<&Path> {
+        self.output.as_deref()
+    }
+
+    /// Whether to write over what is there.
+    pub fn force(&self) -> bool {
+        self.force
+    }
+}
+
 /// Runs the verb.
 pub fn run(app: &App, args: &ScriptArgs) -> Result<u8> {
     // 1. Read, and check what was made of it.
-    let (name, script) = text(&args.script, MAX_BYTES)?;
+    let path = args.script.as_ref().expect("a script is required where no cluster is named");
+    let (name, script) = text(path, MAX_BYTES)?;
     let report = import::import(&script, &name).map_err(|error| Failure {
         code: USAGE,
         ..Failure::new(format!("{name} is not imported: {error}")).hint(error.hint())

@@ -1,0 +1,383 @@
+//! Accounts and qualities of service as `sacctmgr` writes and takes them: its dump, its tables, and scripts of its commands. It
+//! says what is written, and not what it means.
+
+use std::collections::BTreeMap;
+
+/// Fields of one row by their short names in lower case; what is empty or -1 is not there.
+pub type Fields = BTreeMap<&'static str, String>;
+
+/// Everything that was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entered {
+    /// Accounts, in the order in which they were first named; `root` is not among them.
+    pub accounts: Vec<Account>,
+    /// Qualities of service.
+    pub qos: Vec<Qos>,
+    /// Users with the accounts that they are in.
+    pub users: BTreeMap<String, Vec<String>>,
+    /// A table of accounts named no parents, so that the tree is not known.
+    pub is_flat: bool,
+}
+
+/// An account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Name.
+    pub name: String,
+    /// Name of the account above; `root` at the top.
+    pub parent: String,
+    /// What it allows.
+    pub fields: Fields,
+}
+
+/// A quality of service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Qos {
+    /// Name.
+    pub name: String,
+    /// What it allows.
+    pub fields: Fields,
+}
+
+/// Fields by all names that dump, tables and commands have for them.
+const FIELDS: [(&str, &[&str]); 14] = [
+    ("share", &["share", "fairshare", "shares"]),
+    ("grptres", &["grptres"]),
+    ("grpjobs", &["grpjobs"]),
+    ("grptresmins", &["grptresmins"]),
+    ("maxwall", &["maxwall", "maxwalldurationperjob"]),
+    ("maxsubmit", &["maxsubmit", "maxsubmitjobs"]),
+    ("maxjobs", &["maxjobs"]),
+    ("maxtres", &["maxtres", "maxtresperjob"]),
+    ("maxtrespu", &["maxtrespu", "maxtresperuser"]),
+    ("qos", &["qos", "qoslevel"]),
+    ("defaultqos", &["defaultqos", "def qos", "defqos"]),
+    ("preempt", &["preempt"]),
+    ("preemptexempttime", &["preemptexempttime"]),
+    ("gracetime", &["gracetime"]),
+];
+
+impl Entered {
+    /// Reads one text, whichever of them it is; false when it is none.
+    pub fn read(&mut self, text: &str) -> bool {
+        let first =
+            text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#')).unwrap_or_default();
+        let heading: Vec<String> = first.split('|').map(|cell| cell.trim().to_ascii_lowercase()).collect();
+        let has = |name: &str| heading.iter().any(|cell| cell == name);
+        if first.starts_with("Cluster - ") {
+            self.dump(text);
+        } else if heading.len() > 1 && has("account") {
+            self.associations(text, &heading);
+        } else if heading.len() > 1 && has("name") && (has("preempt") || has("gracetime") || has("grptres")) {
+            self.qualities(text, &heading);
+        } else {
+            return self.script(text);
+        }
+        true
+    }
+
+    fn account(&mut self, name: &str) -> &mut Account {
+        let at = self.accounts.iter().position(|account| account.name == name).unwrap_or_else(|| {
+            let account = Account { name: name.to_owned(), parent: "root".to_owned(), ..Account::default() };
+            self.accounts.push(account);
+            self.accounts.len() - 1
+        });
+        &mut self.accounts[at]
+    }
+
+    fn quality(&mut self, name: &str) -> &mut Qos {
+        let at = self.qos.iter().position(|qos| qos.name == name).unwrap_or_else(|| {
+            self.qos.push(Qos { name: name.to_owned(), ..Qos::default() });
+            self.qos.len() - 1
+        });
+        &mut self.qos[at]
+    }
+
+    fn user(&mut self, name: &str, account: &str) {
+        let accounts = self.users.entry(name.to_owned()).or_default();
+        if !accounts.iter().any(|known| known == account) {
+            accounts.push(account.to_owned());
+        }
+    }
+
+    /// `sacctmgr dump CLUSTER`: `Account - 'vision':Fairshare=2:QOS='a,b'` below the line of its parent.
+    fn dump(&mut self, text: &str) {
+        let mut parent = "root".to_owned();
+        for line in text.lines() {
+            let Some((kind, rest)) = line.split_once(" - ") else { continue };
+            let mut parts = outside_quotes(rest, |c| c == ':').into_iter();
+            let name = parts.next().unwrap_or_default();
+            let pairs: Vec<String> = parts.collect();
+            match kind {
+                "Parent" => parent = name,
+                "Account" => {
+                    let account = self.account(&name);
+                    account.parent.clone_from(&parent);
+                    set(&mut account.fields, pairs.iter().filter_map(|pair| pair.split_once('=')));
+                }
+                "User" => self.user(&name, &parent),
+                _ => {}
+            }
+        }
+    }
+
+    /// `sacctmgr -P show assoc`, with its heading. Without a column of parents the tree is known only where names are indented.
+    fn associations(&mut self, text: &str, heading: &[String]) {
+        let column = |names: &[&str]| heading.iter().position(|cell| names.contains(&cell.as_str()));
+        let (account, user, parent) =
+            (column(&["account"]), column(&["user"]), column(&["parentname", "par name", "parent"]));
+        let mut path: Vec<String> = Vec::new();
+        let mut is_indented = false;
+        for line in text.lines().skip_while(|line| !line.contains('|')).skip(1) {
+            let cells: Vec<&str> = line.split('|').collect();
+            let cell =
+                |column: Option<usize>| column.and_then(|at| cells.get(at).copied()).unwrap_or_default();
+            let (written, user) = (cell(account), cell(user).trim());
+            let name = written.trim();
+            if name.is_empty() {
+                continue;
+            }
+            if !user.is_empty() {
+                self.user(user, name);
+                continue;
+            }
+            let depth = written.len() - written.trim_start().len();
+            is_indented |= depth > 0;
+            path.truncate(depth);
+            let above = path.last().cloned().unwrap_or_else(|| "root".to_owned());
+            path.push(name.to_owned());
+            if name == "root" {
+                continue;
+            }
+            let own = self.account(name);
+            own.parent = match parent {
+                Some(_) => cell(parent).trim().to_owned(),
+                None => above,
+            };
+            let pairs = heading.iter().map(String::as_str).zip(cells.iter().copied());
+            set(&mut own.fields, pairs);
+        }
+        self.is_flat |= parent.is_none() && !is_indented && self.accounts.len() > 1;
+    }
+
+    /// `sacctmgr -P show qos`, with its heading.
+    fn qualities(&mut self, text: &str, heading: &[String]) {
+        let Some(name) = heading.iter().position(|cell| cell == "name") else { return };
+        for line in text.lines().skip_while(|line| !line.contains('|')).skip(1) {
+            let cells: Vec<&str> = line.split('|').collect();
+            let Some(own) = cells.get(name).filter(|own| !own.is_empty()) else { continue };
+            let pairs: Vec<(&str, &str)> =
+                heading.iter().map(String::as_str).zip(cells.iter().copied()).collect();
+            set(&mut self.quality(own).fields, pairs);
+        }
+    }
+
+    /// Commands, a line each, with or without `sacctmgr` before them; other lines of the script say nothing here.
+    fn script(&mut self, text: &str) -> bool {
+        let mut found = false;
+        for line in text.replace("\\\n", " ").lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+            let words = outside_quotes(line, char::is_whitespace);
+            let mut words =
+                words.iter().map(String::as_str).filter(|word| !word.is_empty() && !word.starts_with('-'));
+            let mut verb = words.next().unwrap_or_default();
+            // The program, or a variable that holds it.
+            if verb.ends_with("sacctmgr") || verb.starts_with('$') {
+                verb = words.next().unwrap_or_default();
+            }
+            let verb = verb.to_ascii_lowercase();
+            if verb == "member" {
+                if let Some(user) = words.next() {
+                    words.for_each(|account| self.user(user, account));
+                }
+                continue;
+            }
+            if !["add", "create", "modify", "change"].contains(&verb.as_str()) {
+                continue;
+            }
+            let entity = words.next().unwrap_or_default().to_ascii_lowercase();
+            let rest: Vec<&str> = words.collect();
+            found |= self.command(&entity, &rest);
+        }
+        found
+    }
+
+    /// What is added or changed: names stand alone or behind `name=`, settings are pairs.
+    fn command(&mut self, entity: &str, words: &[&str]) -> bool {
+        let mut names: Vec<&str> = Vec::new();
+        let mut pairs: Vec<(&str, &str)> = Vec::new();
+        for word in words {
+            match word.split_once('=') {
+                None if ["set", "where"].contains(&word.to_ascii_lowercase().as_str()) => {}
+                None => names.extend(word.split(',')),
+                Some((key, value)) if ["name", "names"].contains(&key.to_ascii_lowercase().as_str()) => {
+                    names.extend(value.split(','));
+                }
+                Some((key, value)) => pairs.push((key.trim_end_matches(['+', '-']), value)),
+            }
+        }
+        let of = |keys: &[&str]| {
+            pairs
+                .iter()
+                .find(|(key, _)| keys.contains(&key.to_ascii_lowercase().as_str()))
+                .map(|(_, value)| *value)
+        };
+        // What stands in a variable is the body of a function, and names nobody.
+        names.retain(|name| !name.contains('$'));
+        match entity {
+            "account" | "accounts" => {
+                let parent = of(&["parent"]);
+                for name in names.iter().filter(|name| **name != "root") {
+                    let account = self.account(name);
+                    if let Some(parent) = parent {
+                        parent.clone_into(&mut account.parent);
+                    }
+                    set(&mut account.fields, pairs.iter().copied());
+                }
+            }
+            "qos" => names.iter().for_each(|name| set(&mut self.quality(name).fields, pairs.iter().copied())),
+            "user" | "users" => {
+                let accounts = of(&["account", "accounts"]).unwrap_or_default();
+                for name in &names {
+                    accounts
+                        .split(',')
+                        .filter(|one| !one.is_empty())
+                        .for_each(|account| self.user(name, account));
+                }
+            }
+            _ => return false,
+        }
+        !names.is_empty()
+    }
+}
+
+/// Keeps the fields that are known; -1 takes one away.
+fn set<'a>(fields: &mut Fields, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) {
+    for (key, value) in pairs {
+        let key = key.trim().to_ascii_lowercase();
+        let Some((name, _)) = FIELDS.iter().find(|(_, names)| names.contains(&key.as_str())) else {
+            continue;
+        };
+        // Of a list of limits, those that are taken away.
+        let kept: Vec<&str> = value
+            .trim()
+            .split(',')
+            .filter(|part| !["", "-1"].contains(part) && !part.ends_with("=-1"))
+            .collect();
+        match kept.as_slice() {
+            [] => _ = fields.remove(name),
+            kept => _ = fields.insert(name, kept.join(",")),
+        }
+    }
+}
+
+/// Parts of a line; quotes hold one together and are dropped.
+fn outside_quotes(line: &str, is_end: impl Fn(char) -> bool) -> Vec<String> {
+    let (mut parts, mut part, mut quote) = (Vec::new(), String::new(), None);
+    for c in line.chars() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            None if c == '\'' || c == '"' => quote = Some(c),
+            None if is_end(c) => parts.push(std::mem::take(&mut part)),
+            _ => part.push(c),
+        }
+    }
+    parts.push(part);
+    parts
+}
+
+/// Amounts of a list such as `cpu=8,gres/gpu=16,gres/gpu:h100=16`; what is -1 is no limit.
+#[must_use]
+pub fn tres(text: &str) -> Vec<(String, u64)> {
+    let pair = |part: &str| {
+        let (name, amount) = part.split_once('=')?;
+        Some((name.trim().to_ascii_lowercase(), amount.trim().parse().ok()?))
+    };
+    text.split(',').filter_map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Entered {
+        let mut entered = Entered::default();
+        assert!(entered.read(text), "{text}");
+        entered
+    }
+
+    fn tree(entered: &Entered) -> String {
+        let one = |account: &Account| format!("{}<{}", account.name, account.parent);
+        entered.accounts.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+
+    /// As 22.05 writes it.
+    const DUMP: &str = "\
+# To edit this file start with a cluster line for the new cluster
+# Account - 'cs':MaxTRESPerJob=node=5
+Cluster - 'muster':Fairshare=1:QOS='normal'
+Parent - 'root'
+User - 'root':DefaultAccount='root':AdminLevel='Administrator':Fairshare=1
+Account - 'lab':Description='the lab: all of it':Organization='lab':Fairshare=3
+Parent - 'lab'
+Account - 'vision':DefaultQOS='vision-own':Fairshare=2:GrpTRES=gres/gpu=24:MaxWallDurationPerJob=480:QOS='idle,vision-own'
+Parent - 'vision'
+User - 'games':DefaultAccount='vision':Fairshare=1
+";
+
+    #[test]
+    fn a_dump_is_a_tree() {
+        let entered = read(DUMP);
+        assert_eq!(tree(&entered), "lab<root vision<lab");
+        let fields = &entered.accounts[1].fields;
+        let of = |name: &str| fields.get(name).map(String::as_str);
+        assert_eq!(
+            (of("share"), of("grptres"), of("maxwall")),
+            (Some("2"), Some("gres/gpu=24"), Some("480"))
+        );
+        assert_eq!((of("qos"), of("defaultqos")), (Some("idle,vision-own"), Some("vision-own")));
+        assert_eq!(entered.users["games"], ["vision"]);
+    }
+
+    #[test]
+    fn tables_have_a_heading() {
+        let entered = read(
+            "Cluster|Account|ParentName|User|Share|GrpJobs\nm|root|||1|\nm|lab|root||3|\nm|vision|lab||2|5\nm|vision||games|1|\n",
+        );
+        assert_eq!(tree(&entered), "lab<root vision<lab");
+        assert_eq!(entered.accounts[1].fields["grpjobs"], "5");
+        assert!(!entered.is_flat);
+        let indented =
+            read("Account|User|Share|\nroot||1|\n lab||3|\n  vision||2|\n  vision|games|1|\n other||1|\n");
+        assert_eq!(tree(&indented), "lab<root vision<lab other<root");
+        assert!(read("Account|User|Share\nlab||3\nvision||2\n").is_flat);
+        let qos = read(
+            "Name|Priority|GraceTime|Preempt|GrpTRES|MaxTRESPU|\nown|10|00:00:00|idle|gres/gpu=16||\nidle|0|00:02:00||||\n",
+        );
+        assert_eq!(qos.qos[0].fields["preempt"], "idle");
+        assert_eq!(qos.qos[1].fields.get("preempt"), None);
+    }
+
+    #[test]
+    fn scripts_of_commands_are_read_as_far_as_they_are_commands() {
+        let entered = read(
+            "#!/bin/sh\nset -eu\n# sacctmgr add account no\nsacctmgr -i add account lab,other fairshare=3 Description=\"a b\"\n\
+             add account vision parent=lab\n[ -n x ] || echo\nsacctmgr -i modify account where name=vision set GrpTRES=gres/gpu=8 \\\n  GrpJobs=5\n\
+             change account vision GrpJobs=-1 QOS=own,idle\nsacctmgr add qos own Preempt=idle\nadd user ann account=vision,lab\nmember bob vision\n",
+        );
+        assert_eq!(tree(&entered), "lab<root other<root vision<lab");
+        let vision = &entered.accounts[2].fields;
+        assert_eq!(vision.get("grptres").map(String::as_str), Some("gres/gpu=8"));
+        assert_eq!((vision.get("grpjobs"), vision.get("qos").map(String::as_str)), (None, Some("own,idle")));
+        assert_eq!((entered.users["ann"].len(), entered.users["bob"].len()), (2, 1));
+        assert!(!Entered::default().read("hello\nworld\n"));
+        assert!(!Entered::default().read(""));
+    }
+
+    #[test]
+    fn amounts_are_those_that_are_limits() {
+        assert_eq!(
+            tres("cpu=8,gres/gpu=-1,GRES/gpu:h100=16"),
+            [("cpu".to_owned(), 8), ("gres/gpu:h100".to_owned(), 16)]
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! `muster import --slurm-conf`: a cluster that Slurm runs, as a cluster file and a queue file. How its files are read is known in
+//! `muster-doctor` and `muster-backends`; here is what becomes of them.
+
+mod nodes;
+mod queues;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use muster_backends::slurm::init::LEVELS;
+use muster_backends::slurm::sacctmgr::Entered;
+use muster_doctor::{Evidence, Source, SourceKind};
+use muster_model::{GpuModel, NodeSpec};
+use muster_spec::{Cluster, ClusterNotes, UnwritableQueues, write_cluster, write_queues};
+
+use crate::app::App;
+use crate::cmd::check::collect;
+use crate::cmd::inventory::{summary, unwritable};
+use crate::exit::Failure;
+use crate::{output_files, source};
+
+/// Largest dump of accounts.
+const MAX_BYTES: u64 = 64 << 20;
+/// The cluster, in the folder of -o.
+const CLUSTER: &str = "cluster.yaml";
+/// The queues.
+const QUEUES: &str = "queues.yaml";
+
+/// Options for a cluster.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct SlurmConfArgs {
+    /// Make a cluster file and a queue file of a Slurm cluster: its slurm.conf, or the folder that holds it with gres.conf and
+    /// topology.conf; saved output of `scontrol show node -o -d` counts, too. -o names the folder of the two files
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["script", "json", "strict"], help_heading = "A cluster")]
+    slurm_conf: Option<PathBuf>,
+    /// Accounts and QOS of the cluster, for the queues: `sacctmgr dump CLUSTER file=FILE`, `sacctmgr -P show assoc` with
+    /// ParentName, `sacctmgr -P show qos`, or a script of such commands; may be repeated
+    #[arg(long, value_name = "FILE", requires = "slurm_conf", help_heading = "A cluster")]
+    sacctmgr: Vec<PathBuf>,
+    /// Names of the levels of switches in topology.conf, the widest first
+    #[arg(
+        long,
+        value_name = "NAME,..",
+        value_delimiter = ',',
+        requires = "slurm_conf",
+        help_heading = "A cluster"
+    )]
+    levels: Vec<String>,
+    /// Model of GPUs for which no file names a type
+    #[arg(long, value_name = "MODEL", requires = "slurm_conf", help_heading = "A cluster")]
+    gpu: Option<String>,
+}
+
+impl SlurmConfArgs {
+    /// Where the cluster's files are, when it is a cluster that is imported.
+    pub fn path(&self) -> Option<&Path> {
+        self.slurm_conf.as_deref()
+    }
+}
+
+/// Runs the verb on what was named.
+pub fn run(app: &App, path: &Path, args: &SlurmConfArgs, output: Option<&Path>, force: bool) -> Result<u8> {
+    // 1. What is known.
+    let sources = sources(path)?;
+    let evidence = Evidence::of(&sources);
+    let entered = entered(&args.sacctmgr)?;
+
+    // 2. What becomes of it.
+    let levels = if args.levels.is_empty() { written_levels(&sources) } else { args.levels.clone() };
+    let gpu = args.gpu.as_ref().map(|model| GpuModel::from(model.to_lowercase().as_str()));
+    let found = nodes::read(&evidence, &levels, gpu.as_ref())?;
+    let nodes: Vec<NodeSpec> = found.listed.iter().map(|listed| listed.node.clone()).collect();
+    let mut models: Vec<GpuModel> =
+        nodes.iter().flat_map(|node| &node.devices).map(|device| device.model.clone()).collect();
+    models.sort();
+    models.dedup();
+    let made = queues::read(&evidence, &entered, &models);
+    let mut lost = found.lost;
+    lost.extend(made.lost.iter().cloned());
+    lost.extend(
+        evidence.not_given().iter().map(|file| format!("{file}, which slurm.conf includes, was not found")),
+    );
+    if entered.is_flat {
+        lost.push("the table of accounts has no parents; all are at the top: `sacctmgr -P show assoc format=Account,ParentName,User,Share,…` has them".to_owned());
+    }
+
+    // 3. Two files, which read back as what they were made of.
+    let whole = summary(&nodes);
+    let heading = vec![format!("{whole}, from {}; written by muster import", path.display())];
+    let notes = ClusterNotes {
+        heading: heading.clone(),
+        nodes: found.listed.iter().map(|listed| (listed.node.name.clone(), listed.notes.clone())).collect(),
+    };
+    let cluster = write_cluster(&Cluster { levels: found.levels, nodes }, &notes).map_err(unwritable)?;
+    let told = lost.iter().map(|lost| format!("not as in Slurm: {lost}"));
+    let heading: Vec<String> = heading.into_iter().chain(told).collect();
+    let queues = write_queues(&made.tree, &heading).map_err(refused)?;
+    let files = [(CLUSTER, cluster), (QUEUES, queues)];
+    match output.filter(|path| *path != Path::new("-")) {
+        Some(dir) => {
+            output_files::write_all(dir, &files, force)?;
+            app.ui.status(&format!("{}: {CLUSTER} and {QUEUES}, {whole}", dir.display()));
+        }
+        None => {
+            for (name, text) in &files {
+                app.ui.data(&format!("==> {name} <==\n{text}\n"))?;
+            }
+        }
+    }
+    lost.iter().for_each(|lost| app.ui.warning(&format!("not as in Slurm: {lost}")));
+    Ok(0)
+}
+
+/// The files of a folder, or slurm.conf with what lies beside it and what it includes.
+fn sources(path: &Path) -> Result<Vec<Source>> {
+    let mut paths = vec![path.to_path_buf()];
+    if !path.is_dir() {
+        let beside = path.parent().unwrap_or(Path::new(""));
+        let names = ["gres.conf", "topology.conf"].map(|name| beside.join(name));
+        paths.extend(names.into_iter().filter(|other| other.is_file() && other != path));
+    }
+    let sources = collect::offline(&paths)?;
+    let is_cluster = |source: &Source| matches!(source.kind, SourceKind::SlurmConf | SourceKind::Nodes);
+    match sources.iter().any(is_cluster) {
+        true => Ok(sources),
+        false => Err(Failure::usage(format!("{} holds no slurm.conf", path.display()))
+            .hint("name slurm.conf, or the folder that it is in, such as /etc/slurm")
+            .into()),
+    }
+}
+
+fn entered(paths: &[PathBuf]) -> Result<Entered> {
+    let mut entered = Entered::default();
+    for path in paths {
+        let (name, text) = source::text(path, MAX_BYTES)?;
+        if !entered.read(&text) {
+            return Err(Failure::usage(format!("{name} is nothing that sacctmgr writes or takes"))
+                .hint("`sacctmgr dump CLUSTER file=FILE` writes accounts, `sacctmgr -P show qos > FILE` writes QOS")
+                .into());
+        }
+    }
+    Ok(entered)
+}
+
+/// Names of levels that `muster init slurm` kept in a comment, as switches have no levels.
+fn written_levels(sources: &[Source]) -> Vec<String> {
+    let topology = sources.iter().filter(|source| source.kind == SourceKind::TopologyConf);
+    let line = topology.flat_map(|source| source.text.lines()).find_map(|line| line.strip_prefix(LEVELS));
+    line.map(|names| names.split(", ").map(|name| name.trim().to_owned()).collect()).unwrap_or_default()
+}
+
+fn refused(error: UnwritableQueues) -> Failure {
+    match error {
+        UnwritableQueues::Refused(diagnostics) => Failure::from(*diagnostics),
+        UnwritableQueues::Differs => Failure::new(error.to_string()),
+    }
+}

@@ -1,0 +1,128 @@
+//! The queue file, written: a tree in, text out. What is written reads back as the same tree; what a queue file cannot say is
+//! refused, never changed.
+
+use std::fmt::Write as _;
+
+use muster_model::Time;
+use muster_model::job::Protection;
+use muster_model::queue::{Backfill, Budget, PlacementPolicy, QueueSpec, QueueTree};
+
+use crate::cluster_writer::{comments, scalar};
+use crate::diagnostic::Diagnostics;
+use crate::quantity::{instant_text, span_text};
+use crate::queues::parse_queues;
+
+/// Why a tree cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum UnwritableQueues {
+    /// A reader would refuse it: no queues, children with more quota than their parent, ...
+    #[error("{0}")]
+    Refused(Box<Diagnostics>),
+    /// A reader would see another tree.
+    #[error("a queue file cannot say this tree: it reads back as another one")]
+    Differs,
+}
+
+/// The queue file of a tree, with comments at its top.
+///
+/// # Errors
+/// See [`UnwritableQueues`].
+pub fn write_queues(tree: &QueueTree, heading: &[String]) -> Result<String, UnwritableQueues> {
+    // 1. Text; what is as by default is left out, but for what people look for first.
+    let mut text = String::new();
+    comments(&mut text, "", heading);
+    let _ = writeln!(text, "half-life: {}", span_text(tree.half_life));
+    match tree.backfill {
+        Backfill::Easy => {}
+        Backfill::None => text.push_str("backfill: none\n"),
+        Backfill::Conservative { depth } => {
+            let _ = writeln!(text, "backfill: conservative\nbackfill-depth: {depth}");
+        }
+    }
+    let preemption = match (tree.preemption.reclaim, tree.preemption.priority) {
+        (true, true) => "all",
+        (true, false) => "reclaim",
+        (false, true) => "priority",
+        (false, false) => "none",
+    };
+    let _ = writeln!(text, "preemption: {preemption}");
+    if let Some((name, _)) = PlacementPolicy::ALL
+        .iter()
+        .find(|(_, policy)| *policy == tree.placement && *policy != PlacementPolicy::default())
+    {
+        let _ = writeln!(text, "placement: {name}");
+    }
+    if let Some(defragment) = &tree.defragment {
+        let every = span_text(defragment.every);
+        let _ = writeln!(text, "defragment: {{gpu-hours: {}, every: {every}}}", defragment.gpu_hours);
+    }
+    let _ = writeln!(text, "default-queue: {}", scalar(tree.default_queue.as_str()));
+    text.push_str("queues:\n");
+    queues(&mut text, &tree.queues, 1);
+
+    // 2. It is what it says.
+    let read = parse_queues(&text, None).map_err(|error| UnwritableQueues::Refused(Box::new(error)))?;
+    if read == *tree { Ok(text) } else { Err(UnwritableQueues::Differs) }
+}
+
+fn queues(text: &mut String, all: &[QueueSpec], depth: usize) {
+    let indent = "  ".repeat(2 * depth - 1);
+    for queue in all {
+        let fields = fields(queue);
+        if queue.queues.is_empty() {
+            let _ = writeln!(text, "{indent}- {{{}}}", fields.join(", "));
+            continue;
+        }
+        for (index, field) in fields.iter().enumerate() {
+            let lead = if index == 0 { "- " } else { "  " };
+            let _ = writeln!(text, "{indent}{lead}{field}");
+        }
+        let _ = writeln!(text, "{indent}  queues:");
+        queues(text, &queue.queues, depth + 1);
+    }
+}
+
+/// Fields of a queue but those below it, as a value on one line each.
+fn fields(queue: &QueueSpec) -> Vec<String> {
+    let mut fields = vec![format!("name: {}", scalar(&queue.name))];
+    let mut say =
+        |name: &str, value: Option<String>| fields.extend(value.map(|value| format!("{name}: {value}")));
+    say("weight", (queue.weight != 1).then(|| queue.weight.to_string()));
+    let quota: Vec<String> =
+        queue.quota.iter().map(|(model, gpus)| format!("{}: {gpus}", scalar(model.as_str()))).collect();
+    say("quota", (!quota.is_empty()).then(|| format!("{{{}}}", quota.join(", "))));
+    say("borrow", queue.borrow.map(|gpus| gpus.to_string()));
+    say("lend", queue.lend.map(|gpus| gpus.to_string()));
+    say("priority", queue.priority.map(|(low, high)| format!("[{low}, {high}]")));
+    let limits = [
+        ("running-jobs", queue.limits.running_jobs.map(|limit| limit.to_string())),
+        ("gpus-per-user", queue.limits.gpus_per_user.map(|limit| limit.to_string())),
+        ("pending-jobs", queue.limits.pending_jobs.map(|limit| limit.to_string())),
+        ("time", queue.limits.time.map(span_text)),
+        ("borrowed-time", queue.limits.borrowed_time.map(span_text)),
+    ];
+    let limits: Vec<String> =
+        limits.into_iter().filter_map(|(name, limit)| Some(format!("{name}: {}", limit?))).collect();
+    say("limits", (!limits.is_empty()).then(|| format!("{{{}}}", limits.join(", "))));
+    say("budget", queue.budget.as_ref().map(budget));
+    say(
+        "protect",
+        queue.protect.map(|protect| match protect {
+            Protection::None => "none".to_owned(),
+            Protection::For(span) => span_text(span),
+            Protection::Always => "always".to_owned(),
+        }),
+    );
+    fields
+}
+
+fn budget(budget: &Budget) -> String {
+    let hours = [("gpu-hours", budget.gpu_hours), ("gpu-hours-per-user", budget.gpu_hours_per_user)];
+    let mut fields: Vec<String> =
+        hours.into_iter().filter_map(|(name, hours)| Some(format!("{name}: {}", hours?))).collect();
+    fields.push(format!("every: {}", span_text(budget.every)));
+    if budget.start != Time(0) {
+        fields.push(format!("start: {}", scalar(&instant_text(budget.start))));
+    }
+    format!("{{{}}}", fields.join(", "))
+}
