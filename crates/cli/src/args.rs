@@ -139,27 +139,27 @@ pub enum Command {
 impl Command {
     /// It is about jobs, and where they run.
     pub fn is_of_jobs(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Command::Run(_)
-            | Command::Ps(_)
-            | Command::Show(_)
-            | Command::Logs(_)
-            | Command::Attach(_)
-            | Command::Explain(_)
-            | Command::Verify(_)
-            | Command::Wait(_)
-            | Command::Cancel(_)
-            | Command::Hold(_)
-            | Command::Release(_)
-            | Command::Requeue(_)
-            | Command::Scale(_)
-            | Command::Checkpoint(_)
-            | Command::Queues(_)
-            | Command::Usage(_)
-            | Command::Nodes(_)
-            | Command::Reserve(_)
-            | Command::Check(_) => true,
-            _ => false,
-        }
+                | Command::Ps(_)
+                | Command::Show(_)
+                | Command::Logs(_)
+                | Command::Attach(_)
+                | Command::Explain(_)
+                | Command::Verify(_)
+                | Command::Wait(_)
+                | Command::Cancel(_)
+                | Command::Hold(_)
+                | Command::Release(_)
+                | Command::Requeue(_)
+                | Command::Scale(_)
+                | Command::Checkpoint(_)
+                | Command::Queues(_)
+                | Command::Usage(_)
+                | Command::Nodes(_)
+                | Command::Reserve(_)
+                | Command::Check(_)
+        )
     }
 }

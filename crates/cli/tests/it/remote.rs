@@ -64,7 +64,10 @@ fn a_job_of_this_machine_is_handed_on_there() {
     assert_eq!(first.stdout, "job 41: far\n");
     assert!(first.stderr.contains("bringing muster to login:"), "{}", first.stderr);
     let script = read(&far.path("far/handed-on"));
-    assert!(script.contains("#SBATCH --nodes=2\n") && script.contains("#SBATCH --time=02:00:00\n"), "{script}");
+    assert!(
+        script.contains("#SBATCH --nodes=2\n") && script.contains("#SBATCH --time=02:00:00\n"),
+        "{script}"
+    );
     let bin = far.path("far/.local/share/muster/bin");
     assert_eq!(fs::read_dir(&bin).unwrap().count(), 1);
     let second = far.muster(&["--on=slurm@login", "ps"]).ok();
