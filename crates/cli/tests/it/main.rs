@@ -9,6 +9,9 @@ mod checkpoint;
 mod choosing;
 mod codes;
 mod compare;
+#[path = "../conform/mod.rs"]
+mod conform;
+mod conforms;
 mod contention;
 mod crash;
 mod daemon;

@@ -5,6 +5,9 @@
 
 mod check;
 mod cluster;
+#[path = "../conform/mod.rs"]
+mod conform;
+mod conforms;
 mod explain;
 mod export;
 mod failure;

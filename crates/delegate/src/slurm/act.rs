@@ -54,8 +54,16 @@ impl Slurm {
             }
         };
         // scancel says nothing of a job that nobody knows.
-        if matches!(verb, Verb::Cancel | Verb::Checkpoint) {
-            self.is_there(JobId(present)).await?;
+        if matches!(verb, Verb::Cancel | Verb::Checkpoint)
+            && let Some(state) = self.ended(JobId(present)).await?
+        {
+            return match verb {
+                Verb::Cancel => {
+                    Ok(ActionResponse { message: format!("job {job} had already ended: {}", state.word()) })
+                }
+                _ => Err(Refusal::refused(format!("job {job} has ended: {}", state.word()))
+                    .hint("only what runs can save its progress")),
+            };
         }
         if let (Verb::Requeue, Some(record)) = (verb, &record) {
             self.records().await?.run_again(record, request.index);
@@ -139,23 +147,30 @@ impl Slurm {
         }
     }
 
-    /// The controller knows the job, and it has not ended.
-    async fn is_there(&self, job: JobId) -> Result<()> {
+    /// How the job ended, when it has; what the controller has forgotten the accounting may know.
+    async fn ended(&self, job: JobId) -> Result<Option<State>> {
         let asked =
             ["--noheader", "--states=all", "--format=%T", "--jobs", &job.to_string()].map(str::to_owned);
         let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
-        match self.tools().output("squeue", &asked).await {
-            Ok(states) if states.trim().is_empty() => Err(refusal(job, Verb::Cancel, "Invalid job id")),
+        let is_forgotten = match self.tools().output("squeue", &asked).await {
             Ok(states) => {
-                let is_over = |word: &str| NativeState::new([word]).state(false).is_final();
-                match states.lines().map(str::trim).all(is_over) {
-                    false => Ok(()),
-                    true => Err(Refusal::refused(format!("job {job} has ended already"))
-                        .hint(format!("`muster show {job}` says how"))),
+                let state = |word: &str| NativeState::new([word]).state(false);
+                let states: Vec<State> = states.lines().map(|line| state(line.trim())).collect();
+                if states.iter().any(|state| !state.is_final()) {
+                    return Ok(None);
                 }
+                states.is_empty()
             }
-            Err(ToolError::Failed { message, .. }) => Err(refusal(job, Verb::Cancel, &message)),
-            Err(error) => Err(error.into()),
+            Err(ToolError::Failed { message, .. }) if message.contains("Invalid job id") => true,
+            Err(ToolError::Failed { message, .. }) => return Err(refusal(job, Verb::Cancel, &message)),
+            Err(error) => return Err(error.into()),
+        };
+        let rows = self.rows_of(job).await;
+        let known = rows.ok().and_then(|rows| view::jobs(&rows, None).into_iter().next());
+        match known.map(|job| job.state) {
+            Some(state) if state.is_final() => Ok(Some(state)),
+            _ if is_forgotten => Err(refusal(job, Verb::Cancel, "Invalid job id")),
+            _ => Ok(None),
         }
     }
 }

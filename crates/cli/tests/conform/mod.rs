@@ -1,0 +1,272 @@
+//! What every place to run keeps to, as a user sees it: the same job file and the same verbs come to the same on this machine and on Slurm.
+//! Each test is run by the tests of both. Nothing here may know where it runs.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+/// A place to run.
+pub trait Place {
+    /// Exit code, stdout and stderr of a command line.
+    fn call(&self, words: &[&str]) -> (i32, String, String);
+    /// A folder that jobs may write to.
+    fn folder(&self) -> PathBuf;
+    /// Fields of a job that takes all there is.
+    fn all_of_it(&self) -> &'static str;
+    /// Waits until something is so.
+    fn until(&self, what: &str, holds: &mut dyn FnMut() -> bool);
+}
+
+/// Makes a test of each; `$place` makes the place.
+macro_rules! conformance {
+    ($place:expr $(, $attribute:meta)?) => {
+        $crate::conform::conformance!(@ $place, ($($attribute)?);
+            an_exit_code_is_passed_on, every_rank_knows_its_place, ranks_see_devices_of_their_own,
+            a_gang_starts_whole_or_waits, an_array_runs_each_of_its_indices, what_depends_waits_and_does_not_run_after_a_failure,
+            what_is_held_waits_for_its_release, what_is_cancelled_ends_as_cancelled, a_job_has_its_own_environment_and_directory,
+            roles_are_one_gang, what_cannot_be_is_refused_before_anything_is_done, the_other_verbs_answer
+        );
+    };
+    (@ $place:expr, $attributes:tt; $($name:ident),*) => {
+        $($crate::conform::conformance!(one $place, $attributes, $name);)*
+    };
+    (one $place:expr, (), $name:ident) => {
+        #[test]
+        fn $name() {
+            $crate::conform::$name(&$place);
+        }
+    };
+    (one $place:expr, ($attribute:meta), $name:ident) => {
+        #[test]
+        #[$attribute]
+        fn $name() {
+            $crate::conform::$name(&$place);
+        }
+    };
+}
+pub(crate) use conformance;
+
+// ---- what tests are made of ----
+
+fn said(place: &dyn Place, words: &[&str]) -> String {
+    let (code, stdout, stderr) = place.call(words);
+    assert_eq!(code, 0, "{words:?}: {stdout}{stderr}");
+    stdout
+}
+
+fn json(place: &dyn Place, words: &[&str]) -> Value {
+    serde_json::from_str(&said(place, &[words, &["--json"]].concat())).unwrap()
+}
+
+/// Submits the text of a file; numbers of its jobs.
+fn submit(place: &dyn Place, text: &str) -> Vec<u64> {
+    let name = text.lines().find_map(|line| line.strip_prefix("name: ")).unwrap();
+    let file = place.folder().join(format!("{name}.yaml"));
+    std::fs::write(&file, text).unwrap();
+    let answer = json(place, &["run", file.to_str().unwrap()]);
+    answer["jobs"].as_array().unwrap().iter().map(|job| job["job"].as_u64().unwrap()).collect()
+}
+
+fn job(place: &dyn Place, number: u64) -> Value {
+    json(place, &["show", &number.to_string()])["job"].clone()
+}
+
+fn reaches(place: &dyn Place, number: u64, state: &str) {
+    place.until(&format!("job {number} is {state}"), &mut || job(place, number)["state"] == state);
+}
+
+/// What `wait` passes on.
+fn waited(place: &dyn Place, number: u64) -> i32 {
+    place.call(&["wait", &number.to_string()]).0
+}
+
+fn log(place: &dyn Place, number: u64, rank: u32) -> String {
+    said(place, &["logs", &number.to_string(), "-r", &rank.to_string()])
+}
+
+fn cancel(place: &dyn Place, numbers: &[u64]) {
+    for number in numbers {
+        said(place, &["cancel", &number.to_string()]);
+    }
+}
+
+// ---- what always holds ----
+
+pub fn an_exit_code_is_passed_on(place: &dyn Place) {
+    let well = submit(place, "name: well\nrun: echo it went well\n")[0];
+    let badly = submit(place, "name: badly\nrun: echo it did not >&2; exit 3\n")[0];
+    assert_eq!(waited(place, well), 0);
+    assert_eq!(waited(place, badly), 3);
+    assert_eq!((&job(place, well)["state"], &job(place, badly)["state"]), (&"done".into(), &"failed".into()));
+    assert_eq!(log(place, well, 0), "it went well\n");
+    assert_eq!(log(place, badly, 0), "it did not\n");
+}
+
+pub fn every_rank_knows_its_place(place: &dyn Place) {
+    let run = "echo $RANK $WORLD_SIZE $LOCAL_RANK $NODE_RANK $MUSTER_TASK ${MASTER_ADDR:+addr} ${MASTER_PORT:+port}";
+    let number = submit(place, &format!("name: ranks\ntasks: 4\nrun: {run}\n"))[0];
+    assert_eq!(waited(place, number), 0);
+    let mut masters = BTreeSet::new();
+    for rank in 0..4 {
+        let text = log(place, number, rank);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let [own, world, local, node, task, master @ ..] = words.as_slice() else { panic!("{text}") };
+        assert_eq!(
+            (*own, *world, *task),
+            (rank.to_string().as_str(), "4", rank.to_string().as_str()),
+            "{text}"
+        );
+        assert!(local.parse::<u32>().unwrap() <= rank && node.parse::<u32>().unwrap() <= rank, "{text}");
+        masters.insert(master.join(" "));
+    }
+    assert_eq!(masters, BTreeSet::from(["addr port".to_owned()]));
+}
+
+pub fn ranks_see_devices_of_their_own(place: &dyn Place) {
+    let text = "name: devices\nnodes: 1\ntasks-per-node: 4\ngpus: 8\nrun: echo $CUDA_VISIBLE_DEVICES\n";
+    let number = submit(place, text)[0];
+    let none = submit(place, "name: no-device\nrun: 'echo \"[$CUDA_VISIBLE_DEVICES]\"'\n")[0];
+    assert_eq!((waited(place, number), waited(place, none)), (0, 0));
+    let mut seen = BTreeSet::new();
+    for rank in 0..4 {
+        let text = log(place, number, rank);
+        let own: Vec<&str> = text.trim().split(',').collect();
+        assert_eq!(own.len(), 2, "rank {rank}: {text}");
+        assert!(own.iter().all(|device| seen.insert((*device).to_owned())), "rank {rank} shares: {text}");
+    }
+    assert_eq!(log(place, none, 0), "[]\n");
+}
+
+pub fn a_gang_starts_whole_or_waits(place: &dyn Place) {
+    let gate = place.folder().join("first-may-end");
+    let first = submit(
+        place,
+        &format!(
+            "name: first\n{}\ntime: 5m\nrun: until [ -e {} ]; do sleep 0.1; done\n",
+            place.all_of_it(),
+            gate.display()
+        ),
+    )[0];
+    reaches(place, first, "running");
+    let second =
+        submit(place, &format!("name: second\n{}\ntime: 5m\nrun: echo started\n", place.all_of_it()))[0];
+    // 1. Nothing of it runs, and why is said.
+    reaches(place, second, "pending");
+    let mut explained = Value::Null;
+    place.until("it is said why", &mut || {
+        explained = json(place, &["explain", &second.to_string()])["explanation"].clone();
+        explained["reasons"].as_array().is_some_and(|reasons| !reasons.is_empty())
+            && explained["holders"].as_array().is_some_and(|holders| !holders.is_empty())
+    });
+    assert_eq!(explained["holders"][0]["element"]["job"], first, "{explained}");
+    assert_eq!(
+        job(place, second)["elements"].as_array().map_or(0, |elements| {
+            elements.iter().flat_map(|element| element["tasks"].as_array().unwrap()).count()
+        }),
+        0
+    );
+    // 2. All of it runs once there is room.
+    std::fs::write(gate, "").unwrap();
+    assert_eq!((waited(place, first), waited(place, second)), (0, 0));
+    assert_eq!(log(place, second, 0), "started\n");
+}
+
+pub fn an_array_runs_each_of_its_indices(place: &dyn Place) {
+    let out = place.folder();
+    let text = format!(
+        "name: indices\narray: 3-9:2%2\nrun: echo $MUSTER_ARRAY_INDEX > {}/index-$MUSTER_ARRAY_INDEX; test $MUSTER_ARRAY_INDEX != 7\n",
+        out.display()
+    );
+    let number = submit(place, &text)[0];
+    // One of them fails, and the whole with it.
+    assert_eq!(waited(place, number), 1);
+    for index in 3..=9 {
+        let path = out.join(format!("index-{index}"));
+        assert_eq!(path.exists(), index % 2 == 1, "{}", path.display());
+    }
+    let view = job(place, number);
+    let counts = ["total", "succeeded", "failed", "max_running"].map(|name| view["array"][name].as_u64());
+    assert_eq!(counts[..3], [Some(4), Some(3), Some(1)], "{view}");
+}
+
+pub fn what_depends_waits_and_does_not_run_after_a_failure(place: &dyn Place) {
+    let order = place.folder().join("order");
+    let echo = |name: &str| format!("echo {name} >> {}", order.display());
+    let text = format!(
+        "name: prepare\nrun: sleep 1; {}\n---\nname: train\nafter: prepare\nrun: {}\n---\nname: broken\nrun: exit 1\n---\n\
+         name: never\nafter: broken\nrun: {}\n---\nname: anyway\nafter: [afterany:broken, train]\nrun: {}\n",
+        echo("prepare"),
+        echo("train"),
+        echo("never"),
+        echo("anyway")
+    );
+    let numbers = submit(place, &text);
+    assert_eq!(waited(place, numbers[4]), 0);
+    assert_ne!(waited(place, numbers[3]), 0);
+    assert_eq!(std::fs::read_to_string(order).unwrap(), "prepare\ntrain\nanyway\n");
+}
+
+pub fn what_is_held_waits_for_its_release(place: &dyn Place) {
+    let number = submit(place, "name: held\nhold: true\nrun: echo released\n")[0];
+    assert_eq!(job(place, number)["state"], "held");
+    said(place, &["release", &number.to_string()]);
+    assert_eq!(waited(place, number), 0);
+    assert_eq!(log(place, number, 0), "released\n");
+}
+
+pub fn what_is_cancelled_ends_as_cancelled(place: &dyn Place) {
+    let runs = submit(place, "name: runs\ntime: 5m\nrun: exec sleep 300\n")[0];
+    let waits = submit(place, "name: waits\nhold: true\nrun: exec sleep 300\n")[0];
+    reaches(place, runs, "running");
+    cancel(place, &[runs, waits]);
+    assert_eq!((waited(place, runs), waited(place, waits)), (130, 130));
+    assert_eq!(job(place, waits)["state"], "cancelled");
+    // Once is enough, and twice is no error.
+    let again = said(place, &["cancel", &runs.to_string()]);
+    assert!(again.contains("had already ended: cancelled"), "{again}");
+}
+
+pub fn a_job_has_its_own_environment_and_directory(place: &dyn Place) {
+    let dir = place.folder();
+    let text = format!(
+        "name: own\nworkdir: {}\nenv: {{GREETING: \"it's \\\"here\\\"\", NCCL_DEBUG: INFO}}\nrun: echo \"$GREETING $NCCL_DEBUG $(pwd)\"\n",
+        dir.display()
+    );
+    let number = submit(place, &text)[0];
+    assert_eq!(waited(place, number), 0);
+    assert_eq!(log(place, number, 0), format!("it's \"here\" INFO {}\n", dir.display()));
+}
+
+pub fn roles_are_one_gang(place: &dyn Place) {
+    let text = "name: roles\ngroups:\n- {name: trainer, tasks: 1, gpus-per-task: 2, run: 'echo $MUSTER_GROUP $RANK $WORLD_SIZE'}\n\
+                - {name: actor, tasks: 2, cpus: 1, run: 'echo $MUSTER_GROUP $RANK $WORLD_SIZE'}\n";
+    let number = submit(place, text)[0];
+    assert_eq!(waited(place, number), 0);
+    let logs = [0, 1, 2].map(|rank| log(place, number, rank));
+    assert_eq!(logs, ["trainer 0 3\n", "actor 1 3\n", "actor 2 3\n"]);
+}
+
+pub fn what_cannot_be_is_refused_before_anything_is_done(place: &dyn Place) {
+    let file = place.folder().join("wrong.yaml");
+    std::fs::write(&file, "name: wrong\ngpsu: 8\nrun: x\n").unwrap();
+    let (code, _, stderr) = place.call(&["run", file.to_str().unwrap()]);
+    assert!(code == 2 && stderr.contains("gpus"), "{code}: {stderr}");
+    let (code, ..) = place.call(&["show", "987654"]);
+    assert_eq!(code, 4);
+    let (code, ..) = place.call(&["logs", "no-such-job"]);
+    assert_eq!(code, 4);
+}
+
+pub fn the_other_verbs_answer(place: &dyn Place) {
+    let nodes = json(place, &["nodes"]);
+    assert!(!nodes["nodes"].as_array().unwrap().is_empty(), "{nodes}");
+    assert!(!json(place, &["queues"])["queues"].as_array().unwrap().is_empty());
+    json(place, &["usage"]);
+    let number = submit(place, "name: dry\nhold: true\nrun: x\n")[0];
+    let listed = json(place, &["ps"]);
+    let row = listed["jobs"].as_array().unwrap().iter().find(|job| job["job"] == number);
+    assert_eq!(row.unwrap()["name"], "dry", "{listed}");
+    said(place, &["run", "--dry-run", "--", "true"]);
+    cancel(place, &[number]);
+}
