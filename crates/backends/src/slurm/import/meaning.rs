@@ -136,7 +136,8 @@ fn single(draft: &mut Draft, one: &Given, name: &'static str) -> Verdict {
         "reservation" if is_plain_name(text) => set(&mut draft.reservation, "reservation"),
         "chdir" if !text.is_empty() && !text.starts_with('~') => set(&mut draft.workdir, "workdir"),
         "account" | "qos" | "constraint" | "chdir" | "reservation" => no_word(),
-        "partition" | "licenses" if is_word => {
+        "partition" | "licenses" if !is_word => no_word(),
+        "partition" | "licenses" => {
             let parts = value::list(text);
             match name {
                 "partition" => slurm.partition = parts,

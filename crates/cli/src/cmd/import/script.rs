@@ -91,7 +91,9 @@ fn check(report: &ImportReport) -> Result<(), Failure> {
     let refused = |diagnostics: muster_spec::Diagnostics| {
         let refused = Failure::from(diagnostics);
         let why = refused.rendered.unwrap_or(refused.message);
-        Failure::new(format!("the job file made of {} would be refused:\n{why}", report.script))
+        let message =
+            format!("error: the job file made of {} would be refused\n{}", report.script, why.trim_end());
+        Failure { rendered: Some(message), ..Failure::new(String::new()) }
             .hint("the option that is named there cannot be imported: take it out of the script, and add it by hand")
     };
     let documents = muster_spec::parse(&report.job, Some("job.yaml"), &Map::new()).map_err(refused)?;
