@@ -562,3 +562,33 @@ async fn a_container_is_apptainer_where_srun_has_none_and_else_a_failure() {
     );
     assert_eq!(program, "/bin/sh -c echo started >> ran");
 }
+
+#[tokio::test]
+async fn output_that_is_followed_goes_on_with_the_next_start() {
+    use futures_util::StreamExt;
+    let fake = Fake::new();
+    fake.program("sbatch", "echo 41");
+    fake.submit("name: twice\nrun: x\n", false).await.unwrap();
+    let element = fake.root().join("5eed5eed5eed5eed5eed5eed0/0");
+    let write = |attempt: u32, text: &str| {
+        let dir = element.join(attempt.to_string());
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("rank-0.log"), text).unwrap();
+    };
+    fake.program("squeue", "echo RUNNING");
+    write(1, "first\n");
+    let query = LogQuery { follow: true, ..LogQuery::default() };
+    let mut stream = fake.client.logs(JobId(41), query).await.unwrap();
+    let mut read = String::new();
+    let text = |bytes: bytes::Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+    read.push_str(&text(stream.next().await.unwrap().unwrap()));
+
+    // What the first start says last comes before what the second says.
+    write(1, "first\nits end\n");
+    write(2, "second\n");
+    fake.program("squeue", "true");
+    while let Some(bytes) = stream.next().await {
+        read.push_str(&text(bytes.unwrap()));
+    }
+    assert_eq!(read, "first\nits end\nsecond\n");
+}

@@ -22,7 +22,7 @@ pub trait Place {
 macro_rules! conformance {
     ($place:expr $(, $attribute:meta)?) => {
         $crate::conform::conformance!(@ $place, ($($attribute)?);
-            an_exit_code_is_passed_on, every_rank_knows_its_place, ranks_see_devices_of_their_own,
+            an_exit_code_is_passed_on, who_fails_first_ends_the_gang_with_its_code, every_rank_knows_its_place, ranks_see_devices_of_their_own,
             a_gang_starts_whole_or_waits, an_array_runs_each_of_its_indices, what_depends_waits_and_does_not_run_after_a_failure,
             what_is_held_waits_for_its_release, what_is_cancelled_ends_as_cancelled, a_job_has_its_own_environment_and_directory,
             roles_are_one_gang, what_cannot_be_is_refused_before_anything_is_done, the_other_verbs_answer
@@ -101,6 +101,13 @@ pub fn an_exit_code_is_passed_on(place: &dyn Place) {
     assert_eq!((&job(place, well)["state"], &job(place, badly)["state"]), (&"done".into(), &"failed".into()));
     assert_eq!(log(place, well, 0), "it went well\n");
     assert_eq!(log(place, badly, 0), "it did not\n");
+}
+
+pub fn who_fails_first_ends_the_gang_with_its_code(place: &dyn Place) {
+    let run = "if [ $RANK = 1 ]; then exit 3; fi; exec sleep 300";
+    let number = submit(place, &format!("name: one-fails\ntasks: 2\ntime: 5m\nrun: {run}\n"))[0];
+    assert_eq!(waited(place, number), 3);
+    assert_eq!(job(place, number)["state"], "failed");
 }
 
 pub fn every_rank_knows_its_place(place: &dyn Place) {

@@ -52,16 +52,19 @@ impl Slurm {
                 return Err(self.silent(job, &dir, rank));
             };
             let file = open(&path, &query).await?;
-            let state = Following { file: Some(file), find: None, over: true, looks: 0, tools: None, target };
+            let state = Following { file: Some((path, file)), over: true, ..Following::of(target) };
             return Ok(Answer::Bytes(stream::unfold(state, Following::next).boxed()));
         }
         let file = match find(&element) {
-            Some(path) => Some(open(&path, &query).await?),
+            Some(path) => {
+                let file = open(&path, &query).await?;
+                Some((path, file))
+            }
             None => None,
         };
         let find = Arc::new(move || find(&element));
         let tools = Some(self.tools().clone());
-        let state = Following { file, find: Some(find), over: false, looks: 0, tools, target };
+        let state = Following { file, find: Some(find), tools, ..Following::of(target) };
         Ok(Answer::Bytes(stream::unfold(state, Following::next).boxed()))
     }
 
@@ -75,9 +78,11 @@ impl Slurm {
     }
 }
 
-/// A file that is read to its end, and on while the job runs.
+/// A file that is read to its end, and on while the job runs; and after it that of the next start.
 struct Following {
-    file: Option<File>,
+    file: Option<(PathBuf, File)>,
+    /// The next start has one: what is open is read to its end first.
+    next: Option<PathBuf>,
     find: Option<Arc<dyn Fn() -> Option<PathBuf> + Send + Sync>>,
     /// The job has ended: what is in the file is all.
     over: bool,
@@ -87,12 +92,20 @@ struct Following {
 }
 
 impl Following {
+    fn of(target: String) -> Self {
+        Self { file: None, next: None, find: None, over: false, looks: 0, tools: None, target }
+    }
+
     async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
         loop {
             // 1. What is there.
-            if let Some(file) = &mut self.file {
+            if let Some((_, file)) = &mut self.file {
                 let mut chunk = vec![0; CHUNK_BYTES];
                 match file.read(&mut chunk).await {
+                    Ok(0) if self.next.is_some() => {
+                        self.open_next().await;
+                        continue;
+                    }
                     Ok(0) if self.over => return None,
                     Ok(0) => {}
                     Ok(length) => {
@@ -106,15 +119,23 @@ impl Following {
             }
             // 2. What comes.
             tokio::time::sleep(LOOK).await;
-            if let (None, Some(find)) = (&self.file, &self.find)
-                && let Some(path) = find()
-            {
-                self.file = File::open(path).await.ok();
+            let open = self.file.as_ref().map(|(path, _)| path);
+            self.next = self.find.as_ref().and_then(|find| find()).filter(|path| Some(path) != open);
+            if self.file.is_none() {
+                self.open_next().await;
             }
             self.looks += 1;
             if self.looks.is_multiple_of(LOOKS_PER_QUESTION) {
                 self.over = self.has_ended().await;
             }
+        }
+    }
+
+    async fn open_next(&mut self) {
+        if let Some(path) = self.next.take()
+            && let Ok(file) = File::open(&path).await
+        {
+            self.file = Some((path, file));
         }
     }
 

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
+use muster_model::Kind;
 use muster_model::payload::Command;
-use muster_model::{JobSpec, Kind};
 
 use super::shape::{Component, Role};
 use super::{Kept, MADE, PROGRAM, SETUP, Source, VARIABLES, container, quote};
@@ -362,9 +362,10 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     if let Some(program) = source.verify {
         preflight(text, source, program, components);
     }
+    let heard = if source.kept.is_some() { " 2>> \"$MUSTER_LOGS/srun.log\"" } else { "" };
     match components {
         [component] => {
-            let _ = writeln!(text, "{}", srun(source, component, 0, false));
+            let _ = writeln!(text, "{}{heard}", srun(source, component, 0, false));
             text.push_str("status=$?\n");
         }
         several => {
@@ -372,7 +373,7 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
                 "# Roles that need different resources: a step each, and the first failure ends them all.\n",
             );
             for (index, component) in several.iter().enumerate() {
-                let _ = writeln!(text, "{} &", srun(source, component, index, true));
+                let _ = writeln!(text, "{}{heard} &", srun(source, component, index, true));
             }
             text.push_str(
                 "status=0\nfor muster_step in $(jobs -p); do\n  wait -n || { status=$?; break; }\ndone\n",
@@ -380,8 +381,11 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
             text.push_str("[ \"$status\" = 0 ] || kill $(jobs -p) 2> /dev/null\nwait\n");
         }
     }
+    if source.kept.is_some() {
+        text.push_str(FIRST);
+    }
     text.push_str(PREEMPTED);
-    restart(text, source.spec);
+    restart(text, source);
     text.push_str(if source.kept.is_some() { END } else { "exit \"$status\"\n" });
 }
 
@@ -424,6 +428,15 @@ unset MUSTER_PROBE
     );
 }
 
+/// srun passes on the highest code of all tasks, and those that are ended for another's failure have one above that.
+const FIRST: &str = r#"# The code of who failed first, not of those that were ended for it.
+cat "$MUSTER_LOGS/srun.log" >&2
+muster_first=$(grep -m 1 -E ': tasks? [^:]*: ' "$MUSTER_LOGS/srun.log")
+case $muster_first in
+  *"Exited with exit code "*) [ "$status" = 0 ] || status=${muster_first##* } ;;
+esac
+"#;
+
 /// Who is preempted and ends within the grace has failed in Slurm's eyes, and is not queued again: it waits to be ended.
 const PREEMPTED: &str = r#"if [ "$status" != 0 ] && scontrol --oneliner show job "$SLURM_JOB_ID" | grep -q 'PreemptTime=[0-9]'; then
   echo "muster: preempted; Slurm ends it or queues it again" >&2
@@ -455,17 +468,26 @@ fn srun(source: &Source<'_>, component: &Component, index: usize, is_heterogeneo
 }
 
 /// A failure of its own is not what Slurm's `--requeue` is for: the script asks for that itself.
-fn restart(text: &mut String, spec: &JobSpec) {
-    if !spec.restart.on_failure {
+fn restart(text: &mut String, source: &Source<'_>) {
+    let restart = &source.spec.restart;
+    if !restart.on_failure {
         return;
     }
+    // Slurm's own count has preemptions and lost nodes in it, too.
+    let (count, note) = match source.kept.is_some() {
+        true => (
+            "$(cat \"$muster_dir/failures\" 2> /dev/null | wc -l)",
+            "  echo \"$status\" >> \"$muster_dir/failures\"\n",
+        ),
+        false => ("$MUSTER_RESTART_COUNT", ""),
+    };
     let _ = write!(
         text,
-        r#"if [ "$status" != 0 ] && [ "$MUSTER_RESTART_COUNT" -lt {} ]; then
+        r#"if [ "$status" != 0 ] && [ "{count}" -lt {} ]; then
   echo "muster: failed with $status; queued again" >&2
-  scontrol requeue "$SLURM_JOB_ID" && wait
+{note}  scontrol requeue "$SLURM_JOB_ID" && wait
 fi
 "#,
-        spec.restart.max_restarts
+        restart.max_restarts
     );
 }
