@@ -73,7 +73,7 @@ fn what_others_call_a_fact_is_no_option_and_leads_to_one() {
     // What is an option's own name but for a letter, and what is nobody's, is told by the parser.
     check("advise --filds primary", "error: unexpected argument '--filds' found");
     check("advise --frobnicate", "error: unexpected argument '--frobnicate' found");
-    check("init slurm", "error: there is no `muster init slurm`");
+    check("init kueue", "error: there is no `muster init kueue`");
 }
 
 #[test]
