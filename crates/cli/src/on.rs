@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use muster_api::Client;
+use muster_backends::slurm::rest::Rest;
 use muster_backends::slurm::tool::Tools;
 use muster_daemon::Paths;
 use muster_delegate::slurm::{Settings, Slurm};
 
 use crate::exit::Failure;
 use crate::jobref;
+use crate::ui::Ui;
 
 /// Between two looks at a queue of others for those who watch: kind to a controller that serves thousands.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -57,7 +59,26 @@ impl On {
             None => Tools::new(),
         };
         let program = std::env::current_exe().context("cannot find this program")?;
-        let settings = Settings { tools, program, user: jobref::own_name(), root, look_again: LOOK_AGAIN };
+        let user = jobref::own_name();
+        let (tools, rest) = match std::env::var("MUSTER_SLURMRESTD") {
+            Ok(address) if !address.is_empty() => (tools.without_token(), rest(&address, user.as_str())),
+            _ => (tools, None),
+        };
+        let settings = Settings { tools, rest, warn, program, user, root, look_again: LOOK_AGAIN };
         Ok(Some(Client::here(Arc::new(Slurm::new(settings)))))
     }
+}
+
+/// The slurmrestd at an address, with the token of the environment. One that cannot be asked is no reason to stop: Slurm's programs
+/// say the same.
+fn rest(address: &str, own: &str) -> Option<Rest> {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let (asked, token) = (set("SLURM_USER_NAME"), set("SLURM_JWT"));
+    let rest = Rest::new(address, own, asked.as_deref(), token.as_deref());
+    rest.inspect_err(|error| warn(&format!("MUSTER_SLURMRESTD: {error}; Slurm's programs are asked instead")))
+        .ok()
+}
+
+fn warn(text: &str) {
+    Ui::detect().warning(text);
 }

@@ -5,15 +5,22 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_api::query::{JobFilter, LogQuery};
 use muster_api::types::{ActionRequest, SubmitRequest, SubmitResponse};
 use muster_api::{Action, Client, ClientError};
+use muster_backends::slurm::rest::Rest;
 use muster_backends::slurm::tool::Tools;
 use muster_delegate::slurm::{Settings, Slurm};
 use muster_model::JobId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixListener;
+
+/// What was said beside the answers; one test alone looks at it.
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// A folder of programs, and a front before them.
 struct Fake {
@@ -23,12 +30,23 @@ struct Fake {
 
 impl Fake {
     fn new() -> Self {
+        Self::with(None)
+    }
+
+    fn with(rest: Option<Rest>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let tools = Tools::new().in_folder(dir.path().join("bin"));
         let root = dir.path().join("state");
         let program = "/shared/bin/muster".into();
-        let settings =
-            Settings { tools, program, user: "ada".into(), root, look_again: Duration::from_millis(20) };
+        let settings = Settings {
+            tools,
+            rest,
+            warn: |text| WARNINGS.lock().unwrap().push(text.to_owned()),
+            program,
+            user: "ada".into(),
+            root,
+            look_again: Duration::from_millis(20),
+        };
         let fake = Self { client: Client::here(Arc::new(Slurm::new(settings))), dir };
         std::fs::create_dir(fake.dir.path().join("bin")).unwrap();
         fake.program("scontrol", "echo 'ClusterName             = lab'");
@@ -591,4 +609,42 @@ async fn output_that_is_followed_goes_on_with_the_next_start() {
         read.push_str(&text(bytes.unwrap()));
     }
     assert_eq!(read, "first\nits end\nsecond\n");
+}
+
+#[tokio::test]
+async fn the_queue_is_read_through_slurmrestd_until_that_refuses_and_then_with_one_warning_from_squeue() {
+    let row =
+        r#"{"job_id": 7, "user_name": "ada", "job_state": "RUNNING", "cluster": "lab", "name": "rest"}"#;
+    let (sockets, refuses) = (tempfile::tempdir().unwrap(), Arc::new(AtomicBool::new(false)));
+    let listener = UnixListener::bind(sockets.path().join("rest")).unwrap();
+    let has_changed = Arc::clone(&refuses);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                head.push(char::from(stream.read_u8().await.unwrap()));
+            }
+            let (status, body) = match head.split(' ').nth(1).unwrap() {
+                _ if has_changed.load(Ordering::Relaxed) => ("401 UNAUTHORIZED", "expired".to_owned()),
+                "/openapi/v3" => ("200 OK", r#"{"paths": {"/slurm/v0.0.38/jobs": {}}}"#.to_owned()),
+                _ => ("200 OK", format!(r#"{{"errors": [], "jobs": [{row}]}}"#)),
+            };
+            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let address = format!("unix:{}/rest", sockets.path().display());
+    let fake = Fake::with(Some(Rest::new(&address, "ada", None, None).unwrap()));
+    fake.program("squeue", &format!("echo '{{\"jobs\": [{}]}}'", row.replace("rest", "squeue")));
+    let names = async || {
+        let list = fake.client.jobs(JobFilter::default()).await.unwrap();
+        let shown = fake.client.job(JobId(7), None).await.unwrap().job.name;
+        (list.jobs[0].name.clone(), shown)
+    };
+    assert_eq!(names().await, ("rest".into(), "rest".into()));
+    assert_eq!(fake.calls("squeue"), [""; 0]);
+    refuses.store(true, Ordering::Relaxed);
+    assert_eq!(names().await, ("squeue".into(), "squeue".into()));
+    let warnings = WARNINGS.lock().unwrap().clone();
+    assert_eq!(warnings, ["slurmrestd: it refused with 401: expired; Slurm's programs are asked instead"]);
 }

@@ -1,5 +1,9 @@
-//! Nodes as `scontrol --oneliner --details show node` prints them, in all versions: what they have, what of it is in use, and
-//! whether they take work.
+//! Nodes as `scontrol --oneliner --details show node` prints them, in all versions, and as slurmrestd does: what they have, what of
+//! it is in use, and whether they take work.
+
+use serde_json::Value;
+
+use super::json::{number, text, words};
 
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,6 +104,40 @@ fn node(line: &str) -> Option<NativeNode> {
     })
 }
 
+/// Nodes of slurmrestd; `None` when it is not that. What they say is put as scontrol has it.
+#[must_use]
+pub fn from_json(value: &Value) -> Option<Vec<NativeNode>> {
+    Some(value.get("nodes")?.as_array()?.iter().map(node_of_json).collect())
+}
+
+fn node_of_json(row: &Value) -> NativeNode {
+    let whole = |path: &str| number(row, path).unwrap_or_default();
+    let small = |path: &str| u32::try_from(whole(path)).unwrap_or(u32::MAX);
+    let mut state = words(row, &["/state"]);
+    state.extend(words(row, &["/state_flags"]));
+    let mut reason = text(row, "/reason");
+    if let (false, by, Some(at)) =
+        (reason.is_empty(), text(row, "/reason_set_by_user"), number(row, "/reason_changed_at"))
+    {
+        reason = format!("{reason} [{by}@{at}]");
+    }
+    let (gpus, _) = gpus(&text(row, "/gres"));
+    let (used, numbers) = self::gpus(&text(row, "/gres_used"));
+    NativeNode {
+        name: text(row, "/name"),
+        state: state.join("+").to_uppercase(),
+        reason,
+        partitions: words(row, &["/partitions"]),
+        cpus: small("/cpus"),
+        cpus_used: small("/alloc_cpus"),
+        memory_mebibytes: whole("/real_memory"),
+        memory_used_mebibytes: whole("/alloc_memory"),
+        gpus,
+        gpus_used: numbers,
+        gpus_used_count: used.iter().map(|(_, count)| count).sum(),
+    }
+}
+
 /// Numbers of the GPUs in `gpu:h100:2(IDX:0-1),shard:4`.
 #[must_use]
 pub fn devices(gres: &str) -> Vec<u16> {
@@ -152,6 +190,26 @@ mod tests {
         assert!(node.is_drained() && !node.is_lost() && !node.takes_work());
         assert_eq!(node.reason, "fan State=IDLE [root@2026-11-22T18:00:00]");
         assert!(read("slurm_load_node error: Unable to contact\n").is_empty());
+    }
+
+    #[test]
+    fn slurmrestd_and_scontrol_say_the_same() {
+        let line = "NodeName=node7 CPUAlloc=3 CPUTot=64 Gres=gpu:h100:8 GresUsed=gpu:h100:2(IDX:0-1) RealMemory=1000000 \
+                    AllocMem=600 State=MIXED+DRAIN Partitions=batch,short  Reason=fan [root@1795387530]";
+        let of_22_05 = serde_json::json!({
+            "name": "node7", "cpus": 64, "alloc_cpus": 3, "gres": "gpu:h100:8", "gres_used": "gpu:h100:2(IDX:0-1)",
+            "real_memory": 1_000_000, "alloc_memory": 600, "state": "mixed", "state_flags": ["DRAIN"],
+            "partitions": ["batch", "short"], "reason": "fan", "reason_changed_at": 1_795_387_530, "reason_set_by_user": "root",
+        });
+        let mut later = of_22_05.clone();
+        later["state"] = serde_json::json!(["MIXED", "DRAIN"]);
+        later["reason_changed_at"] =
+            serde_json::json!({"set": true, "infinite": false, "number": 1_795_387_530});
+        later.as_object_mut().unwrap().remove("state_flags");
+        for row in [of_22_05, later] {
+            assert_eq!(from_json(&serde_json::json!({ "nodes": [row] })), Some(read(line)));
+        }
+        assert_eq!(from_json(&serde_json::json!({})), None);
     }
 
     #[test]

@@ -45,8 +45,13 @@ pub enum ToolError {
 pub struct Tools {
     /// Folder of the programs there; `None` where they are in the path.
     folder: Option<PathBuf>,
+    /// They do not see `SLURM_JWT`.
+    without_token: bool,
     deadline: Duration,
 }
+
+/// With this set, Slurm's programs ask as whom it was made for, and not as who runs them.
+const TOKEN: &str = "SLURM_JWT";
 
 /// Longest wait for an answer; Slurm's own `MessageTimeout` is 10 s, and its programs try again.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -61,13 +66,19 @@ impl Tools {
     /// Those in the path.
     #[must_use]
     pub fn new() -> Self {
-        Self { folder: None, deadline: DEADLINE }
+        Self { folder: None, without_token: false, deadline: DEADLINE }
     }
 
     /// The same, with Slurm's programs in this folder, such as `/opt/slurm/bin`.
     #[must_use]
     pub fn in_folder(self, folder: PathBuf) -> Self {
         Self { folder: Some(folder), ..self }
+    }
+
+    /// The same, asking as who runs them also where there is a token for slurmrestd: one that has expired stops nobody.
+    #[must_use]
+    pub fn without_token(self) -> Self {
+        Self { without_token: true, ..self }
     }
 
     /// A program of Slurm by its path; any other by its name.
@@ -82,7 +93,9 @@ impl Tools {
     /// The words that run a program.
     #[must_use]
     pub fn command(&self, program: &str, args: &[&str]) -> Vec<String> {
-        std::iter::once(self.path(program)).chain(args.iter().map(|arg| (*arg).to_owned())).collect()
+        let hidden: &[&str] = if self.without_token { &["env", "-u", TOKEN] } else { &[] };
+        let hidden = hidden.iter().map(|word| (*word).to_owned());
+        hidden.chain([self.path(program)]).chain(args.iter().map(|arg| (*arg).to_owned())).collect()
     }
 
     /// What a program prints.
@@ -107,7 +120,7 @@ impl Tools {
             .env("SLURM_BITSTR_LEN", "0")
             .env("LC_ALL", "C")
             .kill_on_drop(true);
-        for name in names {
+        for name in names.iter().map(String::as_str).chain(self.without_token.then_some(TOKEN)) {
             command.env_remove(name);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -149,6 +162,14 @@ mod tests {
         );
         let missing = tools.output("muster-no-such-program", &[]).await;
         assert!(matches!(missing, Err(ToolError::Start { .. })));
+    }
+
+    #[test]
+    fn a_terminal_of_somebody_with_a_token_is_still_his_own() {
+        let tools = Tools::new().in_folder("/opt/slurm/bin".into());
+        assert_eq!(tools.command("srun", &["--pty"]), ["/opt/slurm/bin/srun", "--pty"]);
+        let words = ["env", "-u", "SLURM_JWT", "/opt/slurm/bin/srun", "--pty"];
+        assert_eq!(tools.without_token().command("srun", &["--pty"]), words);
     }
 
     #[tokio::test]

@@ -60,6 +60,8 @@ fn command_line() -> Result<String> {
          | `MUSTER_SOCKET` | socket of the daemon, as `--socket` |\n\
          | `MUSTER_ON` | where jobs run and are looked for, as `--on` |\n\
          | `MUSTER_SLURM_BIN` | folder of Slurm's programs, where they are not in the path |\n\
+         | `MUSTER_SLURMRESTD` | slurmrestd, `unix:/path/to/socket` or `http://host:port`, which is asked before the programs for the queue and the nodes |\n\
+         | `SLURM_JWT`, `SLURM_USER_NAME` | token for it, as `scontrol token` prints it, and for whom: only oneself |\n\
          | `MUSTER_SSH` | another ssh for `--on slurm@HOST`, with its first words |\n\
          | `MUSTER_HOME` | where this user's daemon keeps state and socket; else the XDG state and runtime directories |\n\
          | `MUSTER_LOG` | what a daemon logs: `error`, `warn`, `info`, `debug`, `trace`, or per part: `info,muster_daemon=debug` |\n\

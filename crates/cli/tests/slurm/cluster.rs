@@ -128,13 +128,16 @@ impl Cluster {
         finish(Command::new(xtask).args(["slurm", verb, name]).arg(&self.dir));
     }
 
+    /// What slurmrestd knows a user by, for some minutes.
+    pub fn token(&self, user: User) -> String {
+        let said = self.said(&["scontrol", "token", &format!("username={}", user.name()), "lifespan=300"]);
+        said.trim().strip_prefix("SLURM_JWT=").expect("a token").to_owned()
+    }
+
     /// Status and body of a GET, with a user's token or without one.
     pub fn get(&self, path: &str, user: Option<User>) -> (u16, String) {
         let token = user.map_or(String::new(), |user| {
-            let name = format!("username={}", user.name());
-            let said = self.said(&["scontrol", "token", &name, "lifespan=60"]);
-            let token = said.trim().strip_prefix("SLURM_JWT=").expect("a token").to_owned();
-            format!("X-SLURM-USER-NAME: {}\r\nX-SLURM-USER-TOKEN: {token}\r\n", user.name())
+            format!("X-SLURM-USER-NAME: {}\r\nX-SLURM-USER-TOKEN: {}\r\n", user.name(), self.token(user))
         });
         let mut stream = TcpStream::connect(self.fact("rest")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

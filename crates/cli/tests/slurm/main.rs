@@ -17,4 +17,5 @@ mod jobs;
 mod muster;
 mod promise;
 mod reconcile;
+mod rest;
 mod verify;

@@ -22,6 +22,17 @@ pub struct Said {
     pub stderr: String,
 }
 
+impl Said {
+    pub fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
+    }
+}
+
 impl<'a> Muster<'a> {
     pub fn of(cluster: &'a Cluster, user: User) -> Self {
         // The build's own folder may not be open to other users.
@@ -43,9 +54,7 @@ impl<'a> Muster<'a> {
     }
 
     pub fn call(&self, words: &[&str]) -> Said {
-        let Output { status, stdout, stderr } = self.command(words).output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Said { code: status.code().unwrap_or(-1), stdout: text(stdout), stderr: text(stderr) }
+        Said::of(&self.command(words).output().unwrap())
     }
 
     /// What it printed; it must have succeeded.

@@ -1,5 +1,6 @@
 //! Slurm behind the API's routes: each is answered with Slurm's own programs, run as the caller, so that limits, shares and places
-//! in the queue are the caller's own. Nothing is asked for that the route does not need.
+//! in the queue are the caller's own. The queue and the nodes are read through slurmrestd where one is named. Nothing is asked for that
+//! the route does not need.
 
 mod accounts;
 mod act;
@@ -25,6 +26,7 @@ use muster_api::routes::RouteId;
 use muster_api::types::{ActionRequest, ErrorBody, SubmitRequest};
 use muster_api::{Answer, Call, Responder};
 use muster_backends::slurm::job::NativeJob;
+use muster_backends::slurm::rest::Rest;
 use muster_backends::slurm::tool::Tools;
 use muster_model::{JobId, Time, UserName};
 use serde::Serialize;
@@ -40,6 +42,10 @@ use record::Records;
 pub struct Settings {
     /// Slurm's programs.
     pub tools: Tools,
+    /// Slurm's front by HTTP, which is asked before its programs for the queue and the nodes.
+    pub rest: Option<Rest>,
+    /// What people should know beside an answer.
+    pub warn: fn(&str),
     /// This program, by its path; it checks a job's place there.
     pub program: PathBuf,
     /// Who asks.
@@ -55,6 +61,8 @@ pub struct Settings {
 pub struct Slurm {
     settings: Settings,
     cluster: OnceCell<String>,
+    /// slurmrestd has not answered as it should, and is not asked again.
+    rest_failed: AtomicBool,
     /// The last list was not only of one's own jobs: who waits for changes waits for those of everybody.
     watches_everybody: AtomicBool,
     /// What a watcher was told of last, and when.
@@ -70,6 +78,7 @@ impl Slurm {
         Self {
             settings,
             cluster: OnceCell::new(),
+            rest_failed: AtomicBool::new(false),
             watches_everybody: AtomicBool::new(false),
             seen: Mutex::default(),
         }

@@ -17,13 +17,19 @@ const MEBIBYTE: u64 = 1 << 20;
 impl Slurm {
     /// What there is, as the controller says.
     pub(super) async fn hosts(&self) -> Result<Vec<NativeNode>> {
+        if let Some((rest, cluster)) = self.rest().await
+            && let Some(nodes) = self.heard(rest.nodes(cluster).await)
+        {
+            return Ok(nodes);
+        }
         let text = self.tools().output("scontrol", &["--oneliner", "--details", "show", "node"]).await?;
         Ok(host::read(&text))
     }
 
     /// Every node.
     pub(super) async fn nodes(&self) -> Result<NodeList> {
-        let (hosts, rows) = (self.hosts().await?, self.queue(Whose::All).await?);
+        // The queue first: of nodes alone slurmrestd does not always say which cluster they are of.
+        let (rows, hosts) = (self.queue(Whose::All).await?, self.hosts().await?);
         let held = held(&rows);
         Ok(NodeList { now: self.now(), nodes: hosts.iter().map(|host| node(host, &held)).collect() })
     }

@@ -1,13 +1,16 @@
-//! The rows of the queue: from the controller for what it still knows, from the accounting for what has ended. JSON where squeue
-//! has it, since it alone tells which devices a job holds; lines where it has not.
+//! The rows of the queue: from the controller for what it still knows, from the accounting for what has ended. The controller is
+//! asked through slurmrestd where there is one, else with squeue: JSON where it has that, since it alone tells which devices a job
+//! holds, and lines where it has not.
 
 use std::fs::File;
 use std::io;
+use std::sync::atomic::Ordering;
 
 use muster_backends::slurm::job::{self, NativeJob, SACCT_FIELDS, SEPARATOR};
+use muster_backends::slurm::rest::{Jobs, Rest, RestError};
 use muster_backends::slurm::tool::ToolError;
 
-use super::{Refusal, Result, Slurm};
+use super::{Refusal, Result, Slurm, view};
 
 /// How far back the accounting is asked for what has ended, where no job is named.
 const HISTORY: &str = "now-7days";
@@ -26,7 +29,7 @@ pub(super) enum Whose<'a> {
 impl Slurm {
     /// What the controller knows, what ended a short while ago included.
     pub(super) async fn queue(&self, whose: Whose<'_>) -> Result<Vec<NativeJob>> {
-        Ok(rows(&self.squeue(whose).await?, whose))
+        Ok(of(self.look(whose).await?.rows, whose))
     }
 
     /// The same for those who watch, as fresh as they look: all watchers of this user together ask once.
@@ -60,12 +63,47 @@ impl Slurm {
         if age.is_some_and(|age| age < fresh)
             && let Ok(text) = std::fs::read_to_string(&shared)
         {
-            return Ok(rows(&text, whose));
+            return Ok(of(rows(&text), whose));
+        }
+        let look = self.look(whose).await?;
+        let new = dir.join(format!("{name}.new"));
+        std::fs::write(&new, &look.text).and_then(|()| std::fs::rename(&new, &shared)).map_err(failed)?;
+        Ok(of(look.rows, whose))
+    }
+
+    /// What the controller says, through slurmrestd or squeue; either may say more than was asked for.
+    async fn look(&self, whose: Whose<'_>) -> Result<Jobs> {
+        if let Some(jobs) = self.by_rest(whose).await {
+            return Ok(jobs);
         }
         let text = self.squeue(whose).await?;
-        let new = dir.join(format!("{name}.new"));
-        std::fs::write(&new, &text).and_then(|()| std::fs::rename(&new, &shared)).map_err(failed)?;
-        Ok(rows(&text, whose))
+        Ok(Jobs { rows: rows(&text), text })
+    }
+
+    /// What slurmrestd says of the queue; `None` where there is none, or it does not say enough.
+    async fn by_rest(&self, whose: Whose<'_>) -> Option<Jobs> {
+        let (rest, cluster) = self.rest().await?;
+        let job = match whose {
+            Whose::Jobs([job]) => Some(*job),
+            Whose::User(_) | Whose::Jobs(_) | Whose::All => None,
+        };
+        self.heard(rest.jobs(cluster, job).await)
+    }
+
+    /// The slurmrestd to ask, and the cluster that it must be of.
+    pub(super) async fn rest(&self) -> Option<(&Rest, &str)> {
+        let rest = self.settings.rest.as_ref().filter(|_| !self.rest_failed.load(Ordering::Relaxed))?;
+        Some((rest, self.cluster().await.ok()?))
+    }
+
+    /// An answer of slurmrestd. One that fails is not asked again, so that nobody waits for it twice, and that is said once.
+    pub(super) fn heard<T>(&self, answer: std::result::Result<Option<T>, RestError>) -> Option<T> {
+        answer.unwrap_or_else(|error| {
+            if !self.rest_failed.swap(true, Ordering::Relaxed) {
+                (self.settings.warn)(&format!("slurmrestd: {error}; Slurm's programs are asked instead"));
+            }
+            None
+        })
     }
 
     /// What squeue says: JSON where it has that, else lines.
@@ -126,15 +164,21 @@ impl Slurm {
     }
 }
 
-/// The rows of an answer. Up to 22.05 `squeue --json` knows no filter and prints the jobs of everybody in every state.
-fn rows(text: &str, whose: Whose<'_>) -> Vec<NativeJob> {
+/// The rows of an answer.
+fn rows(text: &str) -> Vec<NativeJob> {
     let json = serde_json::from_str(text).ok().and_then(|value| job::from_json(&value));
-    let mut rows = json.unwrap_or_else(|| job::from_squeue(text));
+    json.unwrap_or_else(|| job::from_squeue(text))
+}
+
+/// Those that were asked for. slurmrestd, and up to 22.05 `squeue --json`, know no filter and say the jobs of everybody in every state.
+fn of(mut rows: Vec<NativeJob>, whose: Whose<'_>) -> Vec<NativeJob> {
     match whose {
         Whose::User(user) => rows.retain(|row| row.user == user),
         Whose::Jobs(jobs) => rows.retain(|row| jobs.contains(&row.job()) || jobs.contains(&row.id)),
         Whose::All => {}
     }
+    // Who is asked for one job says its elements in another order than who is asked for all.
+    rows.sort_by_key(|row| (row.job(), row.component, view::index(row), row.id));
     rows
 }
 

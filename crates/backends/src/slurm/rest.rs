@@ -1,0 +1,621 @@
+//! Asks slurmrestd, Slurm's own front by HTTP, for the jobs of the queue, in the shapes of `squeue --json`, and for nodes. Every
+//! question has a connection of its own, a deadline and a limit on what is read. This reads only, and believes no answer that may be
+//! of another cluster: what Muster handed on would look lost in it, and would be handed on again.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::header::{ACCEPT, HOST, HeaderValue};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use rustix::process::geteuid;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use super::host::{self, NativeNode};
+use super::job::{self, NativeJob};
+use super::json::{number, text};
+
+/// Port where an address names none, as in Slurm's own examples (slurmrestd(8)).
+const PORT: &str = "6820";
+
+/// Longest wait for one answer: twice Slurm's `MessageTimeout`, which slurmrestd itself waits for the controller. Its programs are
+/// asked after it.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Most that is read of one answer: some 50,000 jobs of 5 KiB.
+const MAX_ANSWER_BYTES: usize = 256 << 20;
+
+/// Slurm's number for a job that its controller does not know, `ESLURM_INVALID_JOB_ID`.
+const INVALID_JOB_ID: u64 = 2017;
+
+/// Where later versions say of an answer which cluster it is of.
+const CLUSTER: &str = "/meta/slurm/cluster";
+
+/// Where the server says what it has: the first that is there.
+const OPENAPI: [&str; 2] = ["/openapi/v3", "/openapi"];
+
+/// Why slurmrestd is not asked, or gave nothing that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RestError {
+    /// The setting is not understood.
+    #[error("`{0}` is no address of it; expected unix:/path/to/socket or http://host:port")]
+    Address(String),
+    /// The token cannot stand in a header.
+    #[error("SLURM_JWT holds no token")]
+    Token,
+    /// It would answer as somebody else, who may see other jobs.
+    #[error("it would be asked as {asked}, and Slurm's programs as {own}")]
+    Somebody {
+        /// As whom.
+        asked: String,
+        /// Who runs this.
+        own: String,
+    },
+    /// Nobody is there, or the connection broke.
+    #[error("cannot reach {address}: {source}")]
+    Unreached {
+        /// Where.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It takes too long.
+    #[error("{address} did not answer within {secs}s")]
+    Timeout {
+        /// Where.
+        address: String,
+        /// Deadline.
+        secs: u64,
+    },
+    /// It refused.
+    #[error("it refused with {status}: {message}")]
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// What it said.
+        message: String,
+    },
+    /// It is no slurmrestd, or one whose shapes are not known.
+    #[error("it answered with {0}")]
+    Unexpected(String),
+    /// It serves others.
+    #[error("it is of the cluster {other}, not of {own}")]
+    OtherCluster {
+        /// Its own.
+        other: String,
+        /// That of Slurm's programs.
+        own: String,
+    },
+}
+
+/// A token; it is never shown.
+#[derive(Clone)]
+struct Token(HeaderValue);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Token")
+    }
+}
+
+/// Where it listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Address {
+    Socket(PathBuf),
+    /// Host and port.
+    Host(String),
+}
+
+impl Address {
+    fn read(setting: &str) -> Option<Self> {
+        if let Some(path) = setting.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return path.starts_with('/').then(|| Address::Socket(path.into()));
+        }
+        let host = setting.strip_prefix("http://").unwrap_or(setting).trim_end_matches('/');
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
+        if host.is_empty() || !host.chars().all(is_plain) {
+            return None;
+        }
+        // The colons of an IPv6 address stand in brackets.
+        let port = host.rsplit(']').next().and_then(|rest| rest.split_once(':')).map(|(_, port)| port);
+        match port {
+            Some(port) => port.parse::<u16>().ok().map(|_| Address::Host(host.to_owned())),
+            None => Some(Address::Host(format!("{host}:{PORT}"))),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Address::Socket(path) => format!("unix:{}", path.display()),
+            Address::Host(host) => format!("http://{host}"),
+        }
+    }
+}
+
+/// Paths of the newest version of the API that a server has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Routes {
+    jobs: String,
+    /// The beginning of the path of one job.
+    job: String,
+    nodes: String,
+}
+
+/// One slurmrestd, asked as one user.
+#[derive(Clone, Debug)]
+pub struct Rest {
+    address: Address,
+    user: HeaderValue,
+    uid: u32,
+    token: Option<Token>,
+    deadline: Duration,
+    routes: OnceCell<Routes>,
+    /// The cluster that it has said it is of; versions that do not say so of nodes have said it of jobs.
+    cluster: OnceCell<String>,
+}
+
+/// Jobs, and the text that told of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Jobs {
+    /// As [`job::from_json`] reads it.
+    pub text: String,
+    /// Every job of the text.
+    pub rows: Vec<NativeJob>,
+}
+
+impl Rest {
+    /// The one at this address, `unix:/path/to/socket` or `http://host:port`. `own` is who runs this, `asked` as whom the token speaks
+    /// where that is said; without a token only a socket whose server runs as `own` is believed.
+    ///
+    /// # Errors
+    /// When it is none, or speaks for somebody else.
+    pub fn new(
+        setting: &str,
+        own: &str,
+        asked: Option<&str>,
+        token: Option<&str>,
+    ) -> Result<Self, RestError> {
+        let address = Address::read(setting.trim()).ok_or_else(|| RestError::Address(setting.to_owned()))?;
+        if let Some(asked) = asked.filter(|asked| *asked != own) {
+            return Err(RestError::Somebody { asked: asked.to_owned(), own: own.to_owned() });
+        }
+        let header = |text: &str| HeaderValue::from_str(text.trim()).map_err(|_| RestError::Token);
+        let token = token.filter(|token| !token.trim().is_empty()).map(header).transpose()?.map(Token);
+        if let (Address::Host(_), None) = (&address, &token) {
+            return Err(RestError::Token);
+        }
+        Ok(Self {
+            address,
+            user: header(own)?,
+            uid: geteuid().as_raw(),
+            token,
+            deadline: DEADLINE,
+            routes: OnceCell::new(),
+            cluster: OnceCell::new(),
+        })
+    }
+
+    /// All jobs that the controller of this cluster knows, or one with all that belongs to it. `None` where an answer without jobs
+    /// does not say which cluster it is of.
+    ///
+    /// # Errors
+    /// When it is not reached, refuses, or answers with what is not certainly the queue of this cluster.
+    pub async fn jobs(&self, cluster: &str, job: Option<u64>) -> Result<Option<Jobs>, RestError> {
+        let routes = self.routes.get_or_try_init(|| self.ask_routes()).await?;
+        let path = match job {
+            Some(number) => format!("{}{number}", routes.job),
+            None => routes.jobs.clone(),
+        };
+        let (status, body) = self.get(&path).await?;
+        let Some(value) = value_of(status, &body)? else { return Ok(None) };
+        // 1. Which cluster they are of: later versions say so of the answer, all of them of each job.
+        let jobs = value.get("jobs").and_then(Value::as_array).into_iter().flatten();
+        let mut clusters: Vec<String> = jobs.map(|job| text(job, "/cluster")).collect();
+        clusters.push(text(&value, CLUSTER));
+        clusters.retain(|name| !name.is_empty());
+        self.is_of(cluster, &clusters)?;
+        // 2. Each with what they are told apart by.
+        let rows = job::from_json(&value).ok_or_else(|| unexpected("no list of jobs"))?;
+        let is_named = |user: &str| user.bytes().any(|byte| !byte.is_ascii_digit());
+        let is_whole = |row: &NativeJob| row.id > 0 && is_named(&row.user) && !row.state.text().is_empty();
+        if !rows.iter().all(is_whole) {
+            return Err(unexpected("jobs without number, owner or state"));
+        }
+        if clusters.is_empty() {
+            return Ok(None);
+        }
+        let text = String::from_utf8(body.into()).map_err(|_| unexpected("no UTF-8"))?;
+        Ok(Some(Jobs { text, rows }))
+    }
+
+    /// All nodes of this cluster. `None` where neither this answer nor one before it says that they are.
+    ///
+    /// # Errors
+    /// As [`Rest::jobs`].
+    pub async fn nodes(&self, cluster: &str) -> Result<Option<Vec<NativeNode>>, RestError> {
+        let routes = self.routes.get_or_try_init(|| self.ask_routes()).await?;
+        let (status, body) = self.get(&routes.nodes).await?;
+        let Some(value) = value_of(status, &body)? else { return Ok(None) };
+        let named = text(&value, CLUSTER);
+        let clusters = if named.is_empty() { Vec::new() } else { vec![named] };
+        self.is_of(cluster, &clusters)?;
+        let nodes = host::from_json(&value).ok_or_else(|| unexpected("no list of nodes"))?;
+        let is_whole = |node: &NativeNode| !node.name.is_empty() && !node.state.is_empty() && node.cpus > 0;
+        match nodes.iter().all(is_whole) {
+            true => Ok(self.cluster.get().map(|_| nodes)),
+            false => Err(unexpected("nodes without name, state or processors")),
+        }
+    }
+
+    /// Notes that an answer is of this cluster; it is an error when one of these names is of another.
+    fn is_of(&self, cluster: &str, named: &[String]) -> Result<(), RestError> {
+        if let Some(other) = named.iter().find(|name| !name.eq_ignore_ascii_case(cluster)) {
+            return Err(RestError::OtherCluster { other: other.clone(), own: cluster.to_owned() });
+        }
+        if !named.is_empty() {
+            // Said before is as good.
+            let _ = self.cluster.set(cluster.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Which versions it has, as it says itself.
+    async fn ask_routes(&self) -> Result<Routes, RestError> {
+        let mut last = None;
+        for path in OPENAPI {
+            let (status, body) = self.get(path).await?;
+            if status == StatusCode::OK {
+                let document: Value = serde_json::from_slice(&body).map_err(|_| unexpected("no JSON"))?;
+                let paths = document.get("paths").and_then(Value::as_object).into_iter().flatten();
+                let newest = newest(paths.map(|(path, _)| path.as_str()));
+                return newest.ok_or_else(|| unexpected("an API that lists no jobs"));
+            }
+            last = Some(refused(status, &body));
+            if status != StatusCode::NOT_FOUND {
+                break;
+            }
+        }
+        Err(last.expect("there is a path to ask"))
+    }
+
+    async fn get(&self, path: &str) -> Result<(StatusCode, Bytes), RestError> {
+        let secs = self.deadline.as_secs();
+        let late = |_| RestError::Timeout { address: self.address.text(), secs };
+        timeout(self.deadline, self.connect_and_get(path)).await.map_err(late)?
+    }
+
+    async fn connect_and_get(&self, path: &str) -> Result<(StatusCode, Bytes), RestError> {
+        match &self.address {
+            Address::Socket(socket) => {
+                let stream = UnixStream::connect(socket).await.map_err(|error| self.unreached(error))?;
+                if self.token.is_none() {
+                    // Without a token it answers as who runs it.
+                    let server = stream.peer_cred().map_err(|error| self.unreached(error))?.uid();
+                    if server != self.uid {
+                        let (asked, own) = (format!("uid {server}"), format!("uid {}", self.uid));
+                        return Err(RestError::Somebody { asked, own });
+                    }
+                }
+                self.exchange(stream, "localhost", path).await
+            }
+            Address::Host(host) => {
+                let stream = TcpStream::connect(host).await.map_err(|error| self.unreached(error))?;
+                self.exchange(stream, host, path).await
+            }
+        }
+    }
+
+    /// One question on one connection.
+    async fn exchange(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        host: &str,
+        path: &str,
+    ) -> Result<(StatusCode, Bytes), RestError> {
+        let broke = |error: hyper::Error| match error.is_parse() {
+            true => unexpected("no HTTP"),
+            false => self.unreached(io::Error::other(error)),
+        };
+        // 1. The question.
+        let mut request = Request::builder()
+            .uri(path)
+            .header(HOST, host)
+            .header(ACCEPT, "application/json")
+            .header("X-SLURM-USER-NAME", &self.user);
+        if let Some(Token(token)) = &self.token {
+            request = request.header("X-SLURM-USER-TOKEN", token);
+        }
+        let request = request.body(Empty::<Bytes>::new()).map_err(|_| unexpected("a path that is none"))?;
+        // 2. The head of the answer.
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broke)?;
+        // It ends by itself: with the answer's body, or when the answer is dropped.
+        tokio::spawn(connection);
+        let answer = sender.send_request(request).await.map_err(broke)?;
+        // 3. Its body.
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
+        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+            true => unexpected("more than is read"),
+            false => self.unreached(io::Error::other(error)),
+        })?;
+        Ok((status, body.to_bytes()))
+    }
+
+    fn unreached(&self, source: io::Error) -> RestError {
+        RestError::Unreached { address: self.address.text(), source }
+    }
+}
+
+/// Paths of the highest version that lists jobs: `/slurm/v0.0.38/jobs`, in later versions with a slash at its end.
+fn newest<'a>(paths: impl Iterator<Item = &'a str>) -> Option<Routes> {
+    let version = |path: &'a str| {
+        let (version, rest) = path.strip_prefix("/slurm/v")?.split_once('/')?;
+        let numbers: Option<Vec<u32>> = version.split('.').map(|part| part.parse().ok()).collect();
+        matches!(rest, "jobs" | "jobs/").then_some((numbers?, path))
+    };
+    let (_, jobs) = paths.filter_map(version).max()?;
+    let above = jobs.trim_end_matches('/').strip_suffix("jobs").expect("the path ends so");
+    let nodes = format!("{above}nodes{}", if jobs.ends_with('/') { "/" } else { "" });
+    Some(Routes { jobs: jobs.to_owned(), job: format!("{above}job/"), nodes })
+}
+
+/// The JSON of an answer; `None` where the controller does not know the job.
+fn value_of(status: StatusCode, body: &[u8]) -> Result<Option<Value>, RestError> {
+    let Ok(value) = serde_json::from_slice::<Value>(body) else {
+        return match status {
+            StatusCode::OK => Err(unexpected("no JSON")),
+            _ => Err(refused(status, body)),
+        };
+    };
+    if number(&value, "/errors/0/error_number") == Some(INVALID_JOB_ID) {
+        return Ok(None);
+    }
+    match status == StatusCode::OK && value.pointer("/errors/0").is_none() {
+        true => Ok(Some(value)),
+        false => Err(refused(status, body)),
+    }
+}
+
+/// Why it refuses: Slurm's own words of it, else the first line.
+fn refused(status: StatusCode, body: &[u8]) -> RestError {
+    let value = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    let said = [text(&value, "/errors/0/error"), text(&value, "/errors/0/description")];
+    let said: Vec<String> = said.into_iter().filter(|text| !text.is_empty()).collect();
+    let message = match said.is_empty() {
+        false => said.join(": "),
+        true => {
+            let text = String::from_utf8_lossy(body);
+            text.lines().next().unwrap_or_default().chars().take(200).collect()
+        }
+    };
+    RestError::Refused { status: status.as_u16(), message }
+}
+
+fn unexpected(what: &str) -> RestError {
+    RestError::Unexpected(what.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    const JOB: &str =
+        r#"{"job_id": 7, "user_name": "ada", "job_state": "RUNNING", "cluster": "lab", "name": "x"}"#;
+
+    /// A server on a socket, which says what `answers` has for a path and keeps what it was asked.
+    struct Server {
+        dir: tempfile::TempDir,
+        asked: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Server {
+        fn new(answers: Vec<(&'static str, String)>) -> Self {
+            let (dir, asked) = (tempfile::tempdir().unwrap(), Arc::default());
+            let listener = UnixListener::bind(dir.path().join("rest")).unwrap();
+            let kept: Arc<Mutex<Vec<String>>> = Arc::clone(&asked);
+            tokio::spawn(async move {
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    let mut head = String::new();
+                    while !head.ends_with("\r\n\r\n") {
+                        head.push(char::from(stream.read_u8().await.unwrap()));
+                    }
+                    let path = head.split(' ').nth(1).unwrap().to_owned();
+                    kept.lock().unwrap().push(head);
+                    let said =
+                        answers.iter().find(|(known, _)| *known == path).map(|(_, said)| said.as_str());
+                    let said = said.unwrap_or("HTTP/1.1 404 NOT FOUND\r\nContent-Length: 4\r\n\r\nnone");
+                    let _ = stream.write_all(said.as_bytes()).await;
+                    if said.is_empty() {
+                        // It keeps the connection, and says nothing.
+                        let _ = stream.read_u8().await;
+                    }
+                }
+            });
+            Self { dir, asked }
+        }
+
+        /// One of 22.05, whose list of jobs is so.
+        fn of(jobs: String) -> Self {
+            Self::new(vec![("/openapi/v3", paths(&["/slurm/v0.0.38/jobs"])), ("/slurm/v0.0.38/jobs", jobs)])
+        }
+
+        fn rest(&self, token: Option<&str>) -> Rest {
+            Rest::new(&format!("unix:{}/rest", self.dir.path().display()), "ada", None, token).unwrap()
+        }
+
+        async fn jobs(&self) -> Result<Option<Jobs>, RestError> {
+            self.rest(Some("key")).jobs("lab", None).await
+        }
+
+        fn paths(&self) -> Vec<String> {
+            let asked = self.asked.lock().unwrap();
+            asked.iter().map(|head| head.split(' ').nth(1).unwrap().to_owned()).collect()
+        }
+    }
+
+    fn said(status: &str, body: &str) -> String {
+        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    }
+
+    fn list(jobs: &[&str]) -> String {
+        said("200 OK", &format!(r#"{{"errors": [], "jobs": [{}]}}"#, jobs.join(",")))
+    }
+
+    fn paths(paths: &[&str]) -> String {
+        let paths: serde_json::Map<String, Value> =
+            paths.iter().map(|path| ((*path).to_owned(), Value::Null)).collect();
+        said("200 OK", &serde_json::json!({ "paths": paths }).to_string())
+    }
+
+    fn message<T: fmt::Debug>(answer: Result<T, RestError>) -> String {
+        answer.unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn the_newest_version_that_the_server_names_is_asked_as_the_user() {
+        let all =
+            ["/slurm/v0.0.9/jobs", "/slurm/v0.0.40/jobs/", "/slurm/v0.0.38/jobs", "/slurm/v0.0.41/nodes/"];
+        let server = Server::new(vec![
+            ("/openapi", paths(&all)),
+            ("/slurm/v0.0.40/jobs/", list(&[JOB])),
+            ("/slurm/v0.0.40/job/7", list(&[JOB])),
+        ]);
+        let rest = server.rest(Some("key"));
+        let jobs = rest.jobs("lab", None).await.unwrap().unwrap();
+        assert_eq!((jobs.rows[0].id, jobs.rows[0].user.as_str()), (7, "ada"));
+        assert_eq!(job::from_json(&serde_json::from_str(&jobs.text).unwrap()), Some(jobs.rows));
+        assert!(rest.jobs("lab", Some(7)).await.unwrap().is_some());
+        let asked = ["/openapi/v3", "/openapi", "/slurm/v0.0.40/jobs/", "/slurm/v0.0.40/job/7"];
+        assert_eq!(server.paths(), asked, "the versions are asked for once");
+        let head = server.asked.lock().unwrap()[2].to_lowercase();
+        assert!(head.contains("x-slurm-user-name: ada\r\nx-slurm-user-token: key\r\n"), "{head}");
+        assert!(!format!("{rest:?}").contains("key"), "a token is not shown");
+    }
+
+    #[tokio::test]
+    async fn without_a_token_only_ones_own_server_is_believed() {
+        let server = Server::of(list(&[JOB]));
+        assert!(server.rest(None).jobs("lab", None).await.unwrap().is_some());
+        assert!(!server.asked.lock().unwrap()[1].to_lowercase().contains("token"));
+        let somebody = Rest { uid: server.rest(None).uid + 1, ..server.rest(None) };
+        assert!(matches!(somebody.jobs("lab", None).await, Err(RestError::Somebody { .. })));
+        assert_eq!(server.paths().len(), 2, "nothing was asked of somebody else's");
+        assert!(matches!(Rest::new("http://here", "ada", None, Some(" ")), Err(RestError::Token)));
+        let other = Rest::new("unix:/run/rest", "ada", Some("root"), Some("key"));
+        assert_eq!(message(other), "it would be asked as root, and Slurm's programs as ada");
+    }
+
+    #[tokio::test]
+    async fn what_may_be_of_another_cluster_is_not_believed() {
+        let other = Server::of(list(&[JOB, &JOB.replace("lab", "attic")])).jobs().await;
+        assert_eq!(message(other), "it is of the cluster attic, not of lab");
+        assert_eq!(Server::of(list(&[])).jobs().await.unwrap(), None, "no job says whose list it is");
+        let named = r#"{"meta": {"slurm": {"cluster": "lab"}}, "jobs": []}"#;
+        let named = Server::of(said("200 OK", named)).jobs().await.unwrap();
+        assert_eq!(named.unwrap().rows, []);
+        let unknown =
+            r#"{"errors": [{"error_number": 2017, "error": "Invalid job id specified"}], "jobs": []}"#;
+        assert_eq!(Server::of(said("500 INTERNAL ERROR", unknown)).jobs().await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn nodes_are_believed_of_who_has_said_which_cluster_it_is_of() {
+        let node = r#"{"nodes": [{"name": "node1", "state": "idle", "cpus": 64}]}"#;
+        let server = Server::new(vec![
+            ("/openapi/v3", paths(&["/slurm/v0.0.38/jobs", "/slurm/v0.0.38/nodes"])),
+            ("/slurm/v0.0.38/jobs", list(&[JOB])),
+            ("/slurm/v0.0.38/nodes", said("200 OK", node)),
+        ]);
+        let rest = server.rest(None);
+        assert_eq!(rest.nodes("lab").await.unwrap(), None);
+        rest.jobs("lab", None).await.unwrap();
+        assert_eq!(rest.nodes("lab").await.unwrap().unwrap()[0].name, "node1");
+        let wrong = r#"{"meta": {"slurm": {"cluster": "attic"}}, "nodes": []}"#;
+        let wrong = vec![
+            ("/openapi/v3", paths(&["/slurm/v0.0.40/jobs/"])),
+            ("/slurm/v0.0.40/nodes/", said("200 OK", wrong)),
+        ];
+        let wrong = Server::new(wrong).rest(None).nodes("lab").await;
+        assert_eq!(message(wrong), "it is of the cluster attic, not of lab");
+        let half = vec![
+            ("/openapi/v3", paths(&["/slurm/v0.0.38/jobs"])),
+            ("/slurm/v0.0.38/nodes", said("200 OK", r#"{"nodes": [{"name": "node1"}]}"#)),
+        ];
+        let half = Server::new(half).rest(None).nodes("lab").await;
+        assert_eq!(message(half), "it answered with nodes without name, state or processors");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_list_of_whole_jobs_is_an_error_that_says_so() {
+        let failed = r#"{"errors": [{"error_number": 5004, "error": "Unable to contact slurm controller"}], "jobs": []}"#;
+        for (answer, expected) in [
+            (
+                said("401 UNAUTHORIZED", "Authentication failure"),
+                "it refused with 401: Authentication failure",
+            ),
+            (said("500 INTERNAL ERROR", failed), "it refused with 500: Unable to contact slurm controller"),
+            (said("200 OK", failed), "it refused with 200: Unable to contact slurm controller"),
+            (said("200 OK", "<html>"), "it answered with no JSON"),
+            (said("200 OK", r#"{"nodes": []}"#), "it answered with no list of jobs"),
+            (list(&[JOB, "{}"]), "it answered with jobs without number, owner or state"),
+            (list(&[&JOB.replace("ada", "1000")]), "it answered with jobs without number, owner or state"),
+            ("SSH-2.0-OpenSSH\r\n".to_owned(), "it answered with no HTTP"),
+        ] {
+            assert_eq!(message(Server::of(answer.clone()).jobs().await), expected, "{answer}");
+        }
+        let cut = said("200 OK", "{}").replace(": 2", ": 9");
+        assert!(
+            message(Server::of(cut).jobs().await).contains("cannot reach unix:"),
+            "half an answer is none"
+        );
+        let without = Server::new(vec![("/openapi/v3", paths(&["/slurm/v0.0.38/nodes", "/slurm/vx/jobs"]))]);
+        assert_eq!(message(without.jobs().await), "it answered with an API that lists no jobs");
+        assert_eq!(message(Server::new(vec![]).jobs().await), "it refused with 404: none");
+    }
+
+    #[tokio::test]
+    async fn who_is_not_there_or_says_nothing_is_left() {
+        let server = Server::of(String::new());
+        let rest = Rest { deadline: Duration::from_millis(50), ..server.rest(None) };
+        assert!(matches!(rest.jobs("lab", None).await, Err(RestError::Timeout { .. })));
+        std::fs::remove_file(server.dir.path().join("rest")).unwrap();
+        assert!(matches!(server.jobs().await, Err(RestError::Unreached { .. })));
+    }
+
+    #[test]
+    fn addresses_as_slurm_writes_them() {
+        let check = |setting: &str, expected: Option<&str>| {
+            assert_eq!(
+                Address::read(setting).map(|address| address.text()).as_deref(),
+                expected,
+                "{setting}"
+            );
+        };
+        check("unix:/run/slurmrestd.socket", Some("unix:/run/slurmrestd.socket"));
+        check("unix:///run/slurmrestd.socket", Some("unix:/run/slurmrestd.socket"));
+        check("http://head1:16820/", Some("http://head1:16820"));
+        check("http://head1", Some("http://head1:6820"));
+        check("head1:6820", Some("http://head1:6820"));
+        check("http://[::1]:6820", Some("http://[::1]:6820"));
+        check("http://[::1]", Some("http://[::1]:6820"));
+        check("https://head1", None);
+        check("unix:rest", None);
+        check("head1:port", None);
+        check("http://", None);
+    }
+}

@@ -1,0 +1,102 @@
+//! The queue through the cluster's own slurmrestd: it is what squeue says, and where it cannot be had, squeue says it.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::cluster::{Cluster, User};
+use crate::muster::{Muster, Said};
+
+/// Programs of Slurm that the verbs below use; squeue is not among them.
+const PROGRAMS: [&str; 2] = ["scontrol", "sacct"];
+
+/// A folder of Slurm's programs in which squeue is missing: who asks it all the same, fails.
+fn without_squeue(cluster: &Cluster) -> PathBuf {
+    let folder = cluster.work().join("without-squeue");
+    std::fs::create_dir_all(&folder).unwrap();
+    for program in PROGRAMS {
+        let found = cluster.said(&["sh", "-c", &format!("command -v {program}")]);
+        let link = folder.join(program);
+        if !link.exists() {
+            std::os::unix::fs::symlink(found.trim(), link).unwrap();
+        }
+    }
+    folder
+}
+
+/// The same verb through slurmrestd, with this token.
+fn by_rest(muster: &Muster<'_>, token: &str, folder: Option<&PathBuf>, words: &[&str]) -> Said {
+    let mut command = muster.command(words);
+    command.env("MUSTER_SLURMRESTD", format!("http://{}", muster.cluster.fact("rest")));
+    command.env("SLURM_JWT", token);
+    if let Some(folder) = folder {
+        command.env("MUSTER_SLURM_BIN", folder);
+    }
+    Said::of(&command.output().unwrap())
+}
+
+/// The answer without the moment at which it was given.
+fn timeless(text: &str) -> Value {
+    let mut value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert!(value.as_object_mut().unwrap().remove("now").is_some());
+    value
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn ps_show_and_wait_say_the_same_through_slurmrestd_and_squeue_is_not_asked() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let gang = muster.submit("name: seen\nnodes: 2\ngpus: 2\ntime: 5m\nrun: sleep 300\n")[0];
+    let array = muster.submit("name: many\narray: 0-3%2\ntime: 5m\nrun: sleep 300\n")[0];
+    muster.reaches(gang, "running");
+    muster.reaches(array, "running");
+    let (token, folder) = (cluster.token(User::Nobody), without_squeue(&cluster));
+    let (gang, array) = (gang.to_string(), array.to_string());
+    cluster.until("why the rest of the array waits is said", || {
+        cluster
+            .said(&["squeue", "--noheader", "--states=PD", "--format=%r", "--jobs", &array])
+            .contains("Limit")
+    });
+    cluster.said(&["scontrol", "update", "nodename=node8", "state=drain", "reason=a fan is loud"]);
+    let verbs = [
+        vec!["ps", "--json"],
+        vec!["show", &gang, "--json"],
+        vec!["show", &array, "--json"],
+        vec!["nodes", "--json"],
+    ];
+    let twice =
+        verbs.map(|words| (by_rest(&muster, &token, Some(&folder), &words), muster.call(&words), words));
+    cluster.said(&["scontrol", "update", "nodename=node8", "state=resume"]);
+    for (by_rest, by_programs, words) in twice {
+        assert_eq!((by_rest.code, by_rest.stderr.as_str()), (0, ""), "{words:?}: {by_rest:?}");
+        assert_eq!(timeless(&by_rest.stdout), timeless(&by_programs.stdout), "{words:?}");
+    }
+    // Without squeue the programs alone have no queue: what was compared was slurmrestd's.
+    let mut alone = muster.command(&["ps"]);
+    assert!(!alone.env("MUSTER_SLURM_BIN", &folder).output().unwrap().status.success());
+    muster.cancel(&[gang.parse().unwrap(), array.parse().unwrap()]);
+    let failing = muster.submit("name: three\ntime: 5m\nrun: exit 3\n")[0].to_string();
+    let waited = by_rest(&muster, &token, Some(&folder), &["wait", &failing]);
+    assert_eq!(waited.code, 3, "{waited:?}");
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_token_that_is_no_good_costs_one_warning_and_the_programs_answer() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let job = muster.submit("name: stale\ntime: 5m\nrun: sleep 300\n")[0];
+    muster.reaches(job, "running");
+    let expected = muster.job(job);
+    let job = job.to_string();
+    for token in ["expired".to_owned(), cluster.token(User::Games)] {
+        let said = by_rest(&muster, &token, None, &["show", &job, "--json"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        assert_eq!(timeless(&said.stdout)["job"], expected);
+        let warnings = said.stderr.lines().filter(|line| line.starts_with("warning: slurmrestd: it refused"));
+        assert_eq!((warnings.count(), said.stderr.lines().count()), (1, 1), "{said:?}");
+        assert!(!said.stderr.contains(&token), "a token is not shown: {said:?}");
+    }
+    muster.cancel(&[job.parse().unwrap()]);
+}
