@@ -7,6 +7,7 @@ use super::draft::Program;
 use super::geometry::Geometry;
 use super::launch::{Srun, Starter, Step};
 use super::option::{Given, SBATCH, SRUN, options};
+use super::own_node;
 use super::read::Script;
 use super::shell::{Command, Part, Then, Word, commands};
 use super::sizes::Sizes;
@@ -160,11 +161,13 @@ pub(super) struct Understood {
     pub(super) env: Vec<(String, String)>,
     /// Options of `srun`, and where they went.
     pub(super) options: Vec<ImportedOption>,
+    /// One task has what all tasks of its node would have.
+    pub(super) is_merged: bool,
 }
 
 impl Understood {
     fn new(how: LaunchMode, says: impl Into<String>, programs: Vec<Program>) -> Self {
-        Self { how, says: says.into(), programs, env: Vec::new(), options: Vec::new() }
+        Self { how, says: says.into(), programs, env: Vec::new(), options: Vec::new(), is_merged: false }
     }
 }
 
@@ -204,7 +207,13 @@ pub(super) fn understand(
             steps.iter().filter_map(|(step, _)| Some((step.srun.as_ref()?, step.line))).collect();
         return without(script, &body, &sruns, "the one task runs the script");
     }
-    // 3. One srun over all tasks, and nothing beside it that must not be repeated.
+    // 3. Nothing starts tasks: on one node one task can have what all of them would have.
+    if groups == 1 && own_node::is_for_one_task(first, &body, steps) {
+        let says = "one task with all that the job has on its node runs the script, which starts its processes itself";
+        let program = text(script, &own_node::variables(first, &body), &body);
+        return Understood { is_merged: true, ..Understood::new(LaunchMode::EachTask, says, vec![program]) };
+    }
+    // 4. One srun over all tasks, and nothing beside it that must not be repeated.
     let obstacle = obstacle(all, steps, first, groups);
     match (obstacle, steps) {
         (None, [(step, _)]) => {
@@ -269,6 +278,9 @@ fn obstacle(all: &[Command], steps: &[(Step, Geometry)], sizes: &Sizes, groups: 
     if command.then == Then::Pipe || command.is_piped {
         return Some("its output goes through a pipe, once for all tasks".to_owned());
     }
+    if writes_file(command) {
+        return Some("its output goes to one file, which the script's shell opens once".to_owned());
+    }
     if command.document.as_ref().is_some_and(|document| !document.is_quoted) {
         return Some("its here-document is expanded once, on the first node".to_owned());
     }
@@ -301,17 +313,25 @@ fn of_the_node(word: &Word) -> Option<String> {
     })
 }
 
-fn is_repeatable(command: &Command) -> bool {
-    let writes = command.redirects.iter().any(|(sign, target)| {
-        sign.contains('>') && !sign.ends_with("&") && !target.shown().starts_with("/dev/")
-    });
+/// Whether its output goes to a file: `> x`, `2>> x`, `&> x`, `>& x`; not `2>&1` and not `> /dev/null`.
+fn writes_file(command: &Command) -> bool {
+    command.redirects.iter().any(|(sign, target)| {
+        let target = target.shown();
+        let is_descriptor =
+            sign.ends_with('&') && target.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+        sign.contains('>') && !is_descriptor && !target.starts_with("/dev/")
+    })
+}
+
+/// Whether every task may run it, since it changes nothing beyond its own process.
+pub(super) fn is_repeatable(command: &Command) -> bool {
     let name = command.program();
     let is_quiet = match name.as_deref() {
         None => true,
         Some("sed") => !command.words.iter().any(|word| word.raw.starts_with("-i")),
         Some(name) => REPEATABLE.contains(&name),
     };
-    is_quiet && !writes
+    is_quiet && !writes_file(command)
 }
 
 fn is_known(one: &Given) -> bool {
@@ -384,6 +404,11 @@ fn roles(
     // 1. What is started where: a step each, or one step with `:` between its parts.
     for (step, _) in steps {
         let srun = step.srun.as_ref().filter(|srun| is_removable_in_group(srun))?;
+        // What is behind the program's words would be lost.
+        let command = all.get(step.command)?;
+        if writes_file(command) || command.then == Then::Pipe || command.is_piped {
+            return None;
+        }
         let mut group = srun.value("het-group").map_or(Some(0), |text| text.parse::<usize>().ok())?;
         for (nth, part) in srun.program.split(|word| word.raw == ":").enumerate() {
             let mut words = part;

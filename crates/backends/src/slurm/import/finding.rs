@@ -2,13 +2,14 @@
 //! guesses, and is silent where something is not certain.
 
 use muster_model::check::Severity;
-use muster_model::imported::ImportFinding;
+use muster_model::imported::{ImportFinding, LaunchMode};
 
+use super::draft::Group;
 use super::geometry::Geometry;
 use super::known::Variables;
 use super::launch::Step;
 use super::read::Script;
-use super::rules::{asking, launching, meeting, shape};
+use super::rules::{asking, launching, meeting, moving, shape};
 use super::shell::Command;
 use super::sizes::Sizes;
 
@@ -18,6 +19,10 @@ pub(super) struct Facts<'a> {
     /// Of the first component.
     pub(super) sizes: &'a Sizes,
     pub(super) commands: &'a [Command],
+    /// What the job asks for.
+    pub(super) groups: &'a [Group],
+    /// How the job's tasks come to run the script.
+    pub(super) how: LaunchMode,
     pub(super) steps: &'a [(Step, Geometry)],
     /// At the end of the script.
     pub(super) variables: &'a Variables,
@@ -64,7 +69,12 @@ pub(super) struct Rule {
 }
 
 fn rules() -> impl Iterator<Item = &'static Rule> {
-    asking::RULES.iter().chain(launching::RULES).chain(meeting::RULES).chain(shape::RULES)
+    asking::RULES
+        .iter()
+        .chain(launching::RULES)
+        .chain(meeting::RULES)
+        .chain(shape::RULES)
+        .chain(moving::RULES)
 }
 
 /// Every rule: id, severity, title.

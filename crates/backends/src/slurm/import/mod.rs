@@ -10,6 +10,7 @@ mod launch;
 mod meaning;
 mod option;
 mod own;
+mod own_node;
 mod read;
 mod rules;
 mod shell;
@@ -59,6 +60,9 @@ pub fn import(text: &str, file: &str) -> Result<ImportReport, NotAScript> {
         for (group, program) in draft.groups.iter_mut().zip(understood.programs) {
             group.run = program;
         }
+        if understood.is_merged {
+            own_node::merge(&sizes[0], &mut draft, &mut options);
+        }
         draft.env.extend(understood.env);
         options.extend(understood.options);
         let first_line = u32::try_from(script.body + 1).unwrap_or(u32::MAX);
@@ -72,6 +76,8 @@ pub fn import(text: &str, file: &str) -> Result<ImportReport, NotAScript> {
             script: &script,
             sizes: &sizes[0],
             commands: &commands,
+            groups: &draft.groups,
+            how: launch.how,
             steps: &steps,
             variables: &variables,
         };

@@ -50,8 +50,12 @@ impl Sizes {
     /// Of the options of a component; of one that is given twice the last counts.
     pub(super) fn of(given: &[Given]) -> Self {
         let mut sizes = Self::default();
-        for one in given {
+        for (at, one) in given.iter().enumerate() {
             let Some(name) = one.name else { continue };
+            // Settled before it is understood: what was replaced does not come back where the last value is refused.
+            if given[at + 1..].iter().any(|later| later.name == one.name) {
+                continue;
+            }
             sizes.take(name, one.value.as_deref().unwrap_or_default());
         }
         sizes

@@ -103,8 +103,12 @@ pub(super) fn gpus(text: &str) -> Option<Gpus> {
     }
 }
 
+/// A model, also a part of one as MIG names it: `h100`, `1g.10gb`, `a100_1g.5gb`.
 fn is_model(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
+    let is_part = text.split_once("g.").is_some_and(|(slices, rest)| {
+        !slices.is_empty() && slices.bytes().all(|byte| byte.is_ascii_digit()) && rest.contains("gb")
+    });
+    (is_part || text.starts_with(|c: char| c.is_ascii_alphabetic()))
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
@@ -205,6 +209,11 @@ mod tests {
         );
         assert_eq!(gpus("H100:8"), Some(Gpus { model: Some("h100".to_owned()), count: 8 }));
         assert_eq!(gpus("a100:2,v100:2"), None);
+        let part = |model: &str, count| Some(Gpus { model: Some(model.to_owned()), count });
+        assert_eq!(
+            [gpus("1g.10gb:1"), gpus("1g.10gb"), gpus("a100_1g.5gb:2"), gpus("8x")],
+            [part("1g.10gb", 1), part("1g.10gb", 1), part("a100_1g.5gb", 2), None]
+        );
         assert_eq!(
             gres("gpu:h100:4,nvme:2").map(|(gpus, rest)| (gpus.map(|gpus| gpus.count), rest)),
             Some((Some(4), vec![("nvme".to_owned(), 2)]))

@@ -3,4 +3,5 @@
 pub(super) mod asking;
 pub(super) mod launching;
 pub(super) mod meeting;
+pub(super) mod moving;
 pub(super) mod shape;
