@@ -11,6 +11,7 @@ use super::own_node;
 use super::read::Script;
 use super::shell::{Command, Part, Then, Word, commands};
 use super::sizes::Sizes;
+use super::value;
 
 /// Commands that every task may repeat: they look, or change nothing beyond their own process.
 const REPEATABLE: &[&str] = &[
@@ -205,7 +206,7 @@ pub(super) fn understand(
     if is_one && are_single {
         let sruns: Vec<(&Srun, u32)> =
             steps.iter().filter_map(|(step, _)| Some((step.srun.as_ref()?, step.line))).collect();
-        return without(script, &body, &sruns, "the one task runs the script");
+        return without(script, first, &sruns, "the one task runs the script");
     }
     // 3. Nothing starts tasks: on one node one task can have what all of them would have.
     if groups == 1 && own_node::is_for_one_task(first, &body, steps) {
@@ -224,7 +225,7 @@ pub(super) fn understand(
                     "a task on every node runs the script, as it needs; Slurm would run it on the first node only"
                 }
             };
-            without(script, &body, &sruns, says)
+            without(script, first, &sruns, says)
         }
         (obstacle, _) => {
             let why = obstacle.unwrap_or_else(|| "it starts nothing with srun".to_owned());
@@ -348,8 +349,8 @@ fn is_removable(srun: &Srun) -> bool {
 }
 
 /// The body without `srun` and its options, which are answered for one by one.
-fn without(script: &Script<'_>, body: &str, sruns: &[(&Srun, u32)], says: &str) -> Understood {
-    let mut kept = body.to_owned();
+fn without(script: &Script<'_>, sizes: &Sizes, sruns: &[(&Srun, u32)], says: &str) -> Understood {
+    let mut kept = script.body();
     for (srun, _) in sruns.iter().rev() {
         kept.replace_range(srun.cut.clone(), "");
     }
@@ -357,7 +358,7 @@ fn without(script: &Script<'_>, body: &str, sruns: &[(&Srun, u32)], says: &str) 
     let first_line = u32::try_from(script.body).unwrap_or(u32::MAX);
     for (srun, line) in sruns {
         for one in &srun.given {
-            let (becomes, says) = of_srun(one, &mut understood.env);
+            let (becomes, says) = of_srun(one, sizes, &mut understood.env);
             let name = one.name.unwrap_or_default();
             understood.options.push(ImportedOption {
                 line: first_line + line,
@@ -371,7 +372,7 @@ fn without(script: &Script<'_>, body: &str, sruns: &[(&Srun, u32)], says: &str) 
     understood
 }
 
-fn of_srun(one: &Given, env: &mut Vec<(String, String)>) -> (Becomes, String) {
+fn of_srun(one: &Given, sizes: &Sizes, env: &mut Vec<(String, String)>) -> (Becomes, String) {
     let name = one.name.unwrap_or_default();
     if let Some((_, variable)) = VARIABLES.iter().find(|(known, _)| *known == name) {
         let value = one.value.clone().unwrap_or_else(|| "1".to_owned());
@@ -383,8 +384,29 @@ fn of_srun(one: &Given, env: &mut Vec<(String, String)>) -> (Becomes, String) {
         "output" | "error" => {
             (Becomes::NotMapped, "Muster keeps the output of every rank (`muster logs`)".to_owned())
         }
-        _ => (Becomes::Field, "as the job itself has it".to_owned()),
+        _ => match of_job(name, one.value.as_deref().unwrap_or_default(), sizes) {
+            Some((wants, has)) if wants != has => (
+                Becomes::NotMapped,
+                format!(
+                    "the job's own counts, and is another: {}",
+                    has.map_or("none".to_owned(), |has| has.to_string())
+                ),
+            ),
+            _ => (Becomes::Field, "as the job itself has it".to_owned()),
+        },
     }
+}
+
+/// What srun asks for and what the job has of it, for options that can be compared.
+fn of_job(name: &str, text: &str, sizes: &Sizes) -> Option<(Option<u64>, Option<u64>)> {
+    let gpus = || value::gpus(text).map(|gpus| gpus.count);
+    Some(match name {
+        "gpus-per-task" => (gpus(), sizes.gpus_of_task()),
+        "gpus-per-node" => (gpus(), sizes.gpus_on_node()),
+        "gpus" => (gpus(), sizes.gpu_count()),
+        "cpus-per-task" => (value::count(text), Some(sizes.cpus_per_task.unwrap_or(1))),
+        _ => return None,
+    })
 }
 
 /// A program for the same interpreter.

@@ -206,9 +206,16 @@ fn srun_more(facts: &Facts<'_>) -> Vec<Seen> {
         .filter_map(|(step, _, line)| {
             let srun = step.srun.as_ref()?;
             let number = |name| srun.value(name).and_then(super::super::value::count);
+            // Tasks of a step need no tasks of the job, but its CPUs; all of a node are more than are asked for.
+            let tasks = number("ntasks").filter(|tasks| {
+                let each = number("cpus-per-task").unwrap_or(1);
+                let has =
+                    facts.sizes.task_count().map(|tasks| tasks * facts.sizes.cpus_per_task.unwrap_or(1));
+                facts.script.last("exclusive").is_none() && has.is_none_or(|has| tasks * each > has)
+            });
             let pairs = [
                 ("nodes", number("nodes"), facts.sizes.node_count()),
-                ("ntasks", number("ntasks"), facts.sizes.task_count()),
+                ("ntasks", tasks, facts.sizes.task_count()),
             ];
             pairs.into_iter().find_map(|(name, wants, has)| {
                 let (wants, has) = (wants?, has?);

@@ -8,7 +8,8 @@ use super::super::finding::{Facts, Rule, Seen};
 use super::super::option::Given;
 
 /// Commands that move files, for which a share of a node is enough.
-const FILES: [&str; 11] = ["chmod", "cp", "exec", "gzip", "ln", "mv", "rm", "rsync", "tar", "tee", "touch"];
+pub(super) const FILES: [&str; 11] =
+    ["chmod", "cp", "exec", "gzip", "ln", "mv", "rm", "rsync", "tar", "tee", "touch"];
 
 pub(in super::super) const RULES: &[Rule] = &[
     Rule {

@@ -2,9 +2,11 @@
 
 use muster_model::check::Severity;
 
+use super::super::body::is_repeatable;
 use super::super::finding::{Facts, Rule, Seen};
 use super::super::launch::Step;
 use super::super::shell::{Command, Then, Word};
+use super::moving::FILES;
 
 pub(in super::super) const RULES: &[Rule] = &[
     Rule {
@@ -115,6 +117,10 @@ fn background(facts: &Facts<'_>) -> Vec<Seen> {
     let rest = facts.commands.get(step.command + 1..).unwrap_or_default();
     let waits = rest.iter().any(|later| {
         matches!(later.program().as_deref(), Some("wait" | "fg"))
+            // A program in the foreground, such as the driver of a cluster that was started in the background.
+            || later.program().is_some_and(|name| !FILES.contains(&name.as_str()))
+                && later.then != Then::Background
+                && !is_repeatable(later)
             || facts
                 .steps
                 .iter()
