@@ -39,7 +39,7 @@ pub enum Whom {
 type Variables = BTreeMap<String, String>;
 
 /// Looks. `configured` are the device files that this node's GPUs have by its configuration, where that is known; those that are not there are
-/// left out. With rank 0 it also listens: on the port where rank 0 is to listen if that is free, else on another beside it.
+/// left out. With rank 0 it also listens, on a port beside that of rank 0.
 #[must_use]
 pub fn look(whom: Whom, configured: &[PathBuf]) -> Seen {
     // 1. Who is here.
@@ -50,8 +50,8 @@ pub fn look(whom: Whom, configured: &[PathBuf]) -> Seen {
     };
     let ranks: Vec<SeenRank> = found.iter().filter_map(|(pid, variables)| rank(*pid, variables)).collect();
     // 2. Rank 0 is where others come.
-    let at_zero = found.iter().find(|(_, variables)| number(variables, "MUSTER_TASK") == Some(0));
-    let listens = at_zero.and_then(|(_, variables)| listen(number(variables, "MASTER_PORT")));
+    let has_zero = found.iter().any(|(_, variables)| number(variables, "MUSTER_TASK") == Some(0));
+    let listens = if has_zero { listen() } else { None };
     // 3. What is around them.
     Seen {
         node: own.get(NODE).cloned().unwrap_or_else(host_name),
@@ -72,8 +72,10 @@ pub fn look(whom: Whom, configured: &[PathBuf]) -> Seen {
 pub fn reach(address: &str, port: u16) -> Result<(), String> {
     let places = (address, port).to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
     let mut last = format!("{address} has no address");
+    let places: Vec<_> = places.collect();
+    let each = REACH / u32::try_from(places.len()).unwrap_or(u32::MAX).max(1);
     for place in places {
-        match TcpStream::connect_timeout(&place, REACH) {
+        match TcpStream::connect_timeout(&place, each) {
             Ok(_) => return Ok(()),
             Err(error) => last = format!("{address} at {place}: {error}"),
         }
@@ -136,7 +138,7 @@ fn rank(pid: u32, variables: &Variables) -> Option<SeenRank> {
         rank: number(variables, "MUSTER_TASK")?,
         world_size: number(variables, "WORLD_SIZE"),
         gpus: number(variables, "MUSTER_PROBE_GPUS"),
-        visible: variables.get("CUDA_VISIBLE_DEVICES").map(listed),
+        visible: variables.get("CUDA_VISIBLE_DEVICES").or(variables.get("ROCR_VISIBLE_DEVICES")).map(listed),
         memlock_bytes: memlock(pid),
         master: variables.get("MASTER_ADDR").cloned(),
     })
@@ -149,12 +151,10 @@ fn memlock(pid: u32) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Listens until this process ends; answers where.
-fn listen(port: Option<u16>) -> Option<u16> {
-    let at = |port| {
-        TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|_| TcpListener::bind(("0.0.0.0", port)))
-    };
-    let listener = port.and_then(|port| at(port).ok()).or_else(|| at(0).ok())?;
+/// Listens until this process ends; answers where. Never on the job's own port: its program is to find that free.
+fn listen() -> Option<u16> {
+    let listener =
+        TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).or_else(|_| TcpListener::bind(("0.0.0.0", 0))).ok()?;
     let port = listener.local_addr().ok()?.port();
     // The kernel keeps few connections that nobody takes.
     std::thread::spawn(move || listener.incoming().for_each(drop));
@@ -225,11 +225,13 @@ mod tests {
 
     #[test]
     fn ranks_are_found_by_what_they_were_told() {
+        let free = TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
         let start = |rank: &str| {
             let mut command = Command::new("sleep");
             command.arg("60").env("MUSTER_JOB_ID", "987654321").env("MUSTER_TASK", rank);
             command
                 .env("WORLD_SIZE", "2")
+                .env("MASTER_PORT", free.to_string())
                 .env("CUDA_VISIBLE_DEVICES", "4,5")
                 .stdin(Stdio::null())
                 .spawn()
@@ -248,9 +250,10 @@ mod tests {
         assert_eq!(seen.ranks[0].visible.as_deref(), Some(&["4".to_owned(), "5".to_owned()][..]));
         assert_eq!(seen.ranks[1].world_size, Some(2));
         assert!(other.ranks.is_empty());
-        // Beside rank 0 somebody listens.
+        // Beside rank 0 somebody listens, and leaves it the port that is its own.
         let port = seen.listens.unwrap();
         assert_eq!(reach("localhost", port), Ok(()));
+        assert!(TcpListener::bind(("0.0.0.0", free)).is_ok());
     }
 
     #[test]

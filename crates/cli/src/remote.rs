@@ -1,16 +1,19 @@
 //! `--on slurm@HOST`: the verb runs there, over ssh, where Slurm's programs and the file system of the nodes are. This very program is brought
 //! along once; nothing else is installed, and nothing stays running.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{IsTerminal, Read, Write};
+use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
 
 use anyhow::{Context, Result};
+use clap::Parser;
 use muster_backends::slurm::script::quote;
 
 use crate::app::App;
-use crate::args::Command;
+use crate::args::{Cli, Command};
 use crate::exit::{FAILURE, Failure};
 use crate::source;
 
@@ -18,6 +21,8 @@ use crate::source;
 const SSH: &str = "MUSTER_SSH";
 /// Where this program is kept there, below the home of its user. Nodes must see it for `verify`.
 const FOLDER: &str = ".local/share/muster/bin";
+/// What stands before what is asked for.
+const MARK: &str = "muster-asks";
 /// ssh's own failure.
 const UNREACHABLE: i32 = 255;
 
@@ -29,15 +34,14 @@ pub fn run(app: &App, host: &str, command: &Command) -> Result<u8> {
         Command::Attach(_) => (&[][..], true),
         _ => (&[][..], false),
     };
-    let mut words = own_words(std::env::args().skip(1));
+    let spoken = std::env::args_os().skip(1).map(OsString::into_string).collect::<Result<Vec<_>, _>>();
+    let spoken = spoken.map_err(|word| Failure::usage(format!("{} is not UTF-8 text", word.display())))?;
+    let mut words = own_words(spoken.into_iter());
     let text = match files {
         [] => None,
         files => {
             let texts = files.iter().map(|file| source::read(file)).collect::<Result<Vec<_>>>()?;
-            replace(
-                &mut words,
-                &files.iter().map(|file| file.to_string_lossy().into_owned()).collect::<Vec<_>>(),
-            );
+            replace(&mut words, files)?;
             Some(texts.into_iter().map(|text| text.source).collect::<Vec<_>>().join("\n---\n"))
         }
     };
@@ -45,7 +49,7 @@ pub fn run(app: &App, host: &str, command: &Command) -> Result<u8> {
     // 2. This program, there.
     let program = install(app, host)?;
     let quoted: Vec<String> = words.iter().map(|word| quote::word(word)).collect();
-    let line = format!("MUSTER_ON=slurm exec ~/{program} {}", quoted.join(" "));
+    let line = format!("exec env MUSTER_ON=slurm ~/{program} {}", quoted.join(" "));
 
     // 3. The verb. A terminal goes along where somebody sits before one.
     let has_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
@@ -67,10 +71,8 @@ pub fn run(app: &App, host: &str, command: &Command) -> Result<u8> {
             child.wait()?
         }
     };
-    match status.code() {
-        Some(UNREACHABLE) => Err(unreachable(host).into()),
-        code => Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILURE)),
-    }
+    // It was reached a moment ago: 255 may be a job's own code, and where it is ssh's, ssh has said why.
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILURE))
 }
 
 fn unreachable(host: &str) -> Failure {
@@ -96,14 +98,29 @@ fn own_words(words: impl Iterator<Item = String>) -> Vec<String> {
     own
 }
 
-/// Puts stdin in the place of files. A file that has the name of another word comes after it.
-fn replace(words: &mut Vec<String>, files: &[String]) {
-    for file in files {
-        if let Some(at) = words.iter().rposition(|word| word == file) {
-            words.remove(at);
+/// Puts stdin in the place of files. A value of an option may look the same: what the words then mean tells.
+fn replace(words: &mut Vec<String>, files: &[PathBuf]) -> Result<()> {
+    let mut places = Vec::new();
+    for (nth, file) in files.iter().enumerate() {
+        let is_it = |at: &usize| {
+            let mut tried = words.clone();
+            tried[*at] = "-".to_owned();
+            let tried = Cli::try_parse_from(std::iter::once("muster".to_owned()).chain(tried));
+            let Ok(Cli { command: Command::Run(args), .. }) = tried else { return false };
+            args.files().get(nth).is_some_and(|file| file.as_os_str() == "-")
+        };
+        let same = |at: &usize| Some(words[*at].as_str()) == file.to_str() && !places.contains(at);
+        let place = (0..words.len()).filter(same).find(is_it);
+        places.push(place.with_context(|| format!("cannot find {} on the command line", file.display()))?);
+    }
+    places.sort_unstable();
+    for (nth, at) in places.iter().enumerate().rev() {
+        match nth {
+            0 => words[*at] = "-".to_owned(),
+            _ => drop(words.remove(*at)),
         }
     }
-    words.push("-".to_owned());
+    Ok(())
 }
 
 /// Words that run a line there; the host is the last.
@@ -128,9 +145,10 @@ fn install(app: &App, host: &str) -> Result<String> {
     let path = format!("{FOLDER}/muster-{:016x}", hasher.finish());
 
     // 2. What there is.
-    let asked = format!("uname -sm; test -x ~/{path} && echo there");
+    // A shell may greet first.
+    let asked = format!("echo {MARK}; uname -sm; test -x ~/{path} && echo there");
     let answer = said(host, &asked, &[])?;
-    let mut lines = answer.lines();
+    let mut lines = answer.lines().skip_while(|line| *line != MARK).skip(1);
     let theirs = lines.next().unwrap_or_default().to_owned();
     if lines.next() == Some("there") {
         return Ok(path);
@@ -191,9 +209,15 @@ mod tests {
 
     #[test]
     fn files_become_stdin() {
-        let mut words: Vec<String> =
-            "run --name a.yaml a.yaml --wait b.yaml".split(' ').map(str::to_owned).collect();
-        replace(&mut words, &["a.yaml".to_owned(), "b.yaml".to_owned()]);
-        assert_eq!(words.join(" "), "run --name a.yaml --wait -");
+        let replaced = |line: &str, files: &[&str]| {
+            let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            replace(&mut words, &files.iter().map(PathBuf::from).collect::<Vec<_>>()).unwrap();
+            words.join(" ")
+        };
+        assert_eq!(
+            replaced("run --name a.yaml a.yaml --wait b.yaml", &["a.yaml", "b.yaml"]),
+            "run --name a.yaml - --wait"
+        );
+        assert_eq!(replaced("run a.yaml --name a.yaml", &["a.yaml"]), "run - --name a.yaml");
     }
 }

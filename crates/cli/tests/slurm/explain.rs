@@ -20,7 +20,11 @@ fn a_job_that_is_changed_as_explain_says_starts_at_once() {
 
     let explained = muster.json(&["explain", &waits.to_string()]);
     assert_eq!(explained["explanation"]["sooner"], json!([{ "kind": "nodes", "nodes": 2 }]), "{explained}");
-    muster.cancel(&[waits]);
+    // Of one that is bound to nodes nothing is claimed.
+    let bound = muster.submit(&format!("{}slurm: {{nodelist: node1}}\n", text("bound", 4)))[0];
+    let explained = muster.json(&["explain", &bound.to_string()]);
+    assert_eq!(explained["explanation"]["sooner"], json!([]), "{explained}");
+    muster.cancel(&[waits, bound]);
     let smaller = muster.submit(&text("smaller", 2))[0];
     muster.reaches(smaller, "running");
     muster.cancel(&[holds, smaller]);

@@ -65,12 +65,12 @@ impl Slurm {
                     .hint("only what runs can save its progress")),
             };
         }
-        if let (Verb::Requeue, Some(record)) = (verb, &record) {
-            self.records().await?.run_again(record, request.index);
-        }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         match self.tools().output(program, &args).await {
             Ok(_) => {
+                if let (Verb::Requeue, Some(record)) = (verb, &record) {
+                    self.records().await?.run_again(record, request.index);
+                }
                 // What was cancelled is not looked for any more: nobody hands it on again.
                 if let (Verb::Cancel, None, Some(record)) = (verb, request.index, &record) {
                     self.records().await?.close(&record.id);

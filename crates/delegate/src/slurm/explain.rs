@@ -42,7 +42,8 @@ impl Slurm {
         }
         // 3. When, behind whom, who holds what it waits for, and what would start it now.
         let is_one = row.component.is_none() && view::elements_of(row) == 1;
-        let sooner = match state == State::Pending && is_one && sooner::waits_for_room(row) {
+        let is_open = state == State::Pending && is_one && sooner::waits_for_room(row);
+        let sooner = match is_open && self.is_unbound(row.id).await {
             true => sooner::sooner(row, &all, &ahead(row, &all), &hosts, self.now()),
             false => Vec::new(),
         };
@@ -97,6 +98,26 @@ impl Slurm {
         parts.sort_by_key(|(value, _)| std::cmp::Reverse(value.abs()));
         let parts: Vec<String> = parts.iter().map(|(value, name)| format!("{name} {value}")).collect();
         (!parts.is_empty()).then(|| format!("its priority is made of {}", parts.join(", ")))
+    }
+
+    /// It goes to any node of its partition: what binds it to some is not told to the engine.
+    async fn is_unbound(&self, id: u64) -> bool {
+        const BONDS: [&str; 7] = [
+            "ReqNodeList",
+            "ExcNodeList",
+            "Features",
+            "Licenses",
+            "Reservation",
+            "ReqSwitch",
+            "OverSubscribe",
+        ];
+        let asked = self.tools().output("scontrol", &["--oneliner", "show", "job", &id.to_string()]).await;
+        let Ok(text) = asked else { return false };
+        let words = text.split_whitespace().filter_map(|word| word.split_once('='));
+        let binds = |(name, value): (&str, &str)| {
+            BONDS.contains(&name) && !matches!(value, "(null)" | "" | "0" | "OK" | "YES")
+        };
+        !words.into_iter().any(binds)
     }
 
     /// What a partition allows.

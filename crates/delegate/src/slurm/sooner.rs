@@ -177,6 +177,9 @@ fn asked(row: &NativeJob) -> Option<JobSpec> {
     }
     let mut group = TaskGroup::of("main", nodes, part(row.cpus, &row.tres_asked, gpus / nodes, nodes));
     group.tasks_per_node = Some(1);
+    let kind = |part: &str| Some(part.strip_prefix("gres/gpu:")?.split('=').next()?.to_owned());
+    group.task.gpu.models =
+        row.tres_asked.split(',').filter_map(kind).map(|kind| kind.as_str().into()).collect();
     Some(JobSpec { time_limit: row.time_limit, ..JobSpec::plain(row.name.as_str(), "slurm", vec![group]) })
 }
 

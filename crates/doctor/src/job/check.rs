@@ -43,7 +43,7 @@ pub(super) fn none_of(wrong: &[String], right: impl Into<String>) -> Verdict {
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "whole",
-        title: "every rank is there, once, on the node that it was given",
+        title: "every rank is there, on the node that it was given and on no other",
         meaning: "a collective waits for ever for a rank that is not there, and two ranks of one number corrupt each other",
         cure: "look at the output of the ranks that are missing: muster logs JOB -r RANK",
         needs_probe: true,

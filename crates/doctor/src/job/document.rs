@@ -13,7 +13,7 @@ is a heading here.
 - `muster verify JOB` puts a probe beside the ranks of a job that runs, on each of its nodes. It reads the environment and the limits of the
   real processes, and never connects to a port of theirs. Of a job that has ended only what it printed is looked at.
 - `verify: true` in a job checks before the program starts, on Slurm: every rank starts the probe in its own place first. What fails ends
-  the job with exit code 78; what could not be tested does not. It takes a few seconds and at most 60.
+  the job with exit code 78; what could not be tested does not. It takes a few seconds; what has not answered within 30 is not waited for.
 - A check has three outcomes: it **passed**, it **failed**, or it was **not tested**, and then the answer says what would be needed.
   Nothing that was not looked at passes.
 - `muster verify` exits 0 when nothing failed, 1 when something did; with `--strict` also when something was not tested.

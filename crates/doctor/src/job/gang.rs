@@ -19,6 +19,9 @@ pub(super) fn whole(evidence: &JobEvidence) -> Verdict {
     for (seen, rank) in ranks(evidence) {
         places.entry(rank.rank).or_default().push(&seen.node);
     }
+    if places.is_empty() {
+        return NotTested("ranks that Muster started, and whose programs run".to_owned());
+    }
     // 2. Against where it should be.
     let world = evidence.expected.len();
     let mut wrong = Vec::new();
@@ -71,8 +74,8 @@ pub(super) fn one_allocation(evidence: &JobEvidence) -> Verdict {
     match by_allocation.len() {
         1 if by_allocation.contains_key(&0) => NotTested("an allocation: this machine has none".to_owned()),
         1 => Passed(format!(
-            "{} nodes, all of job {}",
-            evidence.nodes().len(),
+            "{}, all of job {}",
+            count(evidence.nodes().len(), "node"),
             by_allocation.keys().sum::<u64>()
         )),
         _ => {
@@ -164,6 +167,7 @@ pub(super) fn strangers(evidence: &JobEvidence) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use muster_model::check::ProbeOutcome;
     use muster_model::verify::SeenFile;
 
     use super::*;
@@ -233,6 +237,24 @@ mod tests {
         let mut misled = sound();
         misled.seen[0].ranks[0].world_size = Some(2);
         assert_eq!(failed(whole(&misled)), "rank 0 was told that there are 2 ranks, of 4");
+    }
+
+    #[test]
+    fn who_was_not_seen_has_not_passed() {
+        let mut partly = JobEvidence { job: 7, ..sound() };
+        partly.seen.pop();
+        let outcomes = |evidence: &JobEvidence| {
+            let checks = crate::job::verify(evidence).checks.into_iter();
+            checks.map(|check| (check.check, check.outcome)).collect::<BTreeMap<_, _>>()
+        };
+        let found = outcomes(&partly);
+        assert_eq!(found["whole"], ProbeOutcome::Failed);
+        for check in ["one-allocation", "devices", "closed-devices", "shared-memory"] {
+            assert_ne!(found[check], ProbeOutcome::Passed, "{check}");
+        }
+        // Of a job that others started nothing is known at all.
+        partly.seen[0].ranks.clear();
+        assert_eq!(outcomes(&partly)["whole"], ProbeOutcome::NotTested);
     }
 
     #[test]

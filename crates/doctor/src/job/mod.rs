@@ -93,6 +93,14 @@ impl JobEvidence {
     }
 }
 
+impl JobEvidence {
+    /// Ranks that no probe saw.
+    fn silent(&self) -> usize {
+        let is_seen = |rank: u32| self.seen.iter().flat_map(|seen| &seen.ranks).any(|one| one.rank == rank);
+        self.expected.iter().filter(|one| !is_seen(one.rank)).count()
+    }
+}
+
 /// The answer.
 #[must_use]
 pub fn verify(evidence: &JobEvidence) -> VerifyReport {
@@ -100,6 +108,12 @@ pub fn verify(evidence: &JobEvidence) -> VerifyReport {
         let verdict = match check.needs_probe && evidence.seen.is_empty() {
             true => Verdict::NotTested("a probe beside its ranks while it runs".to_owned()),
             false => (check.judge)(evidence),
+        };
+        let verdict = match (verdict, evidence.silent()) {
+            (Verdict::Passed(says), silent) if check.needs_probe && silent > 0 => {
+                Verdict::NotTested(format!("all ranks: {silent} were not seen; of the others, {says}"))
+            }
+            (verdict, _) => verdict,
         };
         let (outcome, says) = match verdict {
             Verdict::Passed(says) => (ProbeOutcome::Passed, says),

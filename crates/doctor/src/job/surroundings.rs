@@ -1,6 +1,6 @@
 //! Checks of what is around the ranks: the way to rank 0, memory, clocks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::JobEvidence;
 use super::check::Verdict::{self, NotTested, Passed};
@@ -22,6 +22,12 @@ pub(super) fn master(evidence: &JobEvidence) -> Verdict {
         .collect();
     wrong.sort();
     wrong.dedup();
+    let asked: BTreeSet<&str> = evidence.seen.iter().map(|seen| seen.node.as_str()).collect();
+    let heard: BTreeSet<&str> = evidence.reached.iter().map(|(node, _)| node.as_str()).collect();
+    let silent: Vec<&str> = asked.difference(&heard).copied().collect();
+    if wrong.is_empty() && !silent.is_empty() {
+        return NotTested(format!("answers of {} in time", silent.join(", ")));
+    }
     let named = evidence.seen.iter().flat_map(|seen| &seen.ranks).find_map(|rank| rank.master.clone());
     let name = named.unwrap_or_default();
     none_of(&wrong, format!("{name} answers all {} that asked", evidence.reached.len()))
@@ -29,7 +35,15 @@ pub(super) fn master(evidence: &JobEvidence) -> Verdict {
 
 pub(super) fn shared_memory(evidence: &JobEvidence) -> Verdict {
     let mut by_node: BTreeMap<&str, &Result<u64, String>> = BTreeMap::new();
-    by_node.extend(evidence.seen.iter().map(|seen| (seen.node.as_str(), &seen.shared_memory)));
+    for seen in &evidence.seen {
+        // Of several probes of one node the worst counts.
+        let worst = by_node.entry(&seen.node).or_insert(&seen.shared_memory);
+        if seen.shared_memory.is_err()
+            || matches!((&seen.shared_memory, *worst), (Ok(new), Ok(old)) if new < old)
+        {
+            *worst = &seen.shared_memory;
+        }
+    }
     let Some(least) = by_node.values().filter_map(|seen| seen.as_ref().ok()).min() else {
         return match by_node.iter().next() {
             Some((node, Err(error))) => Verdict::Failed(format!("/dev/shm on {node}: {error}")),
@@ -124,6 +138,8 @@ mod tests {
         evidence.reached = vec![("a".to_owned(), None), ("b".to_owned(), Some("no route".to_owned()))];
         assert_eq!(master(&evidence), Verdict::Failed("from b: no route".to_owned()));
         evidence.reached.pop();
+        assert_eq!(master(&evidence), NotTested("answers of b in time".to_owned()));
+        evidence.reached.push(("b".to_owned(), None));
         assert!(matches!(master(&evidence), Passed(_)));
     }
 

@@ -361,6 +361,7 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     text.push_str("muster_told=\ntrap muster_told=1 TERM\n");
     if let Some(program) = source.verify {
         preflight(text, source, program, components);
+        text.push_str("# Told to end before it began: its program does not start.\nif [ -n \"$muster_told\" ]; then\n  status=143\nelse\n");
     }
     let heard = if source.kept.is_some() { " 2>> \"$MUSTER_LOGS/srun.log\"" } else { "" };
     match components {
@@ -380,6 +381,9 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
             );
             text.push_str("[ \"$status\" = 0 ] || kill $(jobs -p) 2> /dev/null\nwait\n");
         }
+    }
+    if source.verify.is_some() {
+        text.push_str("fi\n");
     }
     if source.kept.is_some() {
         text.push_str(FIRST);
@@ -412,7 +416,7 @@ export MUSTER_PROBE={program}
 if [ -x "$MUSTER_PROBE" ]; then
   timeout 60 "$MUSTER_PROBE" __preflight --job "$MUSTER_JOB_ID" ${{SLURM_ARRAY_TASK_ID:+--index "$SLURM_ARRAY_TASK_ID"}} --ranks {world} --report "$MUSTER_LOGS/verify.json" -- {start} >&2
   muster_found=$?
-  if [ "$muster_found" = 78 ]; then
+  if [ "$muster_found" = 78 ] && [ -z "$muster_told" ]; then
     echo "muster: the place is not as it was asked for; the program is not started" >&2
     echo "$MUSTER_ATTEMPT 78" >> "$muster_dir/ends"
     exit 78
@@ -430,8 +434,8 @@ unset MUSTER_PROBE
 
 /// srun passes on the highest code of all tasks, and those that are ended for another's failure have one above that.
 const FIRST: &str = r#"# The code of who failed first, not of those that were ended for it.
-cat "$MUSTER_LOGS/srun.log" >&2
-muster_first=$(grep -m 1 -E ': tasks? [^:]*: ' "$MUSTER_LOGS/srun.log")
+cat "$MUSTER_LOGS/srun.log" >&2 2> /dev/null
+muster_first=$(grep -m 1 -E ': tasks? [^:]*: ' "$MUSTER_LOGS/srun.log" 2> /dev/null)
 case $muster_first in
   *"Exited with exit code "*) [ "$status" = 0 ] || status=${muster_first##* } ;;
 esac

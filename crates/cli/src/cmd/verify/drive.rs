@@ -1,22 +1,24 @@
 //! Drives the probes of one job through the programs that start them, one for each component of it: what goes into one reaches each of its
 //! probes, and their lines come back mixed. Every step has a deadline; who does not answer in time is not waited for. It judges nothing.
 
+use std::ffi::OsString;
 use std::process::Stdio;
 use std::time::Duration;
 
 use muster_doctor::job::ClockBound;
 use muster_model::verify::{PROBE_MARK, ProbeAnswer, ProbeQuestion, Seen};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::probe::unix_nanos;
 
 /// For a step of Slurm to start on every node.
 const START: Duration = Duration::from_secs(30);
 /// For connections, which the probes give up earlier.
-const REACH: Duration = Duration::from_secs(10);
+const REACH: Duration = Duration::from_secs(15);
 /// For one question about the time.
 const CLOCK: Duration = Duration::from_secs(3);
 /// For the program to end once nobody asks any more.
@@ -41,10 +43,10 @@ pub struct Driven {
     pub why: Option<String>,
 }
 
-/// Starts the probes and asks them everything.
-pub async fn drive(starts: &[Vec<String>], probes: usize) -> Driven {
+/// Starts the probes and asks them everything. The programs that start them do not see the variables `without`.
+pub async fn drive(starts: &[Vec<String>], probes: usize, without: &[OsString]) -> Driven {
     let mut driven = Driven::default();
-    let mut asked = match Asked::start(starts) {
+    let mut asked = match Asked::start(starts, without) {
         Ok(asked) => asked,
         Err(error) => return Driven { why: Some(error.to_string()), ..driven },
     };
@@ -100,13 +102,16 @@ struct Asked {
 }
 
 impl Asked {
-    fn start(starts: &[Vec<String>]) -> std::io::Result<Self> {
+    fn start(starts: &[Vec<String>], without: &[OsString]) -> std::io::Result<Self> {
         let (sender, lines) = mpsc::channel(LINES);
         let mut children = Vec::new();
         for words in starts {
             let (program, args) = words.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
             let mut command = Command::new(program);
             command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            without.iter().for_each(|name| {
+                command.env_remove(name);
+            });
             let mut child = command.kill_on_drop(true).spawn()?;
             let stdin = child.stdin.take().ok_or(std::io::ErrorKind::BrokenPipe)?;
             let stdout = child.stdout.take().ok_or(std::io::ErrorKind::BrokenPipe)?;
@@ -139,7 +144,8 @@ impl Asked {
         let mut answers = Vec::new();
         while answers.len() < count {
             let Ok(Some((heard, line))) = timeout_at(deadline, self.lines.recv()).await else { break };
-            let answer = line.strip_prefix(PROBE_MARK).and_then(|json| serde_json::from_str(json).ok());
+            // Something else may have begun the line.
+            let answer = line.split_once(PROBE_MARK).and_then(|(_, json)| serde_json::from_str(json).ok());
             answers.extend(answer.map(|answer| (heard, answer)));
         }
         answers
@@ -158,7 +164,13 @@ impl Asked {
             }
             why = why.or(text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned));
             if timeout_at(deadline, child.wait()).await.is_err() {
-                let _ = child.kill().await;
+                // srun takes its step with it when it is told to end, and leaves it there when it is killed.
+                if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+                    let _ = kill_process(pid, Signal::TERM);
+                }
+                if timeout(END, child.wait()).await.is_err() {
+                    let _ = child.kill().await;
+                }
             }
         }
         why
@@ -177,13 +189,13 @@ mod tests {
     async fn answers_among_other_lines_are_heard() {
         let seen = r#"muster-probe {"seen":{"node":"n1","allocation":7,"ranks":[{"rank":0,"world_size":1,"gpus":null,"visible":null,"memlock_bytes":null,"master":"n1"}],"device_files":[],"gpu_users":null,"shared_memory":{"Ok":1},"rdma_devices":[],"listens":9}}"#;
         let script = format!(
-            r#"echo loading; echo '{seen}'
+            r#"printf loading; echo '{seen}'
             while read -r line; do case $line in
               *reach*) echo 'muster-probe {{"reached":{{"node":"n1","error":"no route"}}}}';;
               *) echo "muster-probe {{\"clock\":{{\"node\":\"n1\",\"unix_nanos\":$(date +%s%N)}}}}";;
             esac; done"#
         );
-        let driven = drive(&words(&script), 1).await;
+        let driven = drive(&words(&script), 1, &[]).await;
         assert_eq!(driven.seen.len(), 1);
         assert_eq!(driven.reached, [("n1".to_owned(), Some("no route".to_owned()))]);
         let [bound] = driven.clocks.as_slice() else { panic!("{driven:?}") };
@@ -194,10 +206,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_that_does_not_start_them_says_why() {
-        let driven = drive(&words("echo 'srun: error: no such job' >&2; exit 1"), 2).await;
+        let driven = drive(&words("echo 'srun: error: no such job' >&2; exit 1"), 2, &[]).await;
         assert!(driven.seen.is_empty());
         assert_eq!(driven.why.as_deref(), Some("srun: error: no such job"));
         assert!(!driven.is_late);
-        assert!(drive(&[vec!["muster-no-such-program".to_owned()]], 1).await.why.is_some());
+        assert!(drive(&[vec!["muster-no-such-program".to_owned()]], 1, &[]).await.why.is_some());
     }
 }

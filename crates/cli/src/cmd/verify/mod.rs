@@ -5,6 +5,8 @@ mod drive;
 pub mod preflight;
 pub mod probe;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::SystemTime;
 
@@ -79,7 +81,8 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     if element.state == State::Running {
         look(app, &client, Target { job: target.job, index }, &mut evidence).await?;
     } else {
-        app.ui.status(&format!("job {} has ended: only its output is looked at", target.text()));
+        let state = element.state.word();
+        app.ui.status(&format!("job {} is {state}: only its output is looked at", target.text()));
     }
     if client.socket().is_none() {
         evidence.leaves = topology().await;
@@ -117,7 +120,7 @@ async fn look(app: &App, client: &Client, target: Target, evidence: &mut JobEvid
     let starts = client.on_each_node(target.job, target.index, probe).await.map_err(Failure::from)?;
     let nodes = evidence.nodes().len().max(1);
     app.ui.status(&format!("looking on {nodes} {}", if nodes == 1 { "node" } else { "nodes" }));
-    let driven = drive::drive(&starts, nodes).await;
+    let driven = drive::drive(&starts, nodes, &of_a_job()).await;
     if driven.seen.len() < nodes {
         let why = driven.why.map_or(String::new(), |why| format!(": {why}"));
         app.ui.warning(&format!("{} of {nodes} probes answered{why}", driven.seen.len()));
@@ -132,9 +135,18 @@ async fn look(app: &App, client: &Client, target: Target, evidence: &mut JobEvid
     Ok(())
 }
 
+/// Variables of a job that this may run in: they would be taken for those of the job that is looked at.
+fn of_a_job() -> Vec<OsString> {
+    let is_of_a_job =
+        |name: &str| name.starts_with("SLURM") && name != "SLURM_CONF" || name.starts_with("MUSTER_");
+    let names = std::env::vars_os().map(|(name, _)| name);
+    names.filter(|name| name.to_str().is_some_and(is_of_a_job)).collect()
+}
+
 /// Nodes of each leaf switch.
 async fn topology() -> Option<Vec<Vec<String>>> {
-    let mut command = tokio::process::Command::new("scontrol");
+    let folder = std::env::var_os("MUSTER_SLURM_BIN").map(PathBuf::from).unwrap_or_default();
+    let mut command = tokio::process::Command::new(folder.join("scontrol"));
     command.args(["show", "topology"]).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let output = command.output().await.ok()?;
     Some(leaves(&String::from_utf8_lossy(&output.stdout)))

@@ -1,5 +1,6 @@
 //! `muster __probe`: runs on a node of a job, says what it sees, and answers until nobody asks any more. Who asks is `drive`.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -8,6 +9,7 @@ use anyhow::{Context, Result};
 use muster_backends::probe::{Whom, look, reach};
 use muster_doctor::hosts::expand;
 use muster_model::verify::{PROBE_MARK, ProbeAnswer, ProbeQuestion};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::jobref::Target;
 
@@ -33,6 +35,8 @@ pub fn words(target: Target) -> Result<Vec<String>> {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<u8> {
+    // What asks a job to save its progress reaches whoever stands in the place of its ranks.
+    let _heard = [SignalKind::user_defined1(), SignalKind::user_defined2()].map(signal);
     let whom = args.job.map_or(Whom::Itself, |job| Whom::Job { job, index: args.index });
     let seen = look(whom, &configured());
     let node = seen.node.clone();
@@ -54,10 +58,26 @@ pub fn run(args: &Args) -> Result<u8> {
 fn configured() -> Vec<PathBuf> {
     let conf = std::env::var_os("SLURM_CONF").unwrap_or_else(|| "/etc/slurm/slurm.conf".into());
     let text = std::fs::read_to_string(Path::new(&conf).with_file_name("gres.conf")).unwrap_or_default();
-    let of_gpus = text.lines().filter(|line| line.split_whitespace().any(|word| word == "Name=gpu"));
-    let files =
-        of_gpus.filter_map(|line| line.split_whitespace().find_map(|word| word.strip_prefix("File=")));
-    files.filter_map(expand).flatten().map(PathBuf::from).collect()
+    let node = std::env::var("SLURMD_NODENAME").unwrap_or_default();
+    let files: BTreeSet<String> = text.lines().filter_map(|line| gpu_files(line, &node)).flatten().collect();
+    files.into_iter().map(PathBuf::from).collect()
+}
+
+/// Files that a line of gres.conf names for the GPUs of this node.
+fn gpu_files(line: &str, node: &str) -> Option<Vec<String>> {
+    let line = line.split('#').next()?;
+    let value = |key: &str| {
+        let of_key =
+            |word: &'_ str| word.split_once('=').is_some_and(|(name, _)| name.eq_ignore_ascii_case(key));
+        line.split_whitespace()
+            .find(|word| of_key(word))
+            .and_then(|word| word.split_once('='))
+            .map(|(_, value)| value)
+    };
+    let is_here = value("NodeName")
+        .is_none_or(|names| expand(names).is_some_and(|names| names.iter().any(|name| name == node)));
+    let is_gpu = value("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"));
+    if is_here && is_gpu { expand(value("File")?) } else { None }
 }
 
 /// In one write: lines of several probes arrive side by side.
@@ -72,4 +92,27 @@ fn say(answer: &ProbeAnswer) -> Result<()> {
 pub fn unix_nanos() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_those_of_this_node_and_each_once() {
+        let files = |line: &str| gpu_files(line, "n2").unwrap_or_default().join(" ");
+        assert_eq!(
+            files("NodeName=n[1-3] Name=gpu Type=h100 File=/dev/nvidia[0-1]"),
+            "/dev/nvidia0 /dev/nvidia1"
+        );
+        assert_eq!(files("name=GPU file=/dev/nvidia7"), "/dev/nvidia7");
+        for other in [
+            "NodeName=n[4-5] Name=gpu File=/dev/nvidia0",
+            "# Name=gpu File=/dev/nvidia0",
+            "Name=nic File=/dev/x",
+            "Name=gpu AutoDetect=nvml",
+        ] {
+            assert_eq!(files(other), "", "{other}");
+        }
+    }
 }
