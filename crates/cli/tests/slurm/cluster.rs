@@ -22,6 +22,8 @@ pub enum User {
     Nobody,
     /// Of accounts vision and language.
     Games,
+    /// Of account language.
+    News,
 }
 
 impl User {
@@ -29,6 +31,7 @@ impl User {
         match self {
             Self::Nobody => "nobody",
             Self::Games => "games",
+            Self::News => "news",
         }
     }
 
@@ -36,6 +39,7 @@ impl User {
         match self {
             Self::Nobody => "nogroup",
             Self::Games => "games",
+            Self::News => "news",
         }
     }
 }
@@ -62,6 +66,11 @@ impl Cluster {
     /// The folder of the stand-ins for GPUs.
     pub fn devices(&self) -> PathBuf {
         self.dir.join("dev")
+    }
+
+    /// How its controller is set up.
+    pub fn conf(&self) -> PathBuf {
+        self.dir.join("etc/slurm.conf")
     }
 
     /// The folder that all users share, as users of a real cluster share their homes.

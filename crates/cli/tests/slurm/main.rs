@@ -3,17 +3,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 
+mod agreement;
 mod check;
 mod cluster;
 #[path = "../conform/mod.rs"]
 mod conform;
 mod conforms;
+mod drawn;
 mod explain;
 mod export;
 mod failure;
 mod gang;
 mod init;
 mod jobs;
+mod model;
 mod muster;
 mod promise;
 mod reconcile;

@@ -9,6 +9,7 @@ use super::load::JobNo;
 use super::site::Site;
 use crate::peers;
 use crate::peers::kueue::{Binding, Kueue};
+use crate::peers::slurm::{Settings, Slurm};
 
 /// A control plane: the production engine, or a model of another. It is told what happens in the order in which it does, and
 /// asked to decide once at the end of each instant.
@@ -164,10 +165,18 @@ impl Scheduler {
     /// # Errors
     /// The engine does not accept the site.
     pub fn begin(self, site: &Site, seed: u64) -> Result<Box<dyn Plane>, PlaneError> {
+        self.begin_as(site, seed, Settings::default())
+    }
+
+    /// The same, where the site has set Slurm up in a way of its own.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn begin_as(self, site: &Site, seed: u64, slurm: Settings) -> Result<Box<dyn Plane>, PlaneError> {
         Ok(match self {
             Scheduler::Muster => Box::new(EnginePlane::new(site)?),
             Scheduler::KubeDefault => Box::new(peers::kube::KubeDefault::new(site, seed)),
-            Scheduler::Slurm => Box::new(peers::slurm::Slurm::new(site)),
+            Scheduler::Slurm => Box::new(Slurm::new(site, slurm)),
             Scheduler::None => Box::new(peers::none::People::default()),
             Scheduler::Ray => Box::new(peers::ray::Ray::new(site)),
             Scheduler::Kai => Box::new(peers::kai::Kai::new(site)),

@@ -12,7 +12,7 @@ use muster_model::{NodeId, Span, Time};
 
 use super::plan::{Asked, Plan};
 use super::room::Step;
-use super::settings::{BF_MAX_JOB_TEST, BF_NODE_SPACE_SIZE};
+use super::settings::Settings;
 use super::state::State;
 use crate::fleet::{Desk, PlaneError};
 
@@ -44,13 +44,14 @@ struct Kinds {
 pub(super) fn pass(state: &mut State, desk: &mut Desk) -> Result<bool, PlaneError> {
     let now = desk.now();
     let mut kinds = Kinds::new(state, desk);
-    let mut plan = Plan::new(now, desk.pool().nodes().len());
+    let Settings { bf_max_job_test, bf_node_space_size, bf_resolution, bf_window, .. } = state.settings;
+    let mut plan = Plan::new(now, desk.pool().nodes().len(), bf_resolution, bf_window);
     let mut tried = 0;
     let mut has_started = false;
     for at in 0..state.queue.jobs().len() {
         let number = state.queue.jobs()[at];
         // 1. Whether it is tried.
-        if kinds.hopes.is_empty() || tried == BF_MAX_JOB_TEST || plan.slots() >= BF_NODE_SPACE_SIZE {
+        if kinds.hopes.is_empty() || tried == bf_max_job_test || plan.slots() >= bf_node_space_size {
             break;
         }
         let job = state.jobs[number.at()];

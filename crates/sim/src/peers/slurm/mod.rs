@@ -25,3 +25,4 @@ mod state;
 mod switches;
 
 pub use plane::Slurm;
+pub use settings::Settings;

@@ -7,7 +7,6 @@ use muster_model::{NodeId, Span, Time};
 
 use super::node_set::NodeSet;
 use super::room::Step;
-use super::settings::{BF_RESOLUTION, BF_WINDOW};
 use super::switches::{Places, Switches};
 
 /// From this time until the next one begins these nodes are not reserved.
@@ -23,6 +22,10 @@ struct Slot {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     now: Time,
+    /// `bf_resolution`.
+    resolution: Span,
+    /// `bf_window`.
+    window: Span,
     slots: Vec<Slot>,
 }
 
@@ -35,8 +38,9 @@ pub(super) struct Asked<'a> {
 }
 
 impl Plan {
-    pub(super) fn new(now: Time, nodes: usize) -> Self {
-        Self { now, slots: vec![Slot { from: now, open: NodeSet::first(nodes), gains: false }] }
+    pub(super) fn new(now: Time, nodes: usize, resolution: Span, window: Span) -> Self {
+        let slots = vec![Slot { from: now, open: NodeSet::first(nodes), gains: false }];
+        Self { now, resolution, window, slots }
     }
 
     /// Stretches of time that it consists of.
@@ -46,7 +50,7 @@ impl Plan {
 
     /// Nothing is planned after this.
     fn window_end(&self) -> Time {
-        self.now + BF_WINDOW
+        self.now + self.window
     }
 
     /// Nodes that nobody has reserved from now on for so long.
@@ -82,7 +86,7 @@ impl Plan {
                     if found <= self.now || !self.is_reserved(&places, found, asked.limit) {
                         return Some((found, places)).filter(|_| found <= self.window_end());
                     }
-                    start = if found > start { found } else { start + BF_RESOLUTION };
+                    start = if found > start { found } else { start + self.resolution };
                 }
                 _ => start = later?,
             }
@@ -92,7 +96,7 @@ impl Plan {
 
     /// Reserves whole nodes.
     pub(super) fn reserve(&mut self, places: &Places, start: Time, limit: Span) {
-        let (from, until) = rounded(start, limit);
+        let (from, until) = self.rounded(start, limit);
         let first = self.split(from.max(self.now));
         let last = if until > self.window_end() { self.slots.len() } else { self.split(until) };
         for slot in &mut self.slots[first..last] {
@@ -105,10 +109,15 @@ impl Plan {
 
     /// Somebody has reserved one of these nodes for a part of that time.
     fn is_reserved(&self, places: &Places, start: Time, limit: Span) -> bool {
-        let (from, until) = rounded(start, limit);
+        let (from, until) = self.rounded(start, limit);
         let first = self.slots.partition_point(|slot| slot.from <= from).saturating_sub(1);
         let slots = self.slots[first..].iter().take_while(|slot| slot.from < until);
         slots.into_iter().any(|slot| places.iter().any(|(node, _)| !slot.open.contains(*node)))
+    }
+
+    fn rounded(&self, start: Time, limit: Span) -> (Time, Time) {
+        let down = |time: Time| Time(time.0 / self.resolution.0 * self.resolution.0);
+        (down(start), down(start + limit + Span(self.resolution.0 - 1)))
     }
 
     /// The slot that begins then; makes it where there is none.
@@ -120,11 +129,6 @@ impl Plan {
         }
         next
     }
-}
-
-fn rounded(start: Time, limit: Span) -> (Time, Time) {
-    let down = |time: Time| Time(time.0 / BF_RESOLUTION.0 * BF_RESOLUTION.0);
-    (down(start), down(start + limit + Span(BF_RESOLUTION.0 - 1)))
 }
 
 /// From when on there is room for all tasks on open nodes, not before `start`.
@@ -161,6 +165,8 @@ mod tests {
     use super::*;
     use crate::fleet::Site;
 
+    const RESOLUTION: Span = Span::from_secs(60);
+    const WINDOW: Span = Span::from_secs(7 * 86_400);
     const NOW: Time = Time(1_000_000 * 60_000);
 
     fn after(secs: u64) -> Time {
@@ -188,7 +194,7 @@ mod tests {
     fn who_comes_later_starts_before_a_reservation_if_it_ends_before_it() {
         // Node 0 is free now, node 1 in 1,000 s; somebody needs both from then on, for 600 s.
         let steps = [step(0, 0), step(1, 1_000)];
-        let mut plan = Plan::new(NOW, 2);
+        let mut plan = Plan::new(NOW, 2, RESOLUTION, WINDOW);
         check(&plan, &steps, 2, 600, Some(1_000));
         plan.reserve(&vec![(NodeId(0), 1), (NodeId(1), 1)], after(1_000), Span::from_secs(600));
         // The reservation is from 960 to 1,620: whole minutes, down and up.
@@ -200,7 +206,7 @@ mod tests {
     #[test]
     fn a_hole_between_reservations_is_found() {
         let steps = [step(0, 0)];
-        let mut plan = Plan::new(NOW, 1);
+        let mut plan = Plan::new(NOW, 1, RESOLUTION, WINDOW);
         plan.reserve(&vec![(NodeId(0), 1)], after(600), Span::from_secs(600));
         plan.reserve(&vec![(NodeId(0), 1)], after(1_800), Span::from_secs(600));
         check(&plan, &steps, 1, 540, Some(0));
@@ -211,9 +217,9 @@ mod tests {
 
     #[test]
     fn beyond_the_window_nothing_is_planned() {
-        let plan = Plan::new(NOW, 1);
-        check(&plan, &[step(0, BF_WINDOW.as_secs())], 1, 60, Some(BF_WINDOW.as_secs()));
-        check(&plan, &[step(0, BF_WINDOW.as_secs() + 1)], 1, 60, None);
+        let plan = Plan::new(NOW, 1, RESOLUTION, WINDOW);
+        check(&plan, &[step(0, WINDOW.as_secs())], 1, 60, Some(WINDOW.as_secs()));
+        check(&plan, &[step(0, WINDOW.as_secs() + 1)], 1, 60, None);
         check(&plan, &[], 1, 60, None);
     }
 }

@@ -7,7 +7,7 @@ use muster_model::{NodeId, Time};
 
 use super::backfill;
 use super::limits::Cap;
-use super::settings::{BF_INTERVAL, CALC_PERIOD, QUEUE_DEPTH, REQUEUE_DELAY, SCHED_DELAY, SCHED_INTERVAL};
+use super::settings::Settings;
 use super::state::State;
 use crate::fleet::{Desk, JobNo, Plane, PlaneError, Site};
 
@@ -43,11 +43,11 @@ pub struct Slurm {
 }
 
 impl Slurm {
-    /// A site as `settings.rs` has it.
+    /// A site that has set Slurm up like this.
     #[must_use]
-    pub fn new(site: &Site) -> Self {
+    pub fn new(site: &Site, settings: Settings) -> Self {
         Self {
-            state: State::new(site),
+            state: State::new(site, settings),
             clock: Clock::default(),
             fresh: Vec::new(),
             crashed: Vec::new(),
@@ -64,7 +64,7 @@ impl Slurm {
         let now = desk.now();
         for job in self.crashed.drain(..) {
             desk.evict(job);
-            self.requeued.insert((now + REQUEUE_DELAY, job));
+            self.requeued.insert((now + self.state.settings.requeue_delay, job));
         }
         while let Some((_, job)) = self.requeued.first().copied().filter(|(at, _)| *at <= now) {
             self.requeued.pop_first();
@@ -89,7 +89,8 @@ impl Slurm {
     /// The main scheduler: down the queue until somebody finds no room. Who is held back by a cap is passed over.
     fn main_pass(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
         let now = desk.now();
-        let is_full = self.clock.last_full.is_none_or(|last| now >= last + SCHED_INTERVAL);
+        let is_full =
+            self.clock.last_full.is_none_or(|last| now >= last + self.state.settings.sched_interval);
         let (mut at, mut looked_at) = (0, 0);
         self.clock.main_is_due = false;
         self.clock.main_was_cut = false;
@@ -98,7 +99,7 @@ impl Slurm {
             self.clock.last_full = Some(now);
         }
         while let Some(job) = self.state.queue.jobs().get(at).copied() {
-            if !is_full && looked_at == QUEUE_DEPTH {
+            if !is_full && looked_at == self.state.settings.queue_depth {
                 self.clock.main_was_cut = true;
                 break;
             }
@@ -116,8 +117,9 @@ impl Slurm {
 
     /// When the main scheduler runs next, if it has to.
     fn next_main(&self) -> Option<Time> {
-        let after_event = self.clock.last_main.map_or(Time(0), |last| last + SCHED_DELAY);
-        let full = self.clock.last_full.map_or(Time(0), |last| last + SCHED_INTERVAL);
+        let Settings { sched_delay, sched_interval, .. } = self.state.settings;
+        let after_event = self.clock.last_main.map_or(Time(0), |last| last + sched_delay);
+        let full = self.clock.last_full.map_or(Time(0), |last| last + sched_interval);
         match (self.clock.main_is_due, self.clock.main_was_cut) {
             (true, _) => Some(after_event),
             (false, true) => Some(full),
@@ -126,7 +128,7 @@ impl Slurm {
     }
 
     fn next_backfill(&self) -> Option<Time> {
-        self.clock.backfill_is_due.then_some(self.clock.last_backfill + BF_INTERVAL)
+        self.clock.backfill_is_due.then_some(self.clock.last_backfill + self.state.settings.bf_interval)
     }
 }
 
@@ -136,11 +138,12 @@ impl Plane for Slurm {
         if self.clock.calculation.is_none() {
             self.clock.last_backfill = now;
         }
-        let mut next = self.clock.calculation.unwrap_or(now + CALC_PERIOD);
+        let period = self.state.settings.calc_period;
+        let mut next = self.clock.calculation.unwrap_or(now + period);
         while next <= now {
             self.state.calculate(next);
             self.clock.is_to_weigh = true;
-            next = next + CALC_PERIOD;
+            next = next + period;
         }
         self.clock.calculation = Some(next);
     }

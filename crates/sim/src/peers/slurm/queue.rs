@@ -4,7 +4,7 @@
 use muster_model::{Span, Time};
 
 use super::accounts::UserNo;
-use super::settings::{MAX_AGE, WEIGHT_AGE, WEIGHT_FAIR_SHARE, WEIGHT_JOB_SIZE};
+use super::settings::Settings;
 use crate::fleet::JobNo;
 
 /// Factors are between 0 and 1, in millionths.
@@ -33,12 +33,13 @@ pub(super) struct Job {
 
 impl Job {
     /// Its priority now, with this rank among so many users. At least 1: 0 is for jobs that are held.
-    pub(super) fn weigh(&mut self, now: Time, rank: u32, users: usize) {
+    pub(super) fn weigh(&mut self, now: Time, rank: u32, users: usize, settings: &Settings) {
+        let Settings { weight_age, weight_fair_share, weight_job_size, max_age, .. } = *settings;
         let part =
             |part: u64, whole: u64| (u128::from(part) * u128::from(ONE) / u128::from(whole.max(1))) as u64;
-        let age = part(now.since(self.eligible).0.min(MAX_AGE.0), MAX_AGE.0);
+        let age = part(now.since(self.eligible).0.min(max_age.0), max_age.0);
         let fair_share = part(u64::from(rank), users as u64);
-        let sum = WEIGHT_AGE * age + WEIGHT_FAIR_SHARE * fair_share + WEIGHT_JOB_SIZE * self.size;
+        let sum = weight_age * age + weight_fair_share * fair_share + weight_job_size * self.size;
         self.priority = (sum / ONE).saturating_add_signed(self.bonus).max(1);
     }
 }

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use muster_model::job::Resources;
-use muster_model::{DeviceSet, GpuModel, NodeId, Time};
+use muster_model::{DeviceSet, GpuModel, NodeId, Span, Time};
 
-use super::settings::BF_RESOLUTION;
 use crate::fleet::{Desk, JobNo, Pool, PoolNode, Site};
 
 /// What of a node is free.
@@ -46,10 +45,12 @@ pub(super) struct Step {
 pub(super) struct Rooms {
     models: Vec<Vec<(GpuModel, DeviceSet)>>,
     ends: BTreeMap<(Time, JobNo), Vec<Held>>,
+    /// `bf_resolution`: what should have ended by now is planned to end so much later.
+    resolution: Span,
 }
 
 impl Rooms {
-    pub(super) fn new(site: &Site) -> Self {
+    pub(super) fn new(site: &Site, resolution: Span) -> Self {
         let models = site.nodes.iter().map(|node| {
             let mut models: Vec<(GpuModel, DeviceSet)> = Vec::new();
             for (at, device) in node.devices.iter().enumerate() {
@@ -60,7 +61,7 @@ impl Rooms {
             }
             models
         });
-        Self { models: models.collect(), ends: BTreeMap::new() }
+        Self { models: models.collect(), ends: BTreeMap::new(), resolution }
     }
 
     /// A job holds what it has been given until its limit.
@@ -120,7 +121,7 @@ impl Rooms {
             look(&free, node, now);
         }
         for ((end, _), held) in &self.ends {
-            let at = if *end > now { *end } else { now + BF_RESOLUTION };
+            let at = if *end > now { *end } else { now + self.resolution };
             for held in held.iter().filter(|held| pool.node(held.node).is_up) {
                 let there = &mut free[held.node.0 as usize];
                 there.devices = there.devices.or(held.free.devices);

@@ -12,7 +12,7 @@ use super::fair_tree::FairTree;
 use super::limits::{Cap, Limits};
 use super::queue::{self, Job, Queue};
 use super::room::Rooms;
-use super::settings::{CALC_PERIOD, MAX_TIME, MINUTE};
+use super::settings::{MINUTE, Settings};
 use super::switches::{Places, Switches};
 use crate::fleet::{Desk, JobNo, PlaneError, Site};
 
@@ -35,6 +35,7 @@ struct Running {
 /// The state.
 #[derive(Clone, Debug)]
 pub(super) struct State {
+    pub(super) settings: Settings,
     pub(super) accounts: Accounts,
     pub(super) fair: FairTree,
     pub(super) limits: Limits,
@@ -49,13 +50,14 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(site: &Site) -> Self {
+    pub(super) fn new(site: &Site, settings: Settings) -> Self {
         let accounts = Accounts::new(&site.tree);
         Self {
+            settings,
             fair: FairTree::new(&accounts, site.tree.half_life),
             limits: Limits::new(&accounts),
             accounts,
-            rooms: Rooms::new(site),
+            rooms: Rooms::new(site, settings.bf_resolution),
             switches: Switches::new(site),
             kinds: Vec::new(),
             known: BTreeMap::new(),
@@ -78,7 +80,7 @@ impl State {
         let gpus_milli = u64::from(job.tasks) * u64::from(job.task.gpu.milli().0);
         let cpus_milli = u64::from(job.tasks) * u64::from(job.task.cpus.0);
         let billed_milli = if self.has_gpus { gpus_milli } else { cpus_milli };
-        let limit = job.estimate.unwrap_or(MAX_TIME);
+        let limit = job.estimate.unwrap_or(self.settings.default_time);
         let nodes = (u64::from(job.fewest_nodes), desk.pool().nodes().len() as u64);
         let kind = self.kind(&job.task, job.tasks);
         self.jobs.push(Job {
@@ -100,7 +102,7 @@ impl State {
         let users = self.accounts.users();
         let job = &mut self.jobs[number.at()];
         job.eligible = now;
-        job.weigh(now, self.fair.rank(job.user), users);
+        job.weigh(now, self.fair.rank(job.user), users, &self.settings);
         self.queue.enter(number, &self.jobs);
     }
 
@@ -175,7 +177,7 @@ impl State {
             self.fair.used(known.user, known.billed_milli, now.since(running.counted));
             running.counted = now;
         }
-        self.fair.pass(&self.accounts, CALC_PERIOD);
+        self.fair.pass(&self.accounts, self.settings.calc_period);
     }
 
     /// All jobs that wait get their priority anew.
@@ -184,7 +186,7 @@ impl State {
         let users = self.accounts.users();
         for number in self.queue.jobs() {
             let job = &mut self.jobs[number.at()];
-            job.weigh(now, self.fair.rank(job.user), users);
+            job.weigh(now, self.fair.rank(job.user), users, &self.settings);
         }
         self.queue.sort(&self.jobs);
     }

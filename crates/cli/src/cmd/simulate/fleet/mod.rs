@@ -3,9 +3,11 @@
 //!
 //! * `compare.rs`: whole runs, and what they come to
 //! * `instant.rs`: runs up to an instant, and how things stand there
+//! * `slurm_conf.rs`: what the model of Slurm goes by, from a site's own file
 
 mod compare;
 mod instant;
+mod slurm_conf;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,6 +17,7 @@ use anyhow::{Context, Result};
 use muster_model::{QueueTree, Span};
 use muster_report::amount::count;
 use muster_sim::fleet::{Failures, Fleet, FleetLoad, PlaneError, Scheduler, Site, Terms, event};
+use muster_sim::peers::slurm::Settings;
 use muster_spec::quantity::parse_span;
 
 use super::{EstimatesArg, cluster, named, warn_of_bad_rows};
@@ -22,6 +25,7 @@ use crate::app::App;
 use crate::args::whole;
 use crate::exit::Failure;
 use crate::trace_file;
+use slurm_conf::SlurmConf;
 
 /// What is asked of a fleet.
 #[derive(Debug, clap::Args)]
@@ -29,6 +33,9 @@ pub struct FleetArgs {
     /// Queues, quotas and policies; without it, one queue without limits
     #[arg(long, value_name = "FILE", requires = "cluster")]
     queues: Option<PathBuf>,
+    /// How the site has set Slurm up, for the model slurm: weights, intervals, depths; without it, as docs/models.md says
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    slurm_conf: Option<PathBuf>,
     /// So many runs of each, with as many seeds, and confidence intervals
     #[arg(long, value_name = "N", value_parser = whole(1, 100), default_value = "1", requires = "cluster")]
     seeds: u32,
@@ -81,6 +88,7 @@ struct Given {
     site: Site,
     load: FleetLoad,
     schedulers: Vec<Scheduler>,
+    slurm: Settings,
     terms: Terms,
     failures: Failures,
     /// Users promise too much, each run with its own seed.
@@ -95,7 +103,8 @@ impl Given {
         let load = if self.has_noise { &self.load.clone().with_noise(seed) } else { &self.load };
         let jobs = if scheduler.gives_shares() { load.jobs.clone() } else { load.in_whole_gpus() };
         let failures = Failures { seed, ..self.failures };
-        Ok(Fleet::new(&self.site, scheduler.begin(&self.site, seed)?, jobs, self.terms, failures))
+        let plane = scheduler.begin_as(&self.site, seed, self.slurm)?;
+        Ok(Fleet::new(&self.site, plane, jobs, self.terms, failures))
     }
 }
 
@@ -122,6 +131,7 @@ fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Gi
     let cluster = cluster::read(path, args.strict)?;
     let tree = args.fleet.queues.as_deref().map_or_else(|| Ok(QueueTree::single()), cluster::queues)?;
     let site = Site { nodes: cluster.nodes, levels: cluster.levels, tree };
+    let slurm = slurm(app, args.fleet.slurm_conf.as_deref())?;
     let read = trace_file::read(&args.trace, args.format, args.strict)?;
     let as_tasks = read.format.names_tasks();
     let mut load = FleetLoad::of(&read.jobs, &site, args.estimates.into(), as_tasks).at(args.load);
@@ -140,11 +150,23 @@ fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Gi
         site,
         load,
         schedulers,
+        slurm,
         terms: Terms { checkpoint_every, saves_when_told: checkpoint_on_signal, restart },
         failures: Failures { node_mtbf, gpu_mtbf, repair, seed: args.seed },
         has_noise: args.estimates == EstimatesArg::Noisy,
         bad_rows: read.bad_count + cluster.bad.len() as u64,
     })
+}
+
+/// As the site has set Slurm up, where it says so.
+fn slurm(app: &App, path: Option<&Path>) -> Result<Settings> {
+    let Some(path) = path else { return Ok(Settings::default()) };
+    let SlurmConf { settings, not_modelled } = slurm_conf::read(path)?;
+    if !not_modelled.is_empty() {
+        let all = not_modelled.join(", ");
+        app.ui.warning(&format!("of {} the model of Slurm does not know {all}", path.display()));
+    }
+    Ok(settings)
 }
 
 fn nothing(load: &FleetLoad) -> Failure {
