@@ -91,7 +91,7 @@ fn a_host_that_cannot_be_reached_or_is_another_machine_is_named() {
     assert!(far.muster(&["ps", "--on", "slurm@"]).code(2).stderr.contains("slurm@HOST"));
     assert!(far.muster(&["ps", "--on", "slurm@-oProxyCommand=x"]).code(2).stderr.contains("slurm@HOST"));
 
-    far.program("ssh", "echo 'Darwin arm64'");
+    far.program("ssh", "echo Welcome; echo muster-asks; echo 'Darwin arm64'");
     let other = far.muster(&["ps", "--on", "slurm@login"]).code(1);
     assert!(other.stderr.contains("login is `Darwin arm64`"), "{}", other.stderr);
 }
