@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use muster_backends::slurm::import::{NotAScript, ids, import};
+use muster_backends::slurm::import::{self, NotAScript, Submission, ids};
 use muster_model::imported::{Becomes, ImportReport};
 
 fn folder(name: &str) -> PathBuf {
@@ -26,6 +26,11 @@ fn files(name: &str) -> Vec<(String, String)> {
         .collect();
     files.sort();
     files
+}
+
+/// A script to which nothing is given.
+fn import(text: &str, file: &str) -> Result<ImportReport, NotAScript> {
+    import::import(text, file, &Submission::default())
 }
 
 fn rules(report: &ImportReport) -> BTreeSet<&str> {
@@ -99,6 +104,29 @@ fn what_is_no_script_says_what_it_is() {
     check("#!/bin/sh\n#PBS -N x\n", "PBS");
     check("#BSUB -n 4\necho\n", "LSF");
     assert_eq!(import("words\n", "x").unwrap_err(), NotAScript::NotAScript);
+}
+
+#[test]
+fn arguments_reach_the_script_in_words_that_it_reads() {
+    let check = |text: &str, arguments: &[&str], head: &str, is_found: bool| {
+        let given = Submission { arguments: arguments.iter().map(|one| (*one).to_owned()).collect() };
+        let report = import::import(text, "x", &given).unwrap();
+        assert!(report.job.contains(head), "{head}\n{}", report.job);
+        assert_eq!(rules(&report).contains("arguments-lost"), is_found, "{:#?}", report.findings);
+    };
+    let text = "#!/bin/bash\n#SBATCH -N2\nsrun ./solve \"$1\" $2\n";
+    check(text, &[], "  #!/bin/bash\n  ./solve", true);
+    check(
+        text,
+        &["it's"],
+        "  #!/bin/bash\n  # The arguments of the script.\n  set -- 'it'\\''s'\n  ./solve",
+        true,
+    );
+    check(text, &["a", ""], "  set -- a ''\n", false);
+    let text = "#!/usr/bin/env -S python3 -u\n#SBATCH -n1\nimport sys\nprint(sys.argv)\n";
+    check(text, &[], "  #!/usr/bin/env -S python3 -u\n  import sys\n", true);
+    let head = "  #!/bin/sh\n  exec /usr/bin/env -S python3 -u /dev/fd/3 a 'b c' 3<<'MUSTER'\n  import sys\n";
+    check(text, &["a", "b c"], head, false);
 }
 
 /// Scripts printed in pages of others: beside the checkout, or where `MUSTER_SEEDS` says.

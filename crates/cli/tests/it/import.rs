@@ -124,6 +124,20 @@ fn the_answer_keeps_to_its_schema_and_says_everything_on_stderr() {
 }
 
 #[test]
+fn arguments_of_a_script_go_with_it_there_and_back() {
+    let home = Home::new();
+    home.write("x.sbatch", "#!/bin/bash\n#SBATCH --time=1:00:00\necho \"$1-$2\"\n");
+    let lost = home.words("import x.sbatch").ok().stderr;
+    assert!(lost.contains("it reads $1, $2; none is named (x.sbatch:3)"), "{lost}");
+    let run = home.muster(&["import", "x.sbatch", "-o", "x.yaml", "--", "it's", "7"]).ok();
+    assert!(!run.stderr.contains("arguments-lost"), "{}", run.stderr);
+    home.words("export slurm x.yaml -o again.sbatch").ok();
+    assert!(home.read("again.sbatch").contains("it'\\''\\'\\'''\\''s"), "{}", home.read("again.sbatch"));
+    home.words("import again.sbatch -o again.yaml").ok();
+    assert_eq!(home.read("again.yaml"), home.read("x.yaml"));
+}
+
+#[test]
 fn what_is_no_script_is_refused_with_a_hint() {
     let home = Home::new();
     let check = |text: &str, message: &str, hint: &str| {

@@ -8,6 +8,7 @@ use super::geometry::Geometry;
 use super::launch::{Srun, Starter, Step};
 use super::option::{Given, SBATCH, SRUN, options};
 use super::own_node;
+use super::program::text;
 use super::read::Script;
 use super::shell::{Command, Part, Then, Word, commands};
 use super::sizes::Sizes;
@@ -407,12 +408,6 @@ fn of_job(name: &str, text: &str, sizes: &Sizes) -> Option<(Option<u64>, Option<
         "cpus-per-task" => (value::count(text), Some(sizes.cpus_per_task.unwrap_or(1))),
         _ => return None,
     })
-}
-
-/// A program for the same interpreter.
-fn text(script: &Script<'_>, before: &str, body: &str) -> Program {
-    let shebang = script.shebang.unwrap_or("#!/bin/bash");
-    Program::Text(format!("{shebang}\n{before}{}\n", body.trim_end()))
 }
 
 /// The program of each component, behind what all of them prepare.

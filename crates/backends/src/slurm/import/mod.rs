@@ -1,6 +1,7 @@
 //! A batch script of Slurm as a job file, and what is wrong with the script. Pure: text in, one answer out, in which every option of the
 //! script is accounted for. What a job file means is checked by whoever prints it.
 
+mod arguments;
 mod body;
 mod draft;
 mod finding;
@@ -11,6 +12,7 @@ mod meaning;
 mod option;
 mod own;
 mod own_node;
+mod program;
 mod read;
 mod rules;
 mod shell;
@@ -25,14 +27,22 @@ pub use read::NotAScript;
 use finding::Facts;
 use geometry::geometry;
 use known::Variables;
+use read::Script;
+
+/// What sbatch is given beside a script.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Submission {
+    /// Behind the script's name.
+    pub arguments: Vec<String>,
+}
 
 /// Reads a script. `file` is what to call it; a job without a name gets that of the file.
 ///
 /// # Errors
 /// What is no script for sbatch.
-pub fn import(text: &str, file: &str) -> Result<ImportReport, NotAScript> {
+pub fn import(text: &str, file: &str, given: &Submission) -> Result<ImportReport, NotAScript> {
     // 1. Its options.
-    let script = read::read(text)?;
+    let script = Script { arguments: &given.arguments, ..read::read(text)? };
     let stem = file.rsplit('/').next().unwrap_or(file).split('.').next().unwrap_or_default();
     let (mut draft, mut options, sizes) = meaning::draft(&script, stem);
     let asks = meaning::asks(&script, &sizes);

@@ -59,6 +59,8 @@ pub(super) struct Script<'a> {
     pub(super) misspelled: Vec<(u32, &'a str)>,
     /// Index of the first line of the body.
     pub(super) body: usize,
+    /// What it is given behind its name.
+    pub(super) arguments: &'a [String],
 }
 
 impl Script<'_> {
@@ -107,6 +109,7 @@ pub(super) fn read(text: &str) -> Result<Script<'_>, NotAScript> {
         late: Vec::new(),
         misspelled: Vec::new(),
         body: lines.len(),
+        arguments: &[],
         lines: Vec::new(),
     };
     let mut is_body = false;
@@ -126,6 +129,14 @@ pub(super) fn read(text: &str) -> Result<Script<'_>, NotAScript> {
         }
     }
     script.lines = lines;
+    // What a script writes elsewhere, in a here-document or in quotes, is not for sbatch.
+    if script.is_shell() {
+        let first = u32::try_from(script.body).unwrap_or(u32::MAX);
+        let comments = super::shell::comments(&script.body());
+        let is_comment = |line: u32| line <= first || comments.contains(&(line - first));
+        script.late.retain(|(line, _)| is_comment(*line));
+        script.misspelled.retain(|(line, _)| is_comment(*line));
+    }
     Ok(script)
 }
 
@@ -244,6 +255,15 @@ mod tests {
         assert_eq!(script.given().filter_map(|one| one.value.as_deref()).collect::<Vec<_>>(), ["2"]);
         assert_eq!((script.late, script.misspelled), (vec![(7, "#SBATCH -N5")], vec![(4, "# SBATCH -N4")]));
         assert_eq!(script.body, 5);
+    }
+
+    #[test]
+    fn what_a_script_writes_elsewhere_is_no_directive_of_its_own() {
+        let text = "#!/bin/bash\n#SBATCH -N2\n# SBATCH -N3\ncat > job <<EOF\n#!/bin/bash\n#SBATCH -N4\n# SBATCH -N5\nEOF\n\
+                    echo \"\n#SBATCH -N6\n\"\n#SBATCH -N7\n# SBATCH -N8\n";
+        let script = read(text).unwrap();
+        assert_eq!(script.late, [(12, "#SBATCH -N7")]);
+        assert_eq!(script.misspelled, [(3, "# SBATCH -N3"), (13, "# SBATCH -N8")]);
     }
 
     #[test]

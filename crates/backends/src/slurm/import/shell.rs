@@ -98,6 +98,10 @@ pub(super) struct Command {
     pub(super) words: Vec<Word>,
     /// Loops, conditions, functions and groups around it.
     pub(super) depth: usize,
+    /// It stands in a loop or a function: how often it runs is not said.
+    pub(super) is_repeated: bool,
+    /// It stands in a function, whose arguments are its own.
+    pub(super) is_in_function: bool,
     /// Where its output goes: `>`, `2>>`, with the target.
     pub(super) redirects: Vec<(String, Word)>,
     pub(super) document: Option<Document>,
@@ -128,20 +132,31 @@ pub(super) fn assignment(word: &Word) -> Option<(String, Word)> {
 
 /// The commands of a text.
 pub(super) fn commands(text: &str) -> Vec<Command> {
-    let mut scanner = Scanner {
-        letters: text.char_indices().collect(),
-        at: 0,
-        line: 1,
-        commands: Vec::new(),
-        words: Vec::new(),
-        redirects: Vec::new(),
-        documents: Vec::new(),
-        open: Vec::new(),
-        first_line: 1,
-        is_piped: false,
-    };
+    scanned(text).commands
+}
+
+/// Lines on which a comment begins; what looks like one in quotes or in a here-document is none.
+pub(super) fn comments(text: &str) -> Vec<u32> {
+    scanned(text).comments
+}
+
+/// What the shell fills into a text that is expanded as in double quotes, such as a here-document.
+pub(super) fn expansions(text: &str) -> Vec<Part> {
+    let (mut scanner, mut parts) = (Scanner::new(text), Vec::new());
+    while let Some(letter) = scanner.peek(0) {
+        match letter {
+            '\\' => scanner.at += 2,
+            '$' | '`' => parts.extend(scanner.expansion()),
+            _ => scanner.at += 1,
+        }
+    }
+    parts
+}
+
+fn scanned(text: &str) -> Scanner {
+    let mut scanner = Scanner::new(text);
     scanner.run();
-    scanner.commands
+    scanner
 }
 
 struct Scanner {
@@ -153,13 +168,33 @@ struct Scanner {
     redirects: Vec<(String, Word)>,
     /// Here-documents whose lines have not come yet, with the command that they belong to.
     documents: Vec<(usize, Document)>,
-    /// Words that an end is still to come of: `if`, `for`, `{`, `(`, `case`.
+    /// Words that an end is still to come of: `if`, `for`, `{`, `(`, `case`, and those of functions.
     open: Vec<&'static str>,
+    /// What comes next is the body of a function.
+    is_function: bool,
+    comments: Vec<u32>,
     first_line: u32,
     is_piped: bool,
 }
 
 impl Scanner {
+    fn new(text: &str) -> Self {
+        Self {
+            letters: text.char_indices().collect(),
+            at: 0,
+            line: 1,
+            commands: Vec::new(),
+            words: Vec::new(),
+            redirects: Vec::new(),
+            documents: Vec::new(),
+            open: Vec::new(),
+            is_function: false,
+            comments: Vec::new(),
+            first_line: 1,
+            is_piped: false,
+        }
+    }
+
     fn peek(&self, ahead: usize) -> Option<char> {
         self.letters.get(self.at + ahead).map(|(_, letter)| *letter)
     }
@@ -194,14 +229,12 @@ impl Scanner {
                 '>' | '<' => self.redirect(String::new()),
                 '(' => {
                     self.end(Then::Next);
-                    self.open.push("(");
+                    self.begin("(", "function (");
                     self.at += 1;
                 }
                 ')' => {
                     self.end(Then::Next);
-                    if self.open.last() == Some(&"(") {
-                        self.open.pop();
-                    }
+                    self.close(&["(", "function ("]);
                     self.at += 1;
                 }
                 _ => self.word(),
@@ -211,6 +244,7 @@ impl Scanner {
     }
 
     fn comment(&mut self) {
+        self.comments.push(self.line);
         while self.peek(0).is_some_and(|letter| letter != '\n') {
             self.at += 1;
         }
@@ -229,10 +263,13 @@ impl Scanner {
             self.is_piped = self.is_piped && then != Then::Next;
             return;
         }
+        let is_in_function = self.open.iter().any(|open| open.starts_with("function"));
         let command = Command {
             line: self.first_line,
             words,
             depth: self.open.len(),
+            is_repeated: self.open.contains(&"for") || is_in_function,
+            is_in_function,
             redirects,
             document: None,
             then,
@@ -250,9 +287,7 @@ impl Scanner {
             sign.push(letter);
             self.at += 1;
         }
-        while matches!(self.peek(0), Some(' ' | '\t')) {
-            self.at += 1;
-        }
+        self.blanks();
         let target = self.scan();
         if self.words.is_empty() && self.redirects.is_empty() {
             self.first_line = self.line;
@@ -305,9 +340,16 @@ impl Scanner {
         {
             return self.redirect(word.raw);
         }
-        // `name()` and `name ()` begin a function.
-        if is_first && self.peek(0) == Some('(') && self.peek(1) == Some(')') {
-            self.at += 2;
+        // `name()`, `name ()` and `function name` begin a function.
+        if is_first && word.raw == "function" {
+            self.blanks();
+            self.scan();
+            self.brackets();
+            self.is_function = true;
+            return;
+        }
+        if is_first && self.brackets() {
+            self.is_function = true;
             return;
         }
         if !is_first {
@@ -326,20 +368,43 @@ impl Scanner {
                 self.open.push("case");
                 self.words.push(word);
             }
-            "{" => self.open.push("{"),
-            "then" | "else" | "elif" | "do" | "function" | "!" => {}
-            "fi" => self.close("if"),
-            "done" => self.close("for"),
-            "esac" => self.close("case"),
-            "}" => self.close("{"),
+            "{" => self.begin("{", "function {"),
+            "then" | "else" | "elif" | "do" | "!" => {}
+            "fi" => self.close(&["if"]),
+            "done" => self.close(&["for"]),
+            "esac" => self.close(&["case"]),
+            "}" => self.close(&["{", "function {"]),
             _ => self.words.push(word),
         }
     }
 
-    fn close(&mut self, what: &str) {
-        if self.open.last() == Some(&what) {
+    /// A group, or the body of a function.
+    fn begin(&mut self, group: &'static str, function: &'static str) {
+        self.open.push(if std::mem::take(&mut self.is_function) { function } else { group });
+    }
+
+    fn close(&mut self, what: &[&str]) {
+        if self.open.last().is_some_and(|last| what.contains(last)) {
             self.open.pop();
         }
+    }
+
+    fn blanks(&mut self) {
+        while matches!(self.peek(0), Some(' ' | '\t')) {
+            self.at += 1;
+        }
+    }
+
+    /// Passes over `()`, if that comes next.
+    fn brackets(&mut self) -> bool {
+        let before = self.at;
+        self.blanks();
+        if self.peek(0) == Some('(') && self.peek(1) == Some(')') {
+            self.at += 2;
+            return true;
+        }
+        self.at = before;
+        false
     }
 
     /// Reads one word.
@@ -459,8 +524,14 @@ impl Scanner {
             (Some('('), _) => Some(Part::Substitution(self.balanced('(', ')'))),
             (Some('{'), _) => {
                 let inner = self.balanced('{', '}');
-                let name: String =
+                let mut name: String =
                     inner.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                // `${@:2}`, `${#}`, `${#@}`; `${#NAME}` is a length.
+                if name.is_empty()
+                    && (inner.starts_with(['@', '*']) || ["#", "#@", "#*"].contains(&inner.as_str()))
+                {
+                    name = inner.chars().take(1).collect();
+                }
                 let plain = name == inner;
                 Some(Part::Variable { name, plain })
             }
@@ -529,11 +600,33 @@ mod tests {
         check("if a; then b; fi\nc", &["1:1 a", "1:1 b", "2:0 c"]);
         check("for i in 1 2; do\n  a $i\ndone\nb", &["1:1 for|i|in|1|2", "2:1 a|$i", "4:0 b"]);
         check("f() {\n  a\n}\nf", &["2:1 a", "4:0 f"]);
+        check("f () {\n  a\n}\nf", &["2:1 a", "4:0 f"]);
+        check("function f {\n  a\n}\nfunction g() { b; }\nf", &["2:1 a", "4:1 b", "5:0 f"]);
         check("a <<EOF\nb c\nEOF\nd", &["1:0 a", "4:0 d"]);
         check("x='a b' y=\"$z w\" p", &["1:0 x=a b|y=$z w|p"]);
         check("a $(b \"c)\" d) $((1 + 2)) `e f`", &["1:0 a|$(b \"c)\" d)|$((1 + 2))|$(e f)"]);
         check("a 2>&1 > b c", &["1:0 a|c"]);
         check("case $x in\n  a) b ;;\nesac\nc", &["1:1 case|$x|in", "2:1 a", "2:1 b", "4:0 c"]);
+    }
+
+    #[test]
+    fn what_runs_more_than_once_and_what_has_arguments_of_its_own_is_known() {
+        let check = |text: &str, expected: &[(bool, bool)]| {
+            let found: Vec<_> =
+                commands(text).iter().map(|one| (one.is_repeated, one.is_in_function)).collect();
+            assert_eq!(found, expected, "{text}");
+        };
+        check("a; if b; then c; fi", &[(false, false); 3]);
+        check("while a; do b; done; c", &[(true, false), (true, false), (false, false)]);
+        check("f() { a; }; g () ( b ); { c; }", &[(true, true), (true, true), (false, false)]);
+    }
+
+    #[test]
+    fn comments_are_none_in_documents_and_quotes() {
+        let text = "a # b\ncat <<EOF\n#c\nEOF\necho \"\n#d\n\"\nx=$(cat <<E\n#e\nE\n)\n#f\n";
+        assert_eq!(comments(text), [1, 12]);
+        let of = |text: &str| expansions(text).len();
+        assert_eq!((of("a $1 ${2:-x} \\$3"), of("it's $(b)")), (2, 1));
     }
 
     #[test]

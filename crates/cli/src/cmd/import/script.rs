@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use muster_backends::slurm::import;
+use muster_backends::slurm::import::{self, Submission};
 use muster_model::check::Severity;
 use muster_model::imported::{Becomes, ImportReport};
 use muster_model::{QueueName, UserName};
@@ -25,6 +25,7 @@ Examples:
   muster import train.sbatch -o train.yaml --force
   muster import - < train.sbatch
   muster import train.sbatch --strict > /dev/null
+  muster import train.sbatch -- config.yaml 7 > train.yaml
   muster import --slurm-conf /etc/slurm --sacctmgr accounts.cfg -o mine
   muster import train.sbatch --json | jq '.findings[] | {rule, line, cure}'";
 
@@ -46,6 +47,9 @@ pub struct ScriptArgs {
     /// Exit 1 when an option is not mapped, or a finding is high
     #[arg(long)]
     strict: bool,
+    /// What sbatch would be given behind the script's name: `$1`, `$@`
+    #[arg(value_name = "ARGUMENT", last = true)]
+    arguments: Vec<String>,
 }
 
 impl ScriptArgs {
@@ -65,7 +69,8 @@ pub fn run(app: &App, args: &ScriptArgs) -> Result<u8> {
     // 1. Read, and check what was made of it.
     let path = args.script.as_ref().expect("a script is required where no cluster is named");
     let (name, script) = text(path, MAX_BYTES)?;
-    let report = import::import(&script, &name).map_err(|error| Failure {
+    let given = Submission { arguments: args.arguments.clone() };
+    let report = import::import(&script, &name, &given).map_err(|error| Failure {
         code: USAGE,
         ..Failure::new(format!("{name} is not imported: {error}")).hint(error.hint())
     })?;

@@ -3,6 +3,7 @@
 use muster_model::check::Severity;
 use muster_model::imported::LaunchMode;
 
+use super::super::arguments;
 use super::super::body::is_repeatable;
 use super::super::finding::{Facts, Rule, Seen};
 use super::super::option::Given;
@@ -12,6 +13,13 @@ pub(super) const FILES: [&str; 11] =
     ["chmod", "cp", "exec", "gzip", "ln", "mv", "rm", "rsync", "tar", "tee", "touch"];
 
 pub(in super::super) const RULES: &[Rule] = &[
+    Rule {
+        id: "arguments-lost",
+        severity: Severity::Medium,
+        title: "the script reads arguments, which sbatch gets beside it and a job does not",
+        cure: "name them: `muster import SCRIPT -- ARGUMENT …`",
+        find: arguments_lost,
+    },
     Rule {
         id: "gpus-dropped",
         severity: Severity::High,
@@ -27,6 +35,29 @@ pub(in super::super) const RULES: &[Rule] = &[
         find: narrowed,
     },
 ];
+
+fn arguments_lost(facts: &Facts<'_>) -> Vec<Seen> {
+    let used = arguments::used(facts.script, facts.commands);
+    let given = facts.script.arguments.len();
+    // With some named, those that are numbered beyond them.
+    let lost: Vec<&(String, u32)> = used
+        .iter()
+        .filter(|(name, _)| {
+            given == 0
+                || name
+                    .strip_prefix('$')
+                    .and_then(|name| name.parse::<usize>().ok())
+                    .is_some_and(|nth| nth > given)
+        })
+        .collect();
+    let names: Vec<&str> = lost.iter().map(|(name, _)| name.as_str()).collect();
+    let named = if given == 0 { "none is named".to_owned() } else { format!("{given} are named") };
+    let first = lost.first().map(|(_, line)| *line);
+    first
+        .map(|line| (Some(facts.line(line)), format!("it reads {}; {named}", names.join(", "))))
+        .into_iter()
+        .collect()
+}
 
 fn dropped(facts: &Facts<'_>) -> Vec<Seen> {
     // A component has a group each; the rest of the facts are of the first.

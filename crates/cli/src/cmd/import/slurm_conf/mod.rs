@@ -31,7 +31,7 @@ const QUEUES: &str = "queues.yaml";
 pub struct SlurmConfArgs {
     /// Make a cluster file and a queue file of a Slurm cluster: its slurm.conf, or the folder that holds it with gres.conf and
     /// topology.conf; saved output of `scontrol show node -o -d` counts, too. -o names the folder of the two files
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["script", "json", "strict"], help_heading = "A cluster")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["script", "json", "strict", "arguments"], help_heading = "A cluster")]
     slurm_conf: Option<PathBuf>,
     /// Accounts and QOS of the cluster, for the queues: `sacctmgr dump CLUSTER file=FILE`, `sacctmgr -P show assoc` with
     /// ParentName, `sacctmgr -P show qos`, or a script of such commands; may be repeated

@@ -1,0 +1,117 @@
+//! Arguments of a script, which stand on sbatch's command line and not in the script: which of them its body reads, and how those
+//! that are named reach it.
+
+use super::super::script::quote;
+use super::read::Script;
+use super::shell::{Command, Part, Word, commands, expansions};
+
+/// How scripts for other interpreters than a shell come by their arguments.
+const ELSEWHERE: [&str; 7] = ["sys.argv", "argparse", "@ARGV", "$ARGV", "commandArgs(", "$argv", "$1"];
+
+/// What the body reads of them, in order of the first use, with its line in the body.
+pub(super) fn used(script: &Script<'_>, all: &[Command]) -> Vec<(String, u32)> {
+    let mut found = Vec::new();
+    if !script.is_shell() {
+        for (line, number) in script.lines.iter().skip(script.body).zip(1..) {
+            for name in ELSEWHERE.iter().filter(|name| line.contains(**name)) {
+                add(&mut found, (*name).to_owned(), number);
+            }
+        }
+        return found;
+    }
+    for command in all {
+        let program = command.program();
+        let words: Vec<String> = command.words.iter().map(Word::shown).collect();
+        // From here on they are those that the script names itself.
+        if program.as_deref() == Some("set")
+            && words.iter().any(|word| word == "--")
+            && !command.is_in_function
+        {
+            return found;
+        }
+        if command.is_in_function {
+            continue;
+        }
+        match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["shift", ..] => add(&mut found, "shift".to_owned(), command.line),
+            ["getopts", _, _] => add(&mut found, "getopts".to_owned(), command.line),
+            ["for", _] => add(&mut found, "$@".to_owned(), command.line),
+            _ => {}
+        }
+        let targets = command.redirects.iter().map(|(_, target)| target);
+        let mut parts: Vec<Part> =
+            command.words.iter().chain(targets).flat_map(|word| word.parts.clone()).collect();
+        if let Some(document) = command.document.as_ref().filter(|document| !document.is_quoted) {
+            parts.extend(expansions(&document.text));
+        }
+        parts.iter().for_each(|part| of_part(part, command.line, &mut found));
+    }
+    found
+}
+
+/// What a piece of a word reads, also in `$( … )` and `$(( … ))`.
+fn of_part(part: &Part, line: u32, found: &mut Vec<(String, u32)>) {
+    match part {
+        Part::Text(..) => {}
+        Part::Variable { name, .. } => {
+            let is_one = name.bytes().all(|byte| byte.is_ascii_digit()) && name.as_str() != "0";
+            if !name.is_empty() && is_one || matches!(name.as_str(), "@" | "*" | "#") {
+                add(found, format!("${name}"), line);
+            }
+        }
+        Part::Arithmetic(text) => expansions(text).iter().for_each(|part| of_part(part, line, found)),
+        Part::Substitution(text) => {
+            for command in commands(text) {
+                let words = command.words.iter().flat_map(|word| &word.parts);
+                words.for_each(|part| of_part(part, line, found));
+            }
+        }
+    }
+}
+
+fn add(found: &mut Vec<(String, u32)>, name: String, line: u32) {
+    if !found.iter().any(|(known, _)| *known == name) {
+        found.push((name, line));
+    }
+}
+
+/// Makes those that are named the ones of a shell.
+pub(super) fn set(arguments: &[String]) -> String {
+    match arguments {
+        [] => String::new(),
+        some => format!("# The arguments of the script.\nset -- {}\n", words(some)),
+    }
+}
+
+/// As words of a shell.
+pub(super) fn words(arguments: &[String]) -> String {
+    arguments.iter().map(|argument| quote::word(argument)).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read;
+    use super::*;
+
+    #[test]
+    fn arguments_are_found_where_the_script_itself_reads_them() {
+        let check = |body: &str, expected: &[(&str, u32)]| {
+            let text = format!("#!/bin/bash\n{body}\n");
+            let script = read::read(&text).unwrap();
+            let found = used(&script, &commands(&script.body()));
+            let found: Vec<_> = found.iter().map(|(name, line)| (name.as_str(), *line)).collect();
+            assert_eq!(found, expected, "{body}");
+        };
+        check("a $1 ${2:-x} \"$@\"\nb $1 $0 $? $$", &[("$1", 1), ("$2", 1), ("$@", 1)]);
+        check("a ${@:2} $# ${#} ${#name}", &[("$@", 1), ("$#", 1)]);
+        check("awk '{print $1}' x; a \\$1", &[]);
+        check("a $(b $1) $(( $2 + 1 )) > $3", &[("$1", 1), ("$2", 1), ("$3", 1)]);
+        check("a <<E\n$1\nE\na <<'E'\n$2\nE", &[("$1", 1)]);
+        check("f() {\n  a $1\n}\nf $2\nshift", &[("$2", 4), ("shift", 5)]);
+        check("set -- x\na $1", &[]);
+        check("for one; do a $one; done", &[("$@", 1)]);
+        let script =
+            read::read("#!/usr/bin/env python3\n#SBATCH -n1\nimport sys\nprint(sys.argv)\n").unwrap();
+        assert_eq!(used(&script, &[]), [("sys.argv".to_owned(), 2)]);
+    }
+}
