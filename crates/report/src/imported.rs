@@ -52,10 +52,15 @@ fn option(text: &mut String, word: &str, one: &ImportedOption, style: &Style) {
 /// `line 9: srun torchrun: 16 × 8 = 128 processes`.
 fn started(step: &LaunchStep) -> String {
     let mut text = format!("line {}: {}: ", step.line, clean(&step.launchers.join(" ")));
+    let unknown = step.unknown.join(", ");
+    let unknown = clean(&unknown);
     let _ = match (step.tasks, step.per_task, step.processes) {
-        (Some(tasks), Some(1), _) => write!(text, "{}", amount(tasks)),
+        (Some(tasks), Some(1), Some(_)) => write!(text, "{}", amount(tasks)),
         (Some(tasks), Some(each), Some(all)) => write!(text, "{tasks} × {each} = {}", amount(all)),
-        _ => write!(text, "how many processes nobody can tell: {}", clean(&step.unknown.join(", "))),
+        (Some(tasks), Some(each), None) => {
+            write!(text, "{} each time; not known: {unknown}", amount(tasks.saturating_mul(each)))
+        }
+        _ => write!(text, "how many processes nobody can tell: {unknown}"),
     };
     text
 }

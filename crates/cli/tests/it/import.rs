@@ -124,6 +124,20 @@ fn the_answer_keeps_to_its_schema_and_says_everything_on_stderr() {
 }
 
 #[test]
+fn what_is_started_several_times_is_counted_once_and_said() {
+    let home = Home::new();
+    let text = "#!/bin/bash\n#SBATCH -n 4\nfor one in 1 2; do srun ./solve $one; done\nsrun $STEP\n";
+    home.write("x.sbatch", text);
+    let said = home.words("import x.sbatch").ok().stderr;
+    for line in [
+        "  starts  line 3: srun: 4 processes each time; not known: how often a loop or a function starts it",
+        "  starts  line 4: srun: how many processes nobody can tell: srun $STEP, what `$STEP` starts",
+    ] {
+        assert!(said.lines().any(|one| one == line), "{line}\n{said}");
+    }
+}
+
+#[test]
 fn arguments_of_a_script_go_with_it_there_and_back() {
     let home = Home::new();
     home.write("x.sbatch", "#!/bin/bash\n#SBATCH --time=1:00:00\necho \"$1-$2\"\n");

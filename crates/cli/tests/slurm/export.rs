@@ -79,3 +79,53 @@ fn exported_scripts_are_taken_by_sbatch() {
         assert!(taken.iter().any(|one| one == name), "{name}: {refused:#?}");
     }
 }
+
+/// Lines that a script writes, in order of their text, and whether it ended well.
+fn written(cluster: &Cluster, script: &Path, arguments: &[&str]) -> (bool, Vec<String>) {
+    let output = script.with_extension("out");
+    let mut sbatch = cluster.command_of(User::Nobody);
+    sbatch.args(["sbatch", "--wait", "--chdir=/tmp", "--output"]).arg(&output).arg(script).args(arguments);
+    let is_done = sbatch.output().unwrap().status.success();
+    let mut lines: Vec<String> =
+        std::fs::read_to_string(&output).unwrap_or_default().lines().map(str::to_owned).collect();
+    lines.sort();
+    (is_done, lines)
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn what_runs_on_the_first_node_is_the_same_there_and_back() {
+    let cluster = Cluster::here();
+    let head = "#SBATCH -N 2 --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=2 --time=5";
+    for (name, text) in [
+        // Once, with all that the job has on the node.
+        ("once", format!("#!/bin/bash\n{head}\necho \"$1 $CUDA_VISIBLE_DEVICES $SLURM_NTASKS\"\n")),
+        // Steps in the step that the first task runs in.
+        (
+            "steps",
+            format!(
+                "#!/bin/bash\n{head}\nsrun sh -c 'echo $SLURM_PROCID' || exit 1\nsrun -n 2 echo \"$2\"\n"
+            ),
+        ),
+        (
+            "perl",
+            format!(
+                "#!/usr/bin/perl -w\n{head}\nprint \"@ARGV\\n\";\nsystem('srun -n 8 echo step') == 0 or exit 1;\n"
+            ),
+        ),
+    ] {
+        let script = cluster.work().join(format!("first-{name}.sbatch"));
+        std::fs::write(&script, text).unwrap();
+        let again = cluster.work().join(format!("first-{name}-again.sbatch"));
+        let line = format!(
+            "'{muster}' import '{}' -- \"it's\" 7 2> /dev/null | '{muster}' export slurm - -o '{}' --force 2> /dev/null",
+            script.display(),
+            again.display(),
+            muster = env!("CARGO_BIN_EXE_muster"),
+        );
+        assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success(), "{name}");
+        let before = written(&cluster, &script, &["it's", "7"]);
+        assert!(before.0 && !before.1.is_empty(), "{name}: {before:?}");
+        assert_eq!(written(&cluster, &again, &[]), before, "{name}");
+    }
+}

@@ -11,7 +11,7 @@ use super::own_node;
 use super::program::text;
 use super::read::Script;
 use super::shell::{Command, Part, Then, Word, commands};
-use super::sizes::Sizes;
+use super::sizes::{Shape, Sizes};
 use super::value;
 
 /// Commands that every task may repeat: they look, or change nothing beyond their own process.
@@ -146,12 +146,14 @@ const OF_THE_NODE: &[&str] = &[
     "SLURM_PROCID",
 ];
 
-/// Makes the first task alone go on, as if Slurm had started it as a batch script.
+/// Makes the first task alone go on, as if Slurm had started it as a batch script. Its steps ask for no memory of their own, 0: what the
+/// step around them has of the job is not there twice, also where steps overlap (tried on 22.05).
 const FIRST_TASK: &str = r#"# Slurm runs this script once, on the first node: so does the first task alone. Its `srun`s share the job's step.
 [ "${RANK:-0}" = 0 ] || exit 0
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
 unset PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PET_RDZV_BACKEND PET_RDZV_ENDPOINT PET_RDZV_ID PET_MASTER_ADDR PET_MASTER_PORT
-export SLURM_OVERLAP=1
+unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU
+export SLURM_OVERLAP=1 SLURM_MEM_PER_NODE=0
 "#;
 
 /// What the body became.
@@ -183,23 +185,18 @@ pub(super) fn understand(
     let body = script.body();
     let groups = script.components.len();
     let first = &sizes[0];
+    // 1. What cannot be read here.
     if !script.is_shell() {
-        let says = match first.task_count() {
-            Some(1) => "the one task runs the script",
-            _ => {
-                "every task runs the script, which is for another interpreter than a shell; Slurm runs it once"
-            }
-        };
-        return Understood::new(LaunchMode::EachTask, says, vec![text(script, "", &body); groups]);
+        return foreign(script, &body, first);
     }
-    // 1. Components, each with a step of its own.
+    // 2. Components, each with a step of its own.
     if groups > 1
         && let Some(programs) = roles(script, all, steps, groups)
     {
         let says = "every component runs what `srun --het-group` starts in it";
         return Understood::new(LaunchMode::Roles, says, programs);
     }
-    // 2. One task runs everything, and srun would only start it once more.
+    // 3. One task runs everything, and srun would only start it once more.
     let is_one = groups == 1 && first.task_count() == Some(1);
     let are_single = steps.iter().all(|(step, geometry)| {
         step.srun.as_ref().is_none_or(|srun| geometry.tasks == Some(1) && is_removable(srun))
@@ -209,13 +206,11 @@ pub(super) fn understand(
             steps.iter().filter_map(|(step, _)| Some((step.srun.as_ref()?, step.line))).collect();
         return without(script, first, &sruns, "the one task runs the script");
     }
-    // 3. Nothing starts tasks: on one node one task can have what all of them would have.
+    // 4. Nothing starts tasks: one task of each node can have what all of them would have there.
     if groups == 1 && own_node::is_for_one_task(first, &body, steps) {
-        let says = "one task with all that the job has on its node runs the script, which starts its processes itself";
-        let program = text(script, &own_node::variables(first, &body), &body);
-        return Understood { is_merged: true, ..Understood::new(LaunchMode::EachTask, says, vec![program]) };
+        return merged(script, &body, first);
     }
-    // 4. One srun over all tasks, and nothing beside it that must not be repeated.
+    // 5. One srun over all tasks, and nothing beside it that must not be repeated.
     let obstacle = obstacle(all, steps, first, groups);
     match (obstacle, steps) {
         (None, [(step, _)]) => {
@@ -234,6 +229,45 @@ pub(super) fn understand(
             Understood::new(LaunchMode::FirstTask, says, vec![text(script, FIRST_TASK, &body); groups])
         }
     }
+}
+
+/// A script that starts no tasks, with all that the job has on its node. On several nodes the first alone runs it, as Slurm does.
+fn merged(script: &Script<'_>, body: &str, sizes: &Sizes) -> Understood {
+    let variables = own_node::variables(sizes, body);
+    let (how, before, says) = match sizes.node_count() == Some(1)
+        || matches!(sizes.shape(), Shape::Anywhere { .. })
+    {
+        true => (
+            LaunchMode::EachTask,
+            variables,
+            "one task with all that the job has on its node runs the script, which starts its processes itself",
+        ),
+        false => (
+            LaunchMode::FirstTask,
+            format!("{FIRST_TASK}{variables}"),
+            "the first task alone runs the script, as Slurm does, with all that the job has on the first node: it starts nothing with srun",
+        ),
+    };
+    let program = text(script, &before, body);
+    Understood { is_merged: true, ..Understood::new(how, says, vec![program]) }
+}
+
+/// A script for another interpreter than a shell, of which is known only what it names.
+fn foreign(script: &Script<'_>, body: &str, sizes: &Sizes) -> Understood {
+    let groups = script.components.len();
+    let has_launcher = own_node::names_launcher(body);
+    if groups == 1 && own_node::is_for_one_task(sizes, body, &[]) {
+        return merged(script, body, sizes);
+    }
+    if groups == 1 && sizes.task_count() == Some(1) && !has_launcher {
+        let says = "the one task runs the script";
+        return Understood::new(LaunchMode::EachTask, says, vec![text(script, "", body)]);
+    }
+    let says = format!(
+        "the first task alone runs the script, as Slurm does: it is for {}, and what it starts is not known",
+        script.interpreter()
+    );
+    Understood::new(LaunchMode::FirstTask, says, vec![text(script, FIRST_TASK, body); groups])
 }
 
 /// Why not every task can run the body; `None`: it can.

@@ -3,7 +3,7 @@
 
 use muster_model::imported::LaunchStep;
 
-use super::launch::{Starter, Step, Value};
+use super::launch::{Started, Starter, Step, Value};
 use super::sizes::Sizes;
 
 /// What a step comes to.
@@ -17,6 +17,8 @@ pub(super) struct Geometry {
     pub(super) on_node: Option<u64>,
     /// Processes of each copy.
     pub(super) per_task: Option<u64>,
+    /// It may be started several times, or never.
+    pub(super) is_repeated: bool,
     /// What is not certain.
     pub(super) unknown: Vec<String>,
 }
@@ -24,7 +26,8 @@ pub(super) struct Geometry {
 impl Geometry {
     /// Processes in all.
     pub(super) fn processes(&self) -> Option<u64> {
-        self.tasks?.checked_mul(self.per_task?)
+        let (tasks, per_task) = (self.tasks?, self.per_task?);
+        tasks.checked_mul(per_task).filter(|_| !self.is_repeated)
     }
 
     /// Processes on each node.
@@ -61,16 +64,32 @@ pub(super) fn geometry(step: &Step, sizes: &Sizes) -> Geometry {
         if number.is_none() {
             geometry.unknown.push("how many mpirun starts".to_owned());
         }
+    } else if step.started.as_ref().is_some_and(is_on_hosts) {
+        geometry.unknown.push("on which hosts deepspeed starts".to_owned());
     } else {
         (geometry.nodes, geometry.tasks, geometry.on_node) = (Some(1), Some(1), Some(1));
     }
     // 2. What each of them starts.
     geometry.per_task = workers(step, sizes, &mut geometry);
+    // 3. How often.
+    geometry.is_repeated = step.is_repeated;
+    if step.is_repeated {
+        geometry.unknown.push("how often a loop or a function starts it".to_owned());
+    }
     geometry
+}
+
+/// Whether deepspeed goes to other hosts by itself, which its own files name.
+fn is_on_hosts(started: &Started) -> bool {
+    let names = ["hostfile", "H", "include", "i", "exclude", "e", "num-nodes"];
+    started.by == Starter::Deepspeed && started.has(&names)
 }
 
 fn copies_of_srun(step: &Step, sizes: &Sizes, geometry: &mut Geometry) {
     let Some(srun) = &step.srun else { return };
+    if step.component().is_none() {
+        return geometry.unknown.push("how many tasks the components have together".to_owned());
+    }
     let number = |name: &str| -> Option<Option<u64>> {
         let text = srun.value(name)?;
         Some(match name {
@@ -83,6 +102,10 @@ fn copies_of_srun(step: &Step, sizes: &Sizes, geometry: &mut Geometry) {
             geometry.unknown.push(format!("srun --{name}={}", srun.value(name).unwrap_or_default()));
         }
     }
+    let first = srun.program.first().map(super::shell::Word::shown);
+    geometry
+        .unknown
+        .extend(first.filter(|first| srun.unknown.contains(first)).map(|first| format!("srun {first}")));
     if !geometry.unknown.is_empty() {
         return;
     }
@@ -123,7 +146,12 @@ fn visible(step: &Step, sizes: &Sizes) -> Option<u64> {
 }
 
 fn workers(step: &Step, sizes: &Sizes, geometry: &mut Geometry) -> Option<u64> {
-    let Some(started) = &step.started else { return Some(1) };
+    let Some(started) = &step.started else {
+        let hidden = step.hidden.as_ref().map(|what| format!("what `{what}` starts"));
+        let is_certain = hidden.is_none();
+        geometry.unknown.extend(hidden);
+        return is_certain.then_some(1);
+    };
     let mut not_known = |what: String| {
         geometry.unknown.push(what);
         None
@@ -153,9 +181,7 @@ fn workers(step: &Step, sizes: &Sizes, geometry: &mut Geometry) -> Option<u64> {
         }
         Starter::Deepspeed => match started.value(&["num-gpus"]) {
             Some(value) => value.number().or_else(|| not_known(format!("--num_gpus={}", value.shown))),
-            None if started.has(&["include", "hostfile", "i", "H"]) => {
-                not_known("what deepspeed's file of hosts says".to_owned())
-            }
+            None if is_on_hosts(started) => not_known("how many GPUs deepspeed takes there".to_owned()),
             None => visible(step, sizes).or_else(|| not_known("how many GPUs deepspeed will see".to_owned())),
         },
     }

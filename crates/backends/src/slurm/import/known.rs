@@ -13,6 +13,8 @@ const DEPTH: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Variables {
     values: BTreeMap<String, Option<String>>,
+    /// Values of those that the script sets for certain, as they stand there.
+    written: BTreeMap<String, String>,
 }
 
 impl Variables {
@@ -47,14 +49,19 @@ impl Variables {
             Some("read" | "unset" | "mapfile" | "readarray" | "for") => {
                 for word in &command.words[1..] {
                     self.values.insert(word.raw.clone(), None);
+                    self.written.remove(&word.raw);
                 }
                 return;
             }
             Some(_) => return,
         };
         for (name, value) in sets.iter().filter_map(assignment) {
-            let value = self.resolve(&value).filter(|_| is_certain);
-            self.values.insert(name, value);
+            let known = self.resolve(&value).filter(|_| is_certain);
+            match is_certain {
+                true => self.written.insert(name.clone(), value.shown()),
+                false => self.written.remove(&name),
+            };
+            self.values.insert(name, known);
         }
     }
 
@@ -75,6 +82,11 @@ impl Variables {
     /// The value of a variable.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name)?.as_deref()
+    }
+
+    /// The value of a variable as it was written, with what is expanded in it.
+    pub(super) fn written(&self, name: &str) -> Option<&str> {
+        self.written.get(name).map(String::as_str)
     }
 
     /// The result of `$(( … ))`.

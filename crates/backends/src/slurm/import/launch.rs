@@ -180,6 +180,19 @@ pub(super) struct Step {
     pub(super) started: Option<Started>,
     /// Its program stands in quotes behind `bash -c`, where every task expands it by itself.
     pub(super) inner: Option<String>,
+    /// What its program is cannot be told: a variable, or a script of its own.
+    pub(super) hidden: Option<String>,
+    /// It stands in a loop or a function.
+    pub(super) is_repeated: bool,
+}
+
+impl Step {
+    /// Which component it runs in, where that is one alone: `srun --het-group=0,1` and `srun a : b` are in several.
+    pub(super) fn component(&self) -> Option<usize> {
+        let Some(srun) = &self.srun else { return Some(0) };
+        let is_several = srun.program.iter().any(|word| word.raw == ":");
+        srun.value("het-group").map_or(Some(0), |text| text.parse().ok()).filter(|_| !is_several)
+    }
 }
 
 /// Everything that the commands start, and what variables hold before each of them.
@@ -204,6 +217,8 @@ fn step(index: usize, command: &Command, variables: &Variables) -> Option<Step> 
         mpirun: None,
         started: None,
         inner: None,
+        hidden: None,
+        is_repeated: command.is_repeated,
     };
     peel(&words, &mut step, variables);
     if step.srun.is_some()
@@ -215,9 +230,24 @@ fn step(index: usize, command: &Command, variables: &Variables) -> Option<Step> 
     (step.srun.is_some() || step.mpirun.is_some() || step.started.is_some()).then_some(step)
 }
 
+/// The name of a program, also of one in a folder that a variable names.
 fn base(word: &Word) -> String {
-    let text = word.literal().unwrap_or_default();
-    text.rsplit('/').next().unwrap_or_default().to_owned()
+    word.shown().rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// The words of a variable that holds a command, as it was set.
+fn held(word: &Word, variables: &Variables) -> Option<Vec<Word>> {
+    let [Part::Variable { name, plain: true }] = word.parts.as_slice() else { return None };
+    match commands(variables.written(name)?).as_slice() {
+        [one] if one.words.first().is_some_and(|first| !base(first).contains('$')) => Some(one.words.clone()),
+        _ => None,
+    }
+}
+
+/// Whether a word of srun that begins no option may turn into some: a variable without quotes, of which that is not known.
+fn may_be_options(word: &Word, variables: &Variables) -> bool {
+    let [Part::Variable { name, .. }] = word.parts.as_slice() else { return false };
+    word.raw.starts_with('$') && variables.written(name).is_none_or(|text| text.trim_start().starts_with('-'))
 }
 
 /// Takes launchers off the front, one after the other.
@@ -225,6 +255,14 @@ fn peel(words: &[Word], step: &mut Step, variables: &Variables) {
     let Some(first) = words.first() else { return };
     let name = base(first);
     match name.as_str() {
+        _ if name.contains('$') => match held(first, variables) {
+            Some(held) if held.first().is_some_and(|first| base(first) != "srun") => {
+                let words: Vec<Word> = held.iter().chain(&words[1..]).cloned().collect();
+                peel(&words, step, variables);
+            }
+            _ => step.hidden = Some(first.shown()),
+        },
+        name if name.ends_with(".sh") => step.hidden = Some(first.shown()),
         "srun" if step.srun.is_none() => {
             let rest = srun(words, step, variables);
             step.launchers.push(name);
@@ -249,6 +287,9 @@ fn peel(words: &[Word], step: &mut Step, variables: &Variables) {
                 let text = script[1].literal().unwrap_or_else(|| script[1].shown());
                 inner(&text, step, variables);
                 step.inner = is_single.then_some(text);
+            } else {
+                let file = words[1..].iter().map(Word::shown).find(|text| !text.starts_with(['-', '+']));
+                step.hidden = file;
             }
         }
         name if name.starts_with("python") => python(words, step, variables),
@@ -290,9 +331,11 @@ fn srun(words: &[Word], step: &mut Step, variables: &Variables) -> Vec<Word> {
         words[1..].iter().map(|word| variables.resolve(word).unwrap_or_else(|| word.shown())).collect();
     let (given, rest) = options(&[SRUN, SBATCH], &texts, step.line, false);
     let at = words.len() - rest.len();
-    let unknown =
+    let mut unknown: Vec<String> =
         words[1..at].iter().filter(|word| variables.resolve(word).is_none()).map(Word::shown).collect();
     let program = words[at..].to_vec();
+    let first = program.first().filter(|first| may_be_options(first, variables));
+    unknown.extend(first.map(Word::shown));
     let cut = words[0].start..program.first().map_or(words[0].start, |word| word.start);
     step.srun = Some(Srun { given, unknown, cut, program: program.clone() });
     program

@@ -100,10 +100,5 @@ pub fn import(text: &str, file: &str, given: &Submission) -> Result<ImportReport
 
 /// The component in which a step runs.
 fn sizes_of<'a>(step: &launch::Step, sizes: &'a [sizes::Sizes]) -> &'a sizes::Sizes {
-    let group = step
-        .srun
-        .as_ref()
-        .and_then(|srun| srun.value("het-group"))
-        .and_then(|text| text.parse::<usize>().ok());
-    group.and_then(|group| sizes.get(group)).unwrap_or(&sizes[0])
+    step.component().and_then(|component| sizes.get(component)).unwrap_or(&sizes[0])
 }

@@ -1,5 +1,5 @@
-//! A script that starts its processes itself, on one node of several tasks: the job has one task with all that these tasks would have
-//! there. With several, the task that runs the script would see its own share alone, where a batch script sees the whole of it.
+//! A script that starts its processes itself, on nodes of several tasks: the job has one task on each node with all that these tasks would
+//! have there. With several, the task that runs the script would see its own share alone, where a batch script sees the whole of its node.
 
 use muster_model::imported::{Becomes, ImportedOption};
 
@@ -36,17 +36,24 @@ const COUNTS: [&str; 7] = [
     "SLURM_NTASKS_PER_NODE",
 ];
 
-/// Whether one task can have everything: there is one node, and neither `srun` nor `mpirun` is to find several tasks.
+/// What starts several tasks.
+const LAUNCHERS: [&str; 5] = ["srun", "mpirun", "mpiexec", "orterun", "prterun"];
+
+/// Whether a body names what starts tasks, in whatever language.
+pub(super) fn names_launcher(body: &str) -> bool {
+    LAUNCHERS.iter().any(|name| body.contains(name))
+}
+
+/// Whether one task can have all of its node: it is certain what that is, and neither `srun` nor `mpirun` is to find several tasks.
 pub(super) fn is_for_one_task(sizes: &Sizes, body: &str, steps: &[(Step, Geometry)]) -> bool {
-    let is_one_node = match sizes.shape() {
+    let is_known = match sizes.shape() {
         Shape::One => false,
         Shape::Anywhere { .. } => sizes.gpus_per_node.is_some(),
-        Shape::Nodes { .. } | Shape::Uneven { .. } => sizes.node_count() == Some(1),
+        Shape::Nodes { per_node, .. } => per_node > 1,
+        Shape::Uneven { nodes, .. } => nodes == 1,
     };
     let starts_tasks = steps.iter().any(|(step, _)| step.srun.is_some() || step.mpirun.is_some());
-    let names_them =
-        ["srun", "mpirun", "mpiexec", "orterun", "prterun"].iter().any(|name| body.contains(name));
-    is_one_node && sizes.task_count() != Some(1) && !starts_tasks && !names_them
+    is_known && !starts_tasks && !names_launcher(body)
 }
 
 /// What Slurm would tell the script, where it asks.
@@ -66,7 +73,7 @@ pub(super) fn variables(sizes: &Sizes, body: &str) -> String {
 
 /// Gives one task what all have, and says so for every option of theirs.
 pub(super) fn merge(sizes: &Sizes, draft: &mut Draft, options: &mut [ImportedOption]) {
-    let Some(tasks) = sizes.task_count() else { return };
+    let Some(tasks) = sizes.per_node().or(sizes.task_count()) else { return };
     let Some(group) = draft.groups.first_mut() else { return };
     // 1. One task, with GPUs, CPUs, memory and the rest of the node.
     let cpus = match (sizes.cpus_per_task, sizes.cpus_per_gpu) {
@@ -81,6 +88,8 @@ pub(super) fn merge(sizes: &Sizes, draft: &mut Draft, options: &mut [ImportedOpt
     let gpus = sizes.gpus_on_node().or_else(|| sizes.gpu_count()).filter(|count| *count > 0);
     *group = Group {
         name: group.name.take(),
+        nodes: group.nodes.filter(|nodes| *nodes > 1),
+        min_nodes: group.min_nodes,
         gpus,
         gpu: gpus.and_then(|_| sizes.model().map(str::to_owned)),
         cpus,
@@ -90,15 +99,17 @@ pub(super) fn merge(sizes: &Sizes, draft: &mut Draft, options: &mut [ImportedOpt
         ..Group::default()
     };
     // 2. What that means for each option.
+    let is_one_node = group.nodes.is_none();
     for answer in options.iter_mut().filter(|answer| MERGED.contains(&answer.option.as_str())) {
         let is_said_again = answer.says.contains("is given again");
-        if is_said_again || answer.becomes == Becomes::Raw {
+        if is_said_again || answer.becomes == Becomes::Raw || answer.option == "nodes" && !is_one_node {
             continue;
         }
         let says = match answer.option.as_str() {
             "nodes" => "one node, which is what a job without `nodes` has".to_owned(),
             "ntasks" | "ntasks-per-node" | "ntasks-per-gpu" => {
-                format!("one task with what {tasks} would have: nothing in the script starts tasks")
+                let each = if is_one_node { "one task" } else { "one task of each node" };
+                format!("{each} with what {tasks} would have: nothing in the script starts tasks")
             }
             "cpus-per-task" => format!("cpus of {tasks} tasks, for the one"),
             "mem" | "mem-per-cpu" => "memory of the node, for the one task".to_owned(),

@@ -5,6 +5,7 @@ use muster_model::check::Severity;
 use super::super::finding::{Facts, Rule, Seen};
 use super::super::geometry::Geometry;
 use super::super::launch::{Starter, Step};
+use super::super::shell::{Command, assignment};
 
 pub(in super::super) const RULES: &[Rule] = &[
     Rule {
@@ -100,9 +101,13 @@ pub(in super::super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Steps on which enough is certain.
+/// Steps that can be compared: those in the component that the facts are of.
 fn each<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = (&'a Step, &'a Geometry, u32)> {
-    facts.steps.iter().map(|(step, geometry)| (step, geometry, facts.line(step.line)))
+    facts
+        .steps
+        .iter()
+        .filter(|(step, _)| step.component() == Some(0))
+        .map(|(step, geometry)| (step, geometry, facts.line(step.line)))
 }
 
 fn is_squared(facts: &Facts<'_>, step: &Step, geometry: &Geometry) -> bool {
@@ -153,6 +158,11 @@ fn no_srun(facts: &Facts<'_>) -> Vec<Seen> {
         })
     });
     let runs = facts.commands.iter().any(|command| command.program().is_some());
+    // A command in a variable may be srun.
+    let is_hidden = |command: &Command| {
+        command.program().is_none() && command.words.iter().any(|word| assignment(word).is_none())
+    };
+    let starts = starts || facts.commands.iter().any(is_hidden);
     if !facts.is_multi_node() || !facts.steps.is_empty() || starts || !runs {
         return Vec::new();
     }
@@ -180,6 +190,9 @@ fn unused(facts: &Facts<'_>) -> Vec<Seen> {
     let Some(gpus) = facts.sizes.gpus_on_node().filter(|gpus| *gpus > 0) else { return Vec::new() };
     // Several steps may share them; a program without a launcher may use several.
     let [(step, geometry)] = facts.steps else { return Vec::new() };
+    if geometry.is_repeated || step.component() != Some(0) {
+        return Vec::new();
+    }
     let Some(processes) = geometry.processes_on_node().filter(|_| step.started.is_some()) else {
         return Vec::new();
     };
@@ -193,7 +206,9 @@ fn nodes_differ(facts: &Facts<'_>) -> Vec<Seen> {
     let Some(nodes) = facts.sizes.node_count() else { return Vec::new() };
     each(facts)
         .filter_map(|(step, geometry, line)| {
-            let given = step.started.as_ref()?.value(&["nnodes", "num-machines", "num-nodes"])?;
+            // Of its file of hosts deepspeed takes as many as it is told.
+            let started = step.started.as_ref().filter(|started| started.by != Starter::Deepspeed)?;
+            let given = started.value(&["nnodes", "num-machines"])?;
             let nodes = step.srun.as_ref().and(geometry.nodes).unwrap_or(nodes);
             let said = given.number().filter(|said| *said != nodes)?;
             Some((Some(line), format!("it waits for {said} nodes and gets {nodes}")))
@@ -279,9 +294,12 @@ fn ssh(facts: &Facts<'_>) -> Vec<Seen> {
 }
 
 fn old_launcher(facts: &Facts<'_>) -> Vec<Seen> {
-    each(facts)
-        .filter(|(step, ..)| step.started.as_ref().is_some_and(|started| started.by == Starter::OldLaunch))
-        .map(|(.., line)| (Some(line), "python -m torch.distributed.launch".to_owned()))
+    let is_old = |step: &Step| step.started.as_ref().is_some_and(|started| started.by == Starter::OldLaunch);
+    facts
+        .steps
+        .iter()
+        .filter(|(step, _)| is_old(step))
+        .map(|(step, _)| (Some(facts.line(step.line)), "python -m torch.distributed.launch".to_owned()))
         .collect()
 }
 

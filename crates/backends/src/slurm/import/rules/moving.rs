@@ -76,10 +76,16 @@ fn dropped(facts: &Facts<'_>) -> Vec<Seen> {
 }
 
 fn narrowed(facts: &Facts<'_>) -> Vec<Seen> {
-    let tasks = facts.sizes.per_node().or_else(|| facts.sizes.task_count()).unwrap_or(1);
+    // Of the job, in which one task may have what several would have.
+    let tasks = facts.groups.first().and_then(|group| group.tasks_per_node.or(group.tasks)).unwrap_or(1);
     let has_share = facts.sizes.has_gpus() || facts.sizes.cpus_per_task.is_some();
     if facts.how != LaunchMode::FirstTask || tasks < 2 || !has_share {
         return Vec::new();
+    }
+    // What another interpreter starts by itself cannot be told from the rest.
+    if !facts.script.is_shell() {
+        let evidence = format!("the {} script gets 1 share of {tasks}", facts.script.interpreter());
+        return vec![(Some(1), evidence)];
     }
     let starts = |index: usize| {
         facts
