@@ -78,7 +78,8 @@ fn a_script_that_became_a_job_becomes_the_same_job_again_and_asks_slurm_for_the_
                 "nodelist" | "exclude" => names(again.get(option)) == names(Some(value)),
                 _ => again.get(option) == Some(value),
             };
-            if name != "het-alike" && !is_same {
+            // A container is started in the body; that it is the same was compared with the job.
+            if name != "het-alike" && !plain.starts_with("container-") && !is_same {
                 assert!(said, "{name}: {option} was {value}, is {:?}", again.get(option));
             }
         }

@@ -6,7 +6,7 @@ use muster_model::imported::{Becomes, ImportedOption, LaunchMode};
 use super::draft::Program;
 use super::geometry::Geometry;
 use super::launch::{Srun, Starter, Step};
-use super::option::{Given, SBATCH, SRUN, options};
+use super::option::{Given, PYXIS, SBATCH, SRUN, options};
 use super::own_node;
 use super::program::text;
 use super::read::Script;
@@ -465,7 +465,7 @@ fn roles(
             let mut words = part;
             if nth > 0 {
                 let texts: Vec<String> = part.iter().map(Word::shown).collect();
-                let (given, rest) = options(&[SRUN, SBATCH], &texts, step.line, false);
+                let (given, rest) = options(&[SRUN, SBATCH, PYXIS], &texts, step.line, false);
                 let named =
                     given.iter().find(|one| one.name == Some("het-group")).and_then(|one| one.value.as_ref());
                 group = named.map_or(Some(nth), |text| text.parse::<usize>().ok())?;

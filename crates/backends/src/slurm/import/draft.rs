@@ -52,6 +52,8 @@ pub(super) struct SlurmDraft {
     pub(super) modules: Vec<String>,
     pub(super) conda: Option<String>,
     pub(super) venv: Option<String>,
+    pub(super) container: Option<String>,
+    pub(super) container_mounts: Vec<String>,
     pub(super) setup: Option<String>,
     pub(super) options: Vec<String>,
 }
@@ -155,6 +157,8 @@ impl Draft {
         lines.list("modules", &slurm.modules);
         lines.optional("conda", slurm.conda.as_deref());
         lines.optional("venv", slurm.venv.as_deref());
+        lines.optional("container", slurm.container.as_deref());
+        lines.list("container-mounts", &slurm.container_mounts);
         if let Some(setup) = &slurm.setup {
             lines.block("setup", setup);
         }

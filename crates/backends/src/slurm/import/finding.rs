@@ -2,7 +2,7 @@
 //! guesses, and is silent where something is not certain.
 
 use muster_model::check::Severity;
-use muster_model::imported::{ImportFinding, LaunchMode};
+use muster_model::imported::{ImportFinding, ImportedOption, LaunchMode};
 
 use super::draft::Group;
 use super::geometry::Geometry;
@@ -19,6 +19,8 @@ pub(super) struct Facts<'a> {
     /// Of the first component.
     pub(super) sizes: &'a Sizes,
     pub(super) commands: &'a [Command],
+    /// What became of every option.
+    pub(super) options: &'a [ImportedOption],
     /// What the job asks for.
     pub(super) groups: &'a [Group],
     /// How the job's tasks come to run the script.

@@ -2,7 +2,7 @@
 //! with the options that say how many. How many that comes to is in `geometry.rs`.
 
 use super::known::Variables;
-use super::option::{Given, SBATCH, SRUN, options};
+use super::option::{Given, PYXIS, SBATCH, SRUN, options};
 use super::shell::{Command, Part, Quote, Word, assignment, commands};
 
 /// Programs that start another one, whose options are passed over.
@@ -329,7 +329,7 @@ fn inner(text: &str, step: &mut Step, variables: &Variables) {
 fn srun(words: &[Word], step: &mut Step, variables: &Variables) -> Vec<Word> {
     let texts: Vec<String> =
         words[1..].iter().map(|word| variables.resolve(word).unwrap_or_else(|| word.shown())).collect();
-    let (given, rest) = options(&[SRUN, SBATCH], &texts, step.line, false);
+    let (given, rest) = options(&[SRUN, SBATCH, PYXIS], &texts, step.line, false);
     let at = words.len() - rest.len();
     let mut unknown: Vec<String> =
         words[1..at].iter().filter(|word| variables.resolve(word).is_none()).map(Word::shown).collect();

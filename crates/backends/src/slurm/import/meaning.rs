@@ -1,6 +1,7 @@
 //! What each option of a script becomes in a job file: a field, an option that is handed on as it is, or nothing with the reason. No
 //! option is left out of the answer.
 
+pub(super) mod container;
 mod early;
 mod size;
 
@@ -61,10 +62,14 @@ pub(super) fn draft(script: &Script<'_>, name: &str) -> (Draft, Vec<ImportedOpti
             let verdict = match one.name {
                 None => nothing(unknown(&one.written)),
                 Some(name) if again => nothing(format!("--{name} is given again below, and the last counts")),
-                Some(name) => match verdicts.get(name) {
-                    Some(verdict) => verdict.clone(),
-                    None if index > 0 => of_later(script, one, name),
-                    None => single(&mut draft, one, name),
+                Some(name) => match (size::beaten(given, name), verdicts.get(name)) {
+                    (Some(other), _) => nothing(format!("sbatch refuses it beside --{other}, which is kept")),
+                    (None, Some(verdict)) => verdict.clone(),
+                    (None, None) if index > 0 => of_later(script, one, name),
+                    (None, None) if container::is_one(name) => {
+                        container::option(script, &mut draft, one, name)
+                    }
+                    (None, None) => single(&mut draft, one, name),
                 },
             };
             answers.push(answer(one, verdict));
@@ -104,9 +109,13 @@ fn answer(one: &Given, (becomes, says): Verdict) -> ImportedOption {
 }
 
 fn unknown(written: &str) -> String {
-    match written.starts_with('-') {
-        true => "sbatch has no such option, and refuses the script".to_owned(),
-        false => "it is no option: sbatch passes over it".to_owned(),
+    match written {
+        _ if written.starts_with("--") => {
+            "sbatch itself has no such option: a plugin of the site may have it, else sbatch refuses the script"
+                .to_owned()
+        }
+        _ if written.starts_with('-') => "sbatch has no such option, and refuses the script".to_owned(),
+        _ => "it is no option: sbatch passes over it".to_owned(),
     }
 }
 
@@ -305,6 +314,9 @@ fn array(draft: &mut Draft, text: &str) -> Verdict {
 }
 
 fn dependency(draft: &mut Draft, text: &str) -> Verdict {
+    if text.contains('?') {
+        return nothing("with `?` the first of them that holds is enough, and a job waits for all of them");
+    }
     let mut after = Vec::new();
     for part in text.split(',') {
         let mut words = part.split(':');
@@ -315,10 +327,17 @@ fn dependency(draft: &mut Draft, text: &str) -> Verdict {
             ));
         }
         for job in words {
-            if job.is_empty() || !job.bytes().all(|byte| byte.is_ascii_digit()) {
-                return nothing(format!("`{job}` is no number of a job"));
+            let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            match job.split_once(['+', '_']) {
+                None if is_number(job) => after.push(format!("{kind}:{job}")),
+                Some((job, minutes)) if is_number(job) && is_number(minutes) && part.contains('+') => {
+                    return nothing(format!("a job waits for {job} alone, not {minutes} minutes more"));
+                }
+                Some((whole, _)) if is_number(whole) && job.contains('_') => {
+                    return nothing(format!("a job waits for all of an array, not for `{job}` of it"));
+                }
+                _ => return nothing(format!("`{job}` is no number of a job")),
             }
-            after.push(format!("{kind}:{job}"));
         }
     }
     draft.after = after;

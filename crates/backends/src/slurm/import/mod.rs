@@ -86,6 +86,7 @@ pub fn import(text: &str, file: &str, given: &Submission) -> Result<ImportReport
             script: &script,
             sizes: &sizes[0],
             commands: &commands,
+            options: &options,
             groups: &draft.groups,
             how: launch.how,
             steps: &steps,

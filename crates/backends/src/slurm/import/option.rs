@@ -149,16 +149,6 @@ pub(super) const SRUN: &[Known] = &[
     known("accel-bind", ' ', Value),
     known("bcast", ' ', Perhaps),
     known("compress", ' ', Perhaps),
-    known("container-entrypoint", ' ', Nothing),
-    known("container-env", ' ', Value),
-    known("container-image", ' ', Value),
-    known("container-mount-home", ' ', Nothing),
-    known("container-mounts", ' ', Value),
-    known("container-name", ' ', Value),
-    known("container-remap-root", ' ', Nothing),
-    known("container-save", ' ', Value),
-    known("container-workdir", ' ', Value),
-    known("container-writable", ' ', Nothing),
     known("cpu-bind", ' ', Value),
     known("disable-status", 'X', Nothing),
     known("epilog", ' ', Value),
@@ -173,8 +163,6 @@ pub(super) const SRUN: &[Known] = &[
     known("msg-timeout", ' ', Value),
     known("multi-prog", ' ', Nothing),
     known("no-allocate", 'Z', Nothing),
-    known("no-container-entrypoint", ' ', Nothing),
-    known("no-container-mount-home", ' ', Nothing),
     known("overlap", ' ', Nothing),
     known("preserve-env", 'E', Nothing),
     known("prolog", ' ', Value),
@@ -189,6 +177,25 @@ pub(super) const SRUN: &[Known] = &[
     known("unbuffered", 'u', Nothing),
     known("wait", 'W', Value),
     known("whole", ' ', Nothing),
+];
+
+/// Options that Pyxis, a plugin of many sites, adds to sbatch and srun.
+pub(super) const PYXIS: &[Known] = &[
+    known("container-entrypoint", ' ', Nothing),
+    known("container-entrypoint-log", ' ', Nothing),
+    known("container-env", ' ', Value),
+    known("container-image", ' ', Value),
+    known("container-mount-home", ' ', Nothing),
+    known("container-mounts", ' ', Value),
+    known("container-name", ' ', Value),
+    known("container-readonly", ' ', Nothing),
+    known("container-remap-root", ' ', Nothing),
+    known("container-save", ' ', Value),
+    known("container-workdir", ' ', Value),
+    known("container-writable", ' ', Nothing),
+    known("no-container-entrypoint", ' ', Nothing),
+    known("no-container-mount-home", ' ', Nothing),
+    known("no-container-remap-root", ' ', Nothing),
 ];
 
 /// Names that sbatch took or takes for another one.

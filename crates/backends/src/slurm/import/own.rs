@@ -33,6 +33,7 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Option<()> {
     }
     let words = |command: &Command| -> Vec<String> { command.words.iter().map(Word::shown).collect() };
     for command in &around {
+        container(&words(command), draft);
         match words(command).iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["module", "load", module] => draft.slurm.modules.push((*module).to_owned()),
             ["conda", "activate", conda] => draft.slurm.conda = Some((*conda).to_owned()),
@@ -67,6 +68,15 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Option<()> {
     }
     draft.groups = groups;
     Some(())
+}
+
+/// The words for Pyxis, of which the first mount is the job's own folder.
+fn container(words: &[String], draft: &mut Draft) {
+    let Some(image) = words.first().and_then(|word| word.strip_prefix("--container-image=")) else { return };
+    draft.slurm.container = Some(image.replacen('#', "/", 1));
+    let mounts = words.get(1).and_then(|word| word.strip_prefix("--container-mounts="));
+    draft.slurm.container_mounts =
+        mounts.into_iter().flat_map(|mounts| mounts.split(',').skip(1)).map(str::to_owned).collect();
 }
 
 /// The text without the scripts of the ranks, and those.
@@ -113,7 +123,10 @@ fn roles(text: &str) -> Option<Vec<Role>> {
             }
             Some("printf") if command.words.len() == 3 => kept = command.words[2].literal(),
             Some("exec") => {
-                let program = program(&command.words[1..], kept.take())?;
+                // What stands before the program where Apptainer runs the container.
+                let is_inside = |word: &&Word| word.variables().any(|name| name == "MUSTER_APPTAINER");
+                let before = 1 + usize::from(command.words.get(1).filter(is_inside).is_some());
+                let program = program(command.words.get(before..)?, kept.take())?;
                 roles.push(Role { name: name.take()?, tasks: tasks.take(), program });
             }
             _ => {}

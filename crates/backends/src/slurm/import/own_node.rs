@@ -80,12 +80,12 @@ pub(super) fn merge(sizes: &Sizes, draft: &mut Draft, options: &mut [ImportedOpt
         (None, Some(_)) => None,
         (each, _) => Some(tasks * each.unwrap_or(1)),
     };
+    let gpus = sizes.gpus_on_node().or_else(|| sizes.gpu_count()).filter(|count| *count > 0);
     let memory = match sizes.memory {
         Some(Memory::Node(all)) => Some(all),
-        Some(Memory::Cpu(each)) => cpus.map(|cpus| cpus * each),
+        Some(Memory::Cpu(each)) => cpus.or_else(|| Some(sizes.cpus_per_gpu? * gpus?)).map(|cpus| cpus * each),
         Some(Memory::WholeNode | Memory::Gpu(_)) | None => None,
     };
-    let gpus = sizes.gpus_on_node().or_else(|| sizes.gpu_count()).filter(|count| *count > 0);
     *group = Group {
         name: group.name.take(),
         nodes: group.nodes.filter(|nodes| *nodes > 1),

@@ -4,16 +4,19 @@
 use super::super::script::quote;
 use super::arguments;
 use super::draft::Program;
+use super::meaning::container;
 use super::read::Script;
 
 /// A program for the interpreter of the script.
 pub(super) fn text(script: &Script<'_>, before: &str, body: &str) -> Program {
     let shebang = script.shebang.unwrap_or("#!/bin/bash");
     let body = body.trim_end();
+    let folder = container::folder(script).map(|path| format!("cd {} || exit 1\n", quote::word(path)));
+    let before = format!("{}{before}", folder.unwrap_or_default());
     Program::Text(match (script.is_shell(), before.is_empty() && script.arguments.is_empty()) {
         (true, _) => format!("{shebang}\n{}{before}{body}\n", arguments::set(script.arguments)),
         (false, true) => format!("{shebang}\n{body}\n"),
-        (false, false) => behind_sh(script, before, body),
+        (false, false) => behind_sh(script, &before, body),
     })
 }
 

@@ -1,7 +1,7 @@
 //! A script as sbatch reads it: which lines are directives, which are too late, and where the body begins. What is no script for
 //! Slurm is refused with what it is.
 
-use super::option::{Given, SBATCH, options};
+use super::option::{Given, PYXIS, SBATCH, options};
 
 /// Why a text is not imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -147,7 +147,7 @@ fn directive<'a>(script: &mut Script<'a>, line: u32, rest: &'a str) {
         script.components.push(Vec::new());
         return;
     }
-    let (given, rest) = options(&[SBATCH], &words, line, true);
+    let (given, rest) = options(&[SBATCH, PYXIS], &words, line, true);
     let component = script.components.last_mut().expect("there is one from the start");
     component.extend(given);
     let more = rest.iter().map(|word| Given { line, written: word.clone(), name: None, value: None });

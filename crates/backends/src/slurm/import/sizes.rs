@@ -219,6 +219,15 @@ impl Sizes {
         (gpus % over == 0).then_some(gpus / over)
     }
 
+    /// CPUs of each task, where that is certain.
+    pub(super) fn cpus_of_task(&self) -> Option<u64> {
+        match (self.cpus_per_task, self.cpus_per_gpu.filter(|_| self.has_gpus())) {
+            (Some(cpus), _) => Some(cpus),
+            (None, Some(each)) => Some(each * self.gpus_of_task()?),
+            (None, None) => Some(1),
+        }
+    }
+
     /// MiB of each task, where that divides.
     pub(super) fn memory_of_task(&self) -> Option<u64> {
         match self.memory? {
@@ -226,7 +235,7 @@ impl Sizes {
                 let per_node = self.per_node()?;
                 (all % per_node == 0).then_some(all / per_node)
             }
-            Memory::Cpu(each) => Some(each * self.cpus_per_task.unwrap_or(1)),
+            Memory::Cpu(each) => Some(each * self.cpus_of_task()?),
             Memory::WholeNode | Memory::Gpu(_) => None,
         }
     }

@@ -32,6 +32,10 @@ pub(super) fn checks(draft: &mut Draft, answers: &mut [ImportedOption]) {
         draft.slurm.nodelist.clear();
         unmap(answers, "nodelist", "it names more nodes than the job asks for: ask for as many by --nodes");
     }
+    if draft.slurm.container.is_none() && !draft.slurm.container_mounts.is_empty() {
+        draft.slurm.container_mounts.clear();
+        unmap(answers, "container-mounts", "they are those of an image, and none is named");
+    }
     if draft.slurm.switches.is_none() {
         draft.slurm.switches_wait = None;
     }

@@ -26,6 +26,19 @@ pub(super) const NAMES: &[&str] = &[
     "tres-per-task",
 ];
 
+/// Of options that sbatch refuses together (tried on 22.05) the one that is kept in place of this one.
+pub(super) fn beaten(given: &[Given], name: &str) -> Option<&'static str> {
+    let said = |wanted: &str| given.iter().any(|one| one.name == Some(wanted));
+    match name {
+        "cpus-per-gpu" => said("cpus-per-task").then_some("cpus-per-task"),
+        "mem" | "mem-per-cpu" | "mem-per-gpu" => {
+            let of_memory = |one: &&Given| matches!(one.name, Some("mem" | "mem-per-cpu" | "mem-per-gpu"));
+            given.iter().rev().find(of_memory).and_then(|last| last.name).filter(|last| *last != name)
+        }
+        _ => None,
+    }
+}
+
 /// The group, and what became of each of its options.
 pub(super) fn group(
     sizes: &Sizes,

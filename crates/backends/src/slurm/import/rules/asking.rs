@@ -1,8 +1,10 @@
 //! Rules on what a script asks for: directives that Slurm does not read, or reads otherwise than they look.
 
 use muster_model::check::Severity;
+use muster_model::imported::Becomes;
 
 use super::super::finding::{Facts, Rule, Seen};
+use super::super::meaning::container;
 use super::super::option::{DEPRECATED, Given};
 use super::super::sizes::Memory;
 
@@ -34,6 +36,27 @@ pub(in super::super) const RULES: &[Rule] = &[
         find: unknown,
     },
     Rule {
+        id: "plugin-option",
+        severity: Severity::Medium,
+        title: "sbatch itself has no such option; a SPANK plugin of the site may have it",
+        cure: "look for it in `sbatch --help` where the script runs: correct the name, or hand it on by `slurm: {options: …}`",
+        find: of_a_plugin,
+    },
+    Rule {
+        id: "container-option-dropped",
+        severity: Severity::Medium,
+        title: "an option of the container has no counterpart in a job",
+        cure: "do without it, or start the program by `srun` with it in the script: the image and its mounts are `slurm: {container, container-mounts}`",
+        find: container_option,
+    },
+    Rule {
+        id: "image-cut",
+        severity: Severity::High,
+        title: "the name of an image ends at `#`, where sbatch begins a comment",
+        cure: "write `\\#`, as sbatch takes it",
+        find: image_cut,
+    },
+    Rule {
         id: "variable-in-directive",
         severity: Severity::High,
         title: "a variable stands in a directive, where no shell expands it",
@@ -44,7 +67,7 @@ pub(in super::super) const RULES: &[Rule] = &[
         id: "options-exclude-each-other",
         severity: Severity::High,
         title: "options exclude each other",
-        cure: "keep one of --mem, --mem-per-cpu and --mem-per-gpu",
+        cure: "keep one of --mem, --mem-per-cpu and --mem-per-gpu, and one of --cpus-per-task and --cpus-per-gpu: sbatch refuses both",
         find: exclusive_options,
     },
     Rule {
@@ -142,8 +165,36 @@ fn misspelled(facts: &Facts<'_>) -> Vec<Seen> {
 }
 
 fn unknown(facts: &Facts<'_>) -> Vec<Seen> {
-    let unknown = facts.script.given().filter(|one| one.name.is_none() && one.written.starts_with('-'));
+    without_name(facts, |written| written.starts_with('-') && !written.starts_with("--"))
+}
+
+fn of_a_plugin(facts: &Facts<'_>) -> Vec<Seen> {
+    without_name(facts, |written| written.starts_with("--"))
+}
+
+fn without_name(facts: &Facts<'_>, is_meant: fn(&str) -> bool) -> Vec<Seen> {
+    let unknown = facts.script.given().filter(|one| one.name.is_none() && is_meant(&one.written));
     unknown.map(|one| (Some(one.line), one.written.clone())).collect()
+}
+
+fn container_option(facts: &Facts<'_>) -> Vec<Seen> {
+    let dropped = facts.options.iter().filter(|one| {
+        one.becomes == Becomes::NotMapped
+            && container::is_one(&one.option)
+            && !one.says.contains("given again")
+    });
+    dropped.map(|one| (Some(one.line), format!("{}: {}", one.written, one.says))).collect()
+}
+
+fn image_cut(facts: &Facts<'_>) -> Vec<Seen> {
+    let Some(image) = facts.script.last("container-image") else { return Vec::new() };
+    let at = usize::try_from(image.line).unwrap_or(usize::MAX) - 1;
+    let is_cut = facts.script.lines.get(at).is_some_and(|line| line.contains(&format!("{}#", image.written)));
+    if is_cut {
+        vec![(Some(image.line), format!("{} is all that is read", image.written))]
+    } else {
+        Vec::new()
+    }
 }
 
 fn variable(facts: &Facts<'_>) -> Vec<Seen> {
@@ -155,14 +206,16 @@ fn variable(facts: &Facts<'_>) -> Vec<Seen> {
 }
 
 fn exclusive_options(facts: &Facts<'_>) -> Vec<Seen> {
-    let names = ["mem", "mem-per-cpu", "mem-per-gpu"];
-    let given: Vec<&Given> = names.iter().filter_map(|name| facts.script.last(name)).collect();
-    match given.as_slice() {
-        [first, second, ..] => {
-            vec![(Some(first.line.max(second.line)), format!("{} and {}", first.written, second.written))]
+    let together: [&[&str]; 2] = [&["mem", "mem-per-cpu", "mem-per-gpu"], &["cpus-per-task", "cpus-per-gpu"]];
+    let mut seen = Vec::new();
+    for names in together {
+        let given: Vec<&Given> = names.iter().filter_map(|name| facts.script.last(name)).collect();
+        if let [first, second, ..] = given.as_slice() {
+            let line = first.line.max(second.line);
+            seen.push((Some(line), format!("{} and {}", first.written, second.written)));
         }
-        _ => Vec::new(),
     }
+    seen
 }
 
 fn twice(facts: &Facts<'_>) -> Vec<Seen> {
