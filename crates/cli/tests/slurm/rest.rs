@@ -35,6 +35,21 @@ fn by_rest(muster: &Muster<'_>, token: &str, folder: Option<&PathBuf>, words: &[
     Said::of(&command.output().unwrap())
 }
 
+/// What slurmrestd says and what the programs say of one state of the cluster: before and after slurmrestd was asked,
+/// the programs say the same. Jobs of other tests may be ending meanwhile.
+fn while_nothing_moves(muster: &Muster<'_>, token: &str, folder: &PathBuf, words: &[&str]) -> (Said, Said) {
+    let mut found = None;
+    muster.cluster.until("the programs say the same twice", || {
+        let before = muster.call(words);
+        let by_rest = by_rest(muster, token, Some(folder), words);
+        let after = muster.call(words);
+        let still = timeless(&before.stdout) == timeless(&after.stdout);
+        found = Some((by_rest, after));
+        still
+    });
+    found.expect("until ends only after it was found")
+}
+
 /// The answer without the moment at which it was given.
 fn timeless(text: &str) -> Value {
     let mut value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
@@ -65,10 +80,9 @@ fn ps_show_and_wait_say_the_same_through_slurmrestd_and_squeue_is_not_asked() {
         vec!["show", &array, "--json"],
         vec!["nodes", "--json"],
     ];
-    let twice =
-        verbs.map(|words| (by_rest(&muster, &token, Some(&folder), &words), muster.call(&words), words));
+    let twice = verbs.map(|words| (while_nothing_moves(&muster, &token, &folder, &words), words));
     cluster.said(&["scontrol", "update", "nodename=node8", "state=resume"]);
-    for (by_rest, by_programs, words) in twice {
+    for ((by_rest, by_programs), words) in twice {
         assert_eq!((by_rest.code, by_rest.stderr.as_str()), (0, ""), "{words:?}: {by_rest:?}");
         assert_eq!(timeless(&by_rest.stdout), timeless(&by_programs.stdout), "{words:?}");
     }

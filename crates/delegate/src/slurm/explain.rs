@@ -8,7 +8,7 @@ use muster_model::view::{Eta, Explanation, Holder, HolderEnd, State};
 use muster_model::{ElementId, GpuMilli, JobId, Reason};
 
 use super::queue::Whose;
-use super::{Refusal, Result, Slurm, sooner, view};
+use super::{Refusal, Result, Slurm, headroom, sooner, view};
 
 /// Holders and limits named at most.
 const NAMED: usize = 10;
@@ -42,9 +42,11 @@ impl Slurm {
         }
         // 3. When, behind whom, who holds what it waits for, and what would start it now.
         let is_one = row.component.is_none() && view::elements_of(row) == 1;
-        let is_open = state == State::Pending && is_one && sooner::waits_for_room(row);
-        let sooner = match is_open && self.is_unbound(row.id).await {
-            true => sooner::sooner(row, &all, &ahead(row, &all), &hosts, self.now()),
+        let limited = sooner::waits_for_gpus_of_a_limit(row);
+        let gpus_left = limited.then(|| headroom::gpus(row, &limits)).flatten();
+        let is_known = sooner::waits_for_room(row) || gpus_left.is_some();
+        let sooner = match state == State::Pending && is_one && is_known && self.is_unbound(row.id).await {
+            true => sooner::sooner(row, gpus_left, &all, &ahead(row, &all), &hosts, self.now()),
             false => Vec::new(),
         };
         let explanation = Explanation {

@@ -5,6 +5,7 @@
 mod accounts;
 mod act;
 mod explain;
+mod headroom;
 mod list;
 mod nodes;
 mod output;

@@ -1,6 +1,6 @@
 //! What would start a job now, tried on our own engine: Slurm's nodes, what runs on them and until when, and whoever is before the job are
-//! fed to it, and it tries the changes. Nothing is claimed where its picture is not Slurm's: limits of accounts and QOS, and reservations, it
-//! does not see.
+//! fed to it, and it tries the changes. Of limits it is told how many GPUs they leave. Nothing is claimed where its picture is not Slurm's:
+//! reservations it does not see.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,9 +18,11 @@ use muster_model::{
 /// Jobs before it that are looked at: each costs a pass, and those far before it decide little.
 const MOST_AHEAD: usize = 200;
 
-/// Changes of which each alone would start the job now. `ahead` are those who wait before it, the first first.
+/// Changes of which each alone would start the job now. `ahead` are those who wait before it, the first first; `gpus_left` is what
+/// its limits leave it, where one of them keeps it.
 pub(super) fn sooner(
     row: &NativeJob,
+    gpus_left: Option<u32>,
     all: &[NativeJob],
     ahead: &[&NativeJob],
     hosts: &[NativeNode],
@@ -46,22 +48,41 @@ pub(super) fn sooner(
     picture.engine.plan(now);
     // 3. The changes that it would start with. If it would start as it is, Slurm knows a reason that the engine does not.
     let Some(spec) = asked(row) else { return Vec::new() };
-    let explained = picture.engine.explain_submission(now, &spec);
-    let shown = |change: &Change| {
-        matches!(
-            change,
-            Change::Tasks { .. }
-                | Change::Nodes { .. }
-                | Change::GpusPerTask { .. }
-                | Change::TimeLimit { .. }
-        )
-    };
-    explained.sooner.into_iter().filter(shown).collect()
+    let Some(left) = gpus_left else { return picture.changes(&spec) };
+    within(&spec, left).iter().filter_map(|(spec, change)| picture.with(spec, change)).collect()
 }
 
 /// Nothing but room and turn keeps it.
 pub(super) fn waits_for_room(row: &NativeJob) -> bool {
     matches!(row.reason.as_str(), "" | "None" | "Priority" | "Resources")
+}
+
+/// A limit on the GPUs of jobs together keeps it, and a smaller one would not be kept.
+pub(super) fn waits_for_gpus_of_a_limit(row: &NativeJob) -> bool {
+    let word = row.reason.split([',', '(']).next().unwrap_or_default();
+    word.contains("GRES")
+        && !word.contains("Minutes")
+        && !word.ends_with("PerJob")
+        && !word.ends_with("PerNode")
+}
+
+/// The largest jobs like it that hold no more GPUs: with fewer nodes, and with fewer GPUs on each.
+fn within(spec: &JobSpec, gpus: u32) -> Vec<(JobSpec, Change)> {
+    let [group] = &spec.groups[..] else { return Vec::new() };
+    let (nodes, each) = (group.max_tasks, group.task.gpu.devices);
+    let mut found = Vec::new();
+    if let Some(fewer) = gpus.checked_div(each).filter(|fewer| (1..nodes).contains(fewer)) {
+        let mut group = TaskGroup::of("main", fewer, group.task.clone());
+        group.tasks_per_node = Some(1);
+        found.push((JobSpec { groups: vec![group], ..spec.clone() }, Change::Nodes { nodes: fewer }));
+    }
+    if let Some(fewer) = gpus.checked_div(nodes).filter(|fewer| (1..each).contains(fewer)) {
+        let mut group = group.clone();
+        group.task.gpu.devices = fewer;
+        let change = Change::GpusPerTask { gpus: fewer, per_node: Some(fewer) };
+        found.push((JobSpec { groups: vec![group], ..spec.clone() }, change));
+    }
+    found
 }
 
 /// An engine that knows what Slurm said.
@@ -125,6 +146,30 @@ impl Picture {
             self.engine.commit(self.now, &plan);
         }
         fits
+    }
+
+    /// Changes of which each alone would start the job now.
+    fn changes(&mut self, spec: &JobSpec) -> Vec<Change> {
+        let shown = |change: &Change| {
+            matches!(
+                change,
+                Change::Tasks { .. }
+                    | Change::Nodes { .. }
+                    | Change::GpusPerTask { .. }
+                    | Change::TimeLimit { .. }
+            )
+        };
+        self.engine.explain_submission(self.now, spec).sooner.into_iter().filter(shown).collect()
+    }
+
+    /// The change that made this job, if it would start now; else a larger one of the same kind.
+    fn with(&mut self, spec: &JobSpec, change: &Change) -> Option<Change> {
+        let explained = self.engine.explain_submission(self.now, spec);
+        if explained.reasons.is_empty() && explained.eta.is_some_and(|eta| eta.start <= self.now) {
+            return Some(change.clone());
+        }
+        let is_kind = |other: &Change| std::mem::discriminant(other) == std::mem::discriminant(change);
+        explained.sooner.into_iter().find(is_kind)
     }
 
     /// The same GPUs are free here and there.
@@ -246,26 +291,38 @@ mod tests {
 
     #[test]
     fn fewer_nodes_start_now() {
-        let changes = sooner(&waiting(3, 5), &[running()], &[], &hosts(2), NOW);
+        let changes = sooner(&waiting(3, 5), None, &[running()], &[], &hosts(2), NOW);
         assert_eq!(changes, [Change::Nodes { nodes: 2 }]);
     }
 
     #[test]
     fn a_shorter_job_ends_before_those_before_it_start() {
         let first = NativeJob { id: 8, ..waiting(4, 5) };
-        let changes = sooner(&waiting(2, 5), &[running(), first.clone()], &[&first], &hosts(2), NOW);
+        let changes = sooner(&waiting(2, 5), None, &[running(), first.clone()], &[&first], &hosts(2), NOW);
         let [Change::TimeLimit { limit }] = changes.as_slice() else { panic!("{changes:?}") };
         assert!(limit.0 <= HOUR && limit.0 >= HOUR - 60_000, "{limit}");
         // Who waits for more than room does not stand in its way.
         let held = NativeJob { reason: "QOSMaxGRESPerUser".to_owned(), ..first };
-        assert_eq!(sooner(&waiting(2, 5), &[running(), held.clone()], &[&held], &hosts(2), NOW), []);
+        assert_eq!(sooner(&waiting(2, 5), None, &[running(), held.clone()], &[&held], &hosts(2), NOW), []);
+    }
+
+    #[test]
+    fn a_job_that_a_limit_keeps_is_made_as_small_as_the_limit_and_the_nodes_want() {
+        // 32 GPUs are asked for, 16 are free on two nodes.
+        let changes = |left| sooner(&waiting(4, 5), Some(left), &[running()], &[], &hosts(2), NOW);
+        assert_eq!(changes(10), [Change::Nodes { nodes: 1 }]);
+        assert_eq!(changes(24), [Change::Nodes { nodes: 2 }]);
+        assert_eq!(changes(3), []);
+        let free = sooner(&waiting(4, 5), Some(10), &[], &[], &hosts(0), NOW);
+        let fewer_gpus = Change::GpusPerTask { gpus: 2, per_node: Some(2) };
+        assert_eq!(free, [Change::Nodes { nodes: 1 }, fewer_gpus]);
     }
 
     #[test]
     fn nothing_is_claimed_of_a_picture_that_is_not_slurms() {
         // A third node is held, and nobody says by whom.
-        assert_eq!(sooner(&waiting(3, 5), &[running()], &[], &hosts(3), NOW), []);
+        assert_eq!(sooner(&waiting(3, 5), None, &[running()], &[], &hosts(3), NOW), []);
         // Two hold the same.
-        assert_eq!(sooner(&waiting(3, 5), &[running(), running()], &[], &hosts(2), NOW), []);
+        assert_eq!(sooner(&waiting(3, 5), None, &[running(), running()], &[], &hosts(2), NOW), []);
     }
 }
