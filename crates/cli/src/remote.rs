@@ -21,6 +21,8 @@ use crate::source;
 const SSH: &str = "MUSTER_SSH";
 /// Where this program is kept there, below the home of its user. Nodes must see it for `verify`.
 const FOLDER: &str = ".local/share/muster/bin";
+/// Builds that nobody called for so long are removed when another is brought. Pre-flights of jobs that still wait call theirs by its name.
+const KEPT_DAYS: u32 = 90;
 /// What stands before what is asked for.
 const MARK: &str = "muster-asks";
 /// ssh's own failure.
@@ -146,7 +148,7 @@ fn install(app: &App, host: &str) -> Result<String> {
 
     // 2. What there is.
     // A shell may greet first.
-    let asked = format!("echo {MARK}; uname -sm; test -x ~/{path} && echo there");
+    let asked = format!("echo {MARK}; uname -sm; test -x ~/{path} && touch ~/{path} && echo there");
     let answer = said(host, &asked, &[])?;
     let mut lines = answer.lines().skip_while(|line| *line != MARK).skip(1);
     let theirs = lines.next().unwrap_or_default().to_owned();
@@ -164,7 +166,8 @@ fn install(app: &App, host: &str) -> Result<String> {
     // 3. In one step: nobody runs half of it.
     app.ui.status(&format!("bringing muster to {host}:~/{path}"));
     let line = format!(
-        "mkdir -p ~/{FOLDER} && cat > ~/{path}.$$ && chmod 755 ~/{path}.$$ && mv ~/{path}.$$ ~/{path}"
+        "mkdir -p ~/{FOLDER} && cat > ~/{path}.$$ && chmod 755 ~/{path}.$$ && mv ~/{path}.$$ ~/{path} && \
+         find ~/{FOLDER} -name 'muster-*' -mtime +{KEPT_DAYS} -exec rm -f {{}} +"
     );
     said(host, &line, &bytes)?;
     Ok(path)

@@ -102,11 +102,14 @@ fn start_all(site: &Site, is_given: bool) -> Result<()> {
         Daemon::Slurmd(number).start(site)?;
     }
     process::wait("slurmctld in accounting", PATIENCE, || knows_gpus(site))?;
+    // It enrols before it listens, and a limit that it is not told of it never hears of.
+    process::wait("slurmctld", PATIENCE, || listens(site))?;
     if is_given {
         given::accounts(site, 0)?;
     } else {
         sacctmgr(site, conf::LIMITS)?;
         sacctmgr(site, conf::SHARES)?;
+        process::wait("limits in slurmctld", PATIENCE, || knows_limits(site))?;
     }
     let all_idle = |states: Vec<String>| states == vec!["idle"; usize::from(nodes)];
     process::wait("idle nodes", PATIENCE, || states(site).is_ok_and(all_idle))?;
@@ -152,6 +155,18 @@ fn sacctmgr(site: &Site, commands: &str) -> Result<()> {
 fn knows_gpus(site: &Site) -> bool {
     command::inside(site, &["sacctmgr", "-nP", "show", "tres", "format=Type,Name"])
         .is_ok_and(|tres| tres.lines().any(|line| line == "gres|gpu"))
+}
+
+fn listens(site: &Site) -> bool {
+    command::inside(site, &["scontrol", "ping"]).is_ok_and(|said| said.contains("is UP"))
+}
+
+/// One of them stands for all: they are sent together.
+fn knows_limits(site: &Site) -> bool {
+    command::inside(site, &["scontrol", "--oneliner", "show", "assoc_mgr"]).is_ok_and(|accounts| {
+        let intern = accounts.lines().find(|line| line.contains("Account=intern UserName= "));
+        intern.is_some_and(|intern| intern.contains("gres/gpu=8("))
+    })
 }
 
 /// Of each node once, in how many partitions it ever is.

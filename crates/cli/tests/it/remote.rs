@@ -1,10 +1,11 @@
 //! `--on slurm@HOST` through an ssh that leads to another home on this machine: the program is brought along once, jobs go as text, and exit
 //! codes come back.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use crate::home::Run;
 
@@ -59,7 +60,13 @@ fn a_job_of_this_machine_is_handed_on_there() {
     let far = Far::new();
     fs::write(far.path("it's mine.yaml"), "name: far\nnodes: 2\ngpus: 8\nrun: torchrun train.py\n").unwrap();
 
-    // 1. The program comes along, once.
+    // 1. The program comes along, once; another build that nobody called for months goes.
+    let bin = far.path("far/.local/share/muster/bin");
+    fs::create_dir_all(&bin).unwrap();
+    let months_ago = SystemTime::now() - Duration::from_secs(100 * 86_400);
+    for (name, modified) in [("muster-old", months_ago), ("muster-other", SystemTime::now())] {
+        File::create(bin.join(name)).unwrap().set_modified(modified).unwrap();
+    }
     let first = far.muster(&["run", "--on", "slurm@login", "it's mine.yaml", "--time", "2h"]).ok();
     assert_eq!(first.stdout, "job 41: far\n");
     assert!(first.stderr.contains("bringing muster to login:"), "{}", first.stderr);
@@ -68,8 +75,8 @@ fn a_job_of_this_machine_is_handed_on_there() {
         script.contains("#SBATCH --nodes=2\n") && script.contains("#SBATCH --time=02:00:00\n"),
         "{script}"
     );
-    let bin = far.path("far/.local/share/muster/bin");
-    assert_eq!(fs::read_dir(&bin).unwrap().count(), 1);
+    assert!(!bin.join("muster-old").exists());
+    assert_eq!(fs::read_dir(&bin).unwrap().count(), 2, "this one and the other");
     let second = far.muster(&["--on=slurm@login", "ps"]).ok();
     assert!(!second.stderr.contains("bringing"), "{}", second.stderr);
 

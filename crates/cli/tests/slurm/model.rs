@@ -34,7 +34,11 @@ fn the_model_of_slurm_starts_jobs_in_the_order_in_which_slurm_does() {
     let asked = std::env::var("MUSTER_TEST_MODEL_JOBS").ok().map(|count| count.parse().unwrap());
     let jobs = drawn::jobs(asked.unwrap_or(JOBS), SEED);
 
-    // 1. What a job costs, and the real schedule.
+    // 1. What a job costs, and the real schedule, under the cap that the model is given.
+    let accounts = cluster.said(&["scontrol", "--oneliner", "show", "assoc_mgr"]);
+    let is_intern = |line: &&str| line.contains("Account=intern UserName= ");
+    let intern = accounts.lines().find(is_intern).expect("the account with the cap");
+    assert!(intern.contains("gres/gpu=8("), "the controller knows of the cap: {intern}");
     let more_ms = beyond_run_time(&cluster);
     let real = play(&cluster, &jobs);
     let arrivals: Vec<i64> = jobs.iter().map(|job| (real.began_ms + job.after_ms) as i64 / 1000).collect();
@@ -75,7 +79,7 @@ fn the_model_of_slurm_starts_jobs_in_the_order_in_which_slurm_does() {
         .collect();
 
     // 4. The order, where there was a choice: two real runs of 300 jobs agree in 72 % of these pairs, so that not much more can be
-    //    asked. Of waits nothing is: the model's are too long, and docs/models.md says by how much.
+    //    asked. Of waits nothing is: the model's are longer, and docs/models.md says by how much.
     let usual = others.iter().map(|other| other.chosen).sum::<f64>() / others.len() as f64;
     assert!(slurm.chosen >= 0.55 && slurm.chosen > usual, "{slurm:?}, others {usual}");
 }

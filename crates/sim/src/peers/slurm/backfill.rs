@@ -44,8 +44,8 @@ struct Kinds {
 pub(super) fn pass(state: &mut State, desk: &mut Desk) -> Result<bool, PlaneError> {
     let now = desk.now();
     let mut kinds = Kinds::new(state, desk);
-    let Settings { bf_max_job_test, bf_node_space_size, bf_resolution, bf_window, .. } = state.settings;
-    let mut plan = Plan::new(now, desk.pool().nodes().len(), bf_resolution, bf_window);
+    let Settings { bf_max_job_test, bf_node_space_size, .. } = state.settings;
+    let mut plan = Plan::new(now, desk.pool().nodes().len(), &state.settings);
     let mut tried = 0;
     let mut has_started = false;
     for at in 0..state.queue.jobs().len() {

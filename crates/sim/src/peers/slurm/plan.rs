@@ -7,7 +7,13 @@ use muster_model::{NodeId, Span, Time};
 
 use super::node_set::NodeSet;
 use super::room::Step;
+use super::settings::Settings;
 use super::switches::{Places, Switches};
+
+/// Ends of running jobs are looked at together that fall into one window; the first is so wide, and none grows beyond a year
+/// (src/plugins/select/cons_tres/job_test.c, _future_run_test).
+const FIRST_WINDOW: Span = Span::from_secs(30);
+const WIDEST_WINDOW: Span = Span::from_secs(365 * 86_400);
 
 /// From this time until the next one begins these nodes are not reserved.
 #[derive(Clone, Debug)]
@@ -26,6 +32,8 @@ pub(super) struct Plan {
     resolution: Span,
     /// `bf_window`.
     window: Span,
+    /// `bf_window_linear`.
+    window_linear: Option<Span>,
     slots: Vec<Slot>,
 }
 
@@ -38,9 +46,10 @@ pub(super) struct Asked<'a> {
 }
 
 impl Plan {
-    pub(super) fn new(now: Time, nodes: usize, resolution: Span, window: Span) -> Self {
+    pub(super) fn new(now: Time, nodes: usize, settings: &Settings) -> Self {
+        let &Settings { bf_resolution: resolution, bf_window: window, bf_window_linear, .. } = settings;
         let slots = vec![Slot { from: now, open: NodeSet::first(nodes), gains: false }];
-        Self { now, resolution, window, slots }
+        Self { now, resolution, window, window_linear: bf_window_linear, slots }
     }
 
     /// Stretches of time that it consists of.
@@ -80,9 +89,10 @@ impl Plan {
             let at = self.slots.partition_point(|slot| slot.from <= start) - 1;
             let open = self.open(at, start + asked.limit);
             let later = self.slots[at + 1..].iter().find(|slot| slot.gains).map(|slot| slot.from);
-            match first_fit(asked, &open, start) {
-                Some(found) if later.is_none_or(|later| found <= later) => {
-                    let places = switches.choose(&rooms_at(asked.steps, &open, found), asked.tasks)?;
+            match first_fit(asked, &open, self.now, self.window_linear) {
+                Some(by) if later.is_none_or(|later| by <= later) => {
+                    let places = switches.choose(&rooms_at(asked.steps, &open, by), asked.tasks)?;
+                    let found = last_end(asked.steps, &places, by).max(start);
                     if found <= self.now || !self.is_reserved(&places, found, asked.limit) {
                         return Some((found, places)).filter(|_| found <= self.window_end());
                     }
@@ -131,16 +141,42 @@ impl Plan {
     }
 }
 
-/// From when on there is room for all tasks on open nodes, not before `start`.
-fn first_fit(asked: &Asked<'_>, open: &NodeSet, start: Time) -> Option<Time> {
-    let mut room = 0u64;
-    for step in asked.steps.iter().filter(|step| open.contains(step.node)) {
+/// By when there is room for all tasks on open nodes: now, or when all that ends within a window has ended. Each window is twice as
+/// wide as the one before it; the first begins on a multiple of its width after the first end.
+fn first_fit(asked: &Asked<'_>, open: &NodeSet, now: Time, linear: Option<Span>) -> Option<Time> {
+    let mut ends = asked.steps.iter().filter(|step| open.contains(step.node)).peekable();
+    let (mut room, tasks) = (0u64, u64::from(asked.tasks));
+    // 1. Now.
+    while let Some(step) = ends.next_if(|step| step.at <= now) {
         room += u64::from(step.tasks);
-        if room >= u64::from(asked.tasks) {
-            return Some(step.at.max(start));
+    }
+    if room >= tasks {
+        return Some(now);
+    }
+    // 2. After each window.
+    let first = Time((ends.peek()?.at.0 / FIRST_WINDOW.0 + 1) * FIRST_WINDOW.0);
+    let mut width = FIRST_WINDOW;
+    while let Some(step) = ends.next() {
+        room += u64::from(step.tasks);
+        let next = ends.peek().map_or(Time::NEVER, |step| step.at);
+        if next <= first + width {
+            continue;
+        }
+        if room >= tasks {
+            return Some(step.at);
+        }
+        while next > first + width && width < WIDEST_WINDOW {
+            width = linear.map_or(width + width, |more| width + more);
         }
     }
     None
+}
+
+/// The last end until then on nodes that were chosen: what ends elsewhere is not waited for.
+fn last_end(steps: &[Step], places: &Places, until: Time) -> Time {
+    let there = &steps[..steps.partition_point(|step| step.at <= until)];
+    let is_on = |step: &&Step| places.iter().any(|(node, _)| *node == step.node);
+    there.iter().rfind(is_on).map_or(until, |step| step.at)
 }
 
 /// Room on open nodes at that time, in order of nodes.
@@ -165,7 +201,6 @@ mod tests {
     use super::*;
     use crate::fleet::Site;
 
-    const RESOLUTION: Span = Span::from_secs(60);
     const WINDOW: Span = Span::from_secs(7 * 86_400);
     const NOW: Time = Time(1_000_000 * 60_000);
 
@@ -175,6 +210,15 @@ mod tests {
 
     fn step(node: u32, secs: u64) -> Step {
         Step { at: after(secs), node: NodeId(node), tasks: 1 }
+    }
+
+    fn plan(nodes: usize) -> Plan {
+        let resolution = Span::from_secs(60);
+        Plan::new(
+            NOW,
+            nodes,
+            &Settings { bf_resolution: resolution, bf_window: WINDOW, ..Settings::default() },
+        )
     }
 
     /// When a job of one task per node can start, in seconds from now.
@@ -194,7 +238,7 @@ mod tests {
     fn who_comes_later_starts_before_a_reservation_if_it_ends_before_it() {
         // Node 0 is free now, node 1 in 1,000 s; somebody needs both from then on, for 600 s.
         let steps = [step(0, 0), step(1, 1_000)];
-        let mut plan = Plan::new(NOW, 2, RESOLUTION, WINDOW);
+        let mut plan = plan(2);
         check(&plan, &steps, 2, 600, Some(1_000));
         plan.reserve(&vec![(NodeId(0), 1), (NodeId(1), 1)], after(1_000), Span::from_secs(600));
         // The reservation is from 960 to 1,620: whole minutes, down and up.
@@ -206,7 +250,7 @@ mod tests {
     #[test]
     fn a_hole_between_reservations_is_found() {
         let steps = [step(0, 0)];
-        let mut plan = Plan::new(NOW, 1, RESOLUTION, WINDOW);
+        let mut plan = plan(1);
         plan.reserve(&vec![(NodeId(0), 1)], after(600), Span::from_secs(600));
         plan.reserve(&vec![(NodeId(0), 1)], after(1_800), Span::from_secs(600));
         check(&plan, &steps, 1, 540, Some(0));
@@ -216,8 +260,21 @@ mod tests {
     }
 
     #[test]
+    fn ends_are_looked_at_in_windows_and_what_ends_on_other_nodes_is_not_waited_for() {
+        // NOW is a multiple of the first window: it goes from the next multiple after the end on node 0, 130 s, for 30 s, to 180 s.
+        let steps = [step(0, 130), step(1, 170), step(2, 190)];
+        check(&plan(3), &steps, 1, 60, Some(130));
+        // Both end within it; from 190 on the next is looked at, which is twice as wide.
+        check(&plan(3), &steps, 2, 60, Some(170));
+        check(&plan(3), &steps, 3, 60, Some(190));
+        // An end that makes no room counts on a node that is taken, because it is over only then.
+        let small = Step { tasks: 0, ..step(0, 150) };
+        check(&plan(3), &[step(0, 130), small, step(2, 190)], 1, 60, Some(150));
+    }
+
+    #[test]
     fn beyond_the_window_nothing_is_planned() {
-        let plan = Plan::new(NOW, 1, RESOLUTION, WINDOW);
+        let plan = plan(1);
         check(&plan, &[step(0, WINDOW.as_secs())], 1, 60, Some(WINDOW.as_secs()));
         check(&plan, &[step(0, WINDOW.as_secs() + 1)], 1, 60, None);
         check(&plan, &[], 1, 60, None);

@@ -32,7 +32,7 @@ struct Held {
     free: Free,
 }
 
-/// More tasks of a kind find room on a node from a certain time on.
+/// More tasks of a kind find room on a node from a certain time on; or no more, where what ends then leaves too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) at: Time,
@@ -104,7 +104,8 @@ impl Rooms {
         rooms.filter(|(_, room)| *room > 0).collect()
     }
 
-    /// From when on how many more find room where, in order of time. What should have ended by now is about to.
+    /// From when on how many more find room where, in order of time: what is free now, and each end on each node. What should
+    /// have ended by now is about to.
     pub(super) fn steps(&self, pool: &Pool, now: Time, task: &Resources) -> Vec<Step> {
         let mut free: Vec<Free> = pool.nodes().map(|(_, node)| Free::of(node)).collect();
         let mut rooms: Vec<u32> = vec![0; free.len()];
@@ -112,8 +113,8 @@ impl Rooms {
         let mut look = |free: &[Free], node: NodeId, at: Time| {
             let room = self.room(node, free[node.0 as usize], task);
             let more = room.saturating_sub(rooms[node.0 as usize]);
-            if more > 0 {
-                rooms[node.0 as usize] = room;
+            rooms[node.0 as usize] += more;
+            if more > 0 || at > now {
                 steps.push(Step { at, node, tasks: more });
             }
         };

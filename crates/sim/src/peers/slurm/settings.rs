@@ -37,6 +37,8 @@ pub struct Settings {
     pub bf_resolution: Span,
     /// `bf_window`.
     pub bf_window: Span,
+    /// `bf_window_linear`: windows in which ends of running jobs are looked at grow by so much; else to twice as much.
+    pub bf_window_linear: Option<Span>,
 
     // ---- the partition ----
     /// `DefaultTime`, or `MaxTime` where there is none: the time limit of a job that names none. A job that runs longer is not ended
@@ -73,6 +75,7 @@ impl Default for Settings {
             bf_resolution: Span::from_secs(60),
             // As long as the longest time limit, as slurm.conf(5) advises. With the default of one day long jobs starve.
             bf_window: max_time,
+            bf_window_linear: None,
             default_time: max_time,
             requeue_delay: Span::from_secs(121),
         }

@@ -13,7 +13,7 @@ use crate::source;
 const DAY_SECS: u64 = 86_400;
 
 /// Options of `SchedulerParameters` that the model has, or that change nothing where a pass takes no time.
-const KNOWN_OPTIONS: [&str; 9] = [
+const KNOWN_OPTIONS: [&str; 10] = [
     "default_queue_depth",
     "batch_sched_delay",
     "sched_interval",
@@ -22,6 +22,7 @@ const KNOWN_OPTIONS: [&str; 9] = [
     "bf_node_space_size",
     "bf_resolution",
     "bf_window",
+    "bf_window_linear",
     "bf_continue",
 ];
 
@@ -78,6 +79,10 @@ fn parse(text: &str) -> Result<SlurmConf, String> {
         bf_resolution: secs("bf_resolution", usual.bf_resolution)?.max(Span::from_secs(1)),
         // In minutes, unlike all others.
         bf_window: Span::from_secs(60 * conf.option("bf_window", DAY_SECS / 60)?),
+        bf_window_linear: match conf.option("bf_window_linear", 0)? {
+            0 => None,
+            secs => Some(Span::from_secs(secs)),
+        },
         default_time: conf.default_time()?.unwrap_or(usual.default_time),
         requeue_delay: conf.requeue_delay()?.unwrap_or(usual.requeue_delay),
     };
@@ -220,13 +225,14 @@ mod tests {
     #[test]
     fn options_and_the_default_partition_are_read() {
         let settings = read(
-            "SchedulerParameters=bf_interval=2,bf_max_job_test=50,\\\nbf_window=90\nPriorityCalcPeriod=1\n\
+            "SchedulerParameters=bf_interval=2,bf_max_job_test=50,\\\nbf_window=90,bf_window_linear=60\nPriorityCalcPeriod=1\n\
              AuthInfo=socket=/run/m,cred_expire=5\nPartitionName=DEFAULT MaxTime=2-0\nPartitionName=a DefaultTime=5\n\
              PartitionName=b Default=YES\nPartitionName=c DefaultTime=1\n",
         );
         assert_eq!(settings.bf_interval, Span::from_secs(2));
         assert_eq!((settings.bf_max_job_test, settings.bf_node_space_size), (50, 50));
         assert_eq!((settings.bf_window, settings.calc_period), (Span::from_secs(5_400), Span::from_secs(60)));
+        assert_eq!(settings.bf_window_linear, Some(Span::from_secs(60)));
         assert_eq!(settings.default_time, Span::from_secs(2 * DAY_SECS));
         assert_eq!(settings.requeue_delay, Span::from_secs(6));
     }
