@@ -71,7 +71,7 @@ GresTypes=gpu
 Include nodes.conf
 PartitionName=DEFAULT MaxTime=2-0
 PartitionName=gpu Nodes=g[01-04] Default=YES
-PartitionName=all Nodes=ALL AllowAccounts=physics
+PartitionName=all Nodes=ALL AllowAccounts=physics QOS=long
 ";
 const NODES: &str = "\
 NodeName=DEFAULT Sockets=2 CoresPerSocket=16 ThreadsPerCore=2 RealMemory=500000 State=UNKNOWN
@@ -142,6 +142,8 @@ fn a_site_of_others_is_read_with_what_it_cannot_say() {
         "PreemptType=preempt/partition_prio: who goes for whom",
         "partitions, longest times (MaxTime): gpu 2-0, all 2-0",
         "partitions, accounts that alone may use (AllowAccounts): all physics",
+        "partitions, qualities of service whose limits hold for all of their jobs (QOS): all long;",
+        "partitions, the one of jobs that name none (Default): gpu;",
     ] {
         assert!(run.stderr.contains(&format!("warning: not as in Slurm: {part}")), "{part}: {}", run.stderr);
         assert!(queues.contains(&format!("# not as in Slurm: {part}")), "{part}: {queues}");

@@ -17,6 +17,9 @@ const DEPTH: u32 = 16;
 /// The leaf of users in an account that has others below it.
 const DIRECT: &str = "direct";
 
+/// Values of a partition that set nothing.
+const UNSET: [&str; 3] = ["(null)", "N/A", "ALL"];
+
 /// How `muster init slurm` ends the name of a quality of service for what is borrowed, also where nobody takes from it.
 const PROTECTED: &str = "-idle";
 
@@ -265,12 +268,15 @@ impl Reader<'_> {
         let of = |key: &str| -> Vec<String> {
             let named =
                 evidence.partition_entries().filter_map(|entry| Some((entry.name(), entry.get(key)?)));
-            named.map(|(name, value)| format!("{name} {value}")).collect()
+            // What `scontrol show partition` has where nothing is set.
+            let set = named.filter(|(_, value)| !UNSET.iter().any(|unset| value.eq_ignore_ascii_case(unset)));
+            set.map(|(name, value)| format!("{name} {value}")).collect()
         };
         for (key, what) in [
             ("MaxTime", "longest times"),
             ("AllowAccounts", "accounts that alone may use"),
             ("PriorityTier", "tiers"),
+            ("QOS", "qualities of service whose limits hold for all of their jobs"),
         ] {
             let said = of(key);
             if !said.is_empty() {
@@ -279,6 +285,17 @@ impl Reader<'_> {
                     said.join(", ")
                 ));
             }
+        }
+        // With one there is no other for jobs that name none.
+        let default = evidence
+            .partition_entries()
+            .filter(|entry| entry.get("Default").is_some_and(|text| text.eq_ignore_ascii_case("yes")))
+            .last();
+        if let Some(default) = default.filter(|_| evidence.partition_entries().count() > 1) {
+            self.lost.push(format!(
+                "partitions, the one of jobs that name none (Default): {}; a queue file has no partitions",
+                default.name()
+            ));
         }
     }
 }
