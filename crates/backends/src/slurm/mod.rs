@@ -16,3 +16,4 @@ pub mod sacctmgr;
 pub mod script;
 pub mod state;
 pub mod tool;
+pub mod variables;

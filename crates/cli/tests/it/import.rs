@@ -7,7 +7,7 @@ use muster_model::{QueueName, UserName};
 use muster_spec::Site;
 use serde_json::Value;
 
-use crate::home::Home;
+use crate::home::{Home, Run};
 
 /// What an exported script says beyond the one that it was made of.
 const ADDED: [&str; 4] = ["job-name", "kill-on-invalid-dep", "open-mode", "nodes"];
@@ -136,6 +136,18 @@ fn what_is_started_several_times_is_counted_once_and_said() {
     ] {
         assert!(said.lines().any(|one| one == line), "{line}\n{said}");
     }
+}
+
+#[test]
+fn variables_that_sbatch_would_take_in_place_of_the_script_are_warned_of() {
+    let home = Home::new();
+    home.write("x.sbatch", "#!/bin/bash\n#SBATCH --time=5 --partition=gpu\nhostname\n");
+    let mut command = home.command(&["import", "x.sbatch"]);
+    let run = Run::of(command.env("SBATCH_PARTITION", "debug").output().unwrap()).ok();
+    let told =
+        "warning: SBATCH_PARTITION=debug is set here: sbatch takes it in place of --partition=gpu on line 2";
+    assert!(run.stderr.contains(told), "{}", run.stderr);
+    assert!(run.stdout.contains("partition: gpu"), "{}", run.stdout);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use muster_api::types::{SubmitRequest, SubmitResponse, Submitted};
 use muster_backends::slurm::script::{self, Kept, Script, Source};
 use muster_backends::slurm::tool::ToolError;
+use muster_backends::slurm::variables::VARIABLES;
 use muster_model::payload::Command;
 use muster_model::{Dependency, JobId, JobSpec, QueueName, Time};
 use muster_spec::{Checked, Site};
@@ -21,32 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Characters of an id: enough of the request's key to be the only one, and the document's place.
 const KEY_CHARACTERS: usize = 24;
-
-/// Variables by which sbatch takes options from its environment (sbatch(1), INPUT ENVIRONMENT VARIABLES), by long name. They
-/// would overrule what stands in a script.
-const VARIABLES: &[(&str, &str)] = &[
-    ("account", "SBATCH_ACCOUNT"),
-    ("array", "SBATCH_ARRAY_INX"),
-    ("constraint", "SBATCH_CONSTRAINT"),
-    ("exclusive", "SBATCH_EXCLUSIVE"),
-    ("export", "SBATCH_EXPORT"),
-    ("gpus-per-node", "SBATCH_GPUS_PER_NODE"),
-    ("gpus-per-task", "SBATCH_GPUS_PER_TASK"),
-    ("gres", "SBATCH_GRES"),
-    ("job-name", "SBATCH_JOB_NAME"),
-    ("mem", "SBATCH_MEM_PER_NODE"),
-    ("mem-per-cpu", "SBATCH_MEM_PER_CPU"),
-    ("no-requeue", "SBATCH_NO_REQUEUE"),
-    ("open-mode", "SBATCH_OPEN_MODE"),
-    ("output", "SBATCH_OUTPUT"),
-    ("partition", "SBATCH_PARTITION"),
-    ("qos", "SBATCH_QOS"),
-    ("requeue", "SBATCH_REQUEUE"),
-    ("reservation", "SBATCH_RESERVATION"),
-    ("signal", "SBATCH_SIGNAL"),
-    ("switches", "SBATCH_REQ_SWITCH"),
-    ("time", "SBATCH_TIMELIMIT"),
-];
 
 /// A document that is ready to be handed on, but for the numbers of those that it waits for.
 struct Ready {

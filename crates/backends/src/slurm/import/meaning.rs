@@ -15,6 +15,8 @@ use super::read::Script;
 use super::sizes::{Memory, Sizes};
 use super::value::{self, Limit};
 
+pub(super) use early::normal;
+
 /// Longest name of a job.
 const NAME_CHARACTERS: usize = 64;
 /// `--nice` without a number (sbatch(1)).
@@ -444,7 +446,7 @@ pub(super) fn asks(script: &Script<'_>, sizes: &[Sizes]) -> BTreeMap<String, Str
             if name == "export" && text.split(',').next() == Some("ALL") {
                 continue;
             }
-            let normal = early::normal(&mut scratch, one, name, text);
+            let normal = normal(&mut scratch, one, name, text);
             put(if name == "no-requeue" { "requeue" } else { name }, normal);
         }
     }

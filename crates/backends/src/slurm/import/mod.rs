@@ -4,6 +4,7 @@
 mod arguments;
 mod body;
 mod draft;
+mod environment;
 mod finding;
 mod geometry;
 mod known;
@@ -21,6 +22,7 @@ mod value;
 
 use muster_model::imported::{ImportReport, ImportedLaunch, LaunchMode};
 
+pub use environment::overruled;
 pub use finding::ids;
 pub use read::NotAScript;
 

@@ -75,6 +75,8 @@ pub fn run(app: &App, args: &ScriptArgs) -> Result<u8> {
         ..Failure::new(format!("{name} is not imported: {error}")).hint(error.hint())
     })?;
     check(&report)?;
+    let overruled = import::overruled(&report, |name| std::env::var(name).ok());
+    overruled.iter().for_each(|told| app.ui.warning(told));
     // 2. Data on stdout, the rest on stderr.
     if args.json {
         app.ui.json(&report)?;

@@ -48,7 +48,7 @@ fn unmap(answers: &mut [ImportedOption], option: &str, why: &str) {
 }
 
 /// The value of an option in one way of writing.
-pub(super) fn normal(scratch: &mut Draft, one: &Given, name: &'static str, text: &str) -> String {
+pub(in super::super) fn normal(scratch: &mut Draft, one: &Given, name: &'static str, text: &str) -> String {
     match name {
         "time" | "time-min" => match value::limit(text) {
             Some(Limit::Minutes(count)) => format!("{count}m"),
