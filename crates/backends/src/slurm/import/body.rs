@@ -10,7 +10,7 @@ use super::option::{Given, PYXIS, SBATCH, SRUN, options};
 use super::own_node;
 use super::program::text;
 use super::read::Script;
-use super::shell::{Command, Part, Then, Word, commands};
+use super::shell::{Command, Part, Then, Word, assignment, commands};
 use super::sizes::{Shape, Sizes};
 use super::value;
 
@@ -276,7 +276,7 @@ fn obstacle(all: &[Command], steps: &[(Step, Geometry)], sizes: &Sizes, groups: 
         return Some("which component runs what is not certain".to_owned());
     }
     let (step, geometry) = match steps {
-        [] => return Some("it starts nothing with srun".to_owned()),
+        [] => return Some("no srun is seen that starts a program".to_owned()),
         [one] => one,
         several => {
             let lines: Vec<String> = several.iter().map(|(step, _)| step.line.to_string()).collect();
@@ -391,6 +391,7 @@ fn without(script: &Script<'_>, sizes: &Sizes, sruns: &[(&Srun, u32)], says: &st
     }
     let mut understood = Understood::new(LaunchMode::EachTask, says, vec![text(script, "", &kept)]);
     let first_line = u32::try_from(script.body).unwrap_or(u32::MAX);
+    understood.env = for_srun(&script.body(), sruns);
     for (srun, line) in sruns {
         for one in &srun.given {
             let (becomes, says) = of_srun(one, sizes, &mut understood.env);
@@ -405,6 +406,24 @@ fn without(script: &Script<'_>, sizes: &Sizes, sruns: &[(&Srun, u32)], says: &st
         }
     }
     understood
+}
+
+/// Variables that the script sets for an srun that is taken away: Muster's own is to read them, and starts before the script does.
+fn for_srun(body: &str, sruns: &[(&Srun, u32)]) -> Vec<(String, String)> {
+    let first = sruns.iter().map(|(_, line)| *line).min().unwrap_or(0);
+    let mut env: Vec<(String, String)> = Vec::new();
+    let before = commands(body);
+    for command in before.iter().filter(|command| command.line < first && command.depth == 0) {
+        let is_export = command.program().as_deref() == Some("export");
+        for (name, value) in command.words.iter().filter(|_| is_export).filter_map(assignment) {
+            let is_read = VARIABLES.iter().any(|(_, variable)| *variable == name);
+            if let Some(value) = value.literal().filter(|_| is_read) {
+                env.retain(|(known, _)| *known != name);
+                env.push((name, value));
+            }
+        }
+    }
+    env
 }
 
 fn of_srun(one: &Given, sizes: &Sizes, env: &mut Vec<(String, String)>) -> (Becomes, String) {
