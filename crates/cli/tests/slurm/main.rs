@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 
+mod acts;
 mod agreement;
 mod check;
 mod cluster;

@@ -359,6 +359,7 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     }
     // The ranks are told to end by Slurm itself; this script outlives them to say how.
     text.push_str("muster_told=\ntrap muster_told=1 TERM\n");
+    text.push_str(SELF);
     if let Some(program) = source.verify {
         preflight(text, source, program, components);
         text.push_str("# Told to end before it began: its program does not start.\nif [ -n \"$muster_told\" ]; then\n  status=143\nelse\n");
@@ -392,6 +393,10 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     restart(text, source);
     text.push_str(if source.kept.is_some() { END } else { "exit \"$status\"\n" });
 }
+
+/// By the number of an element alone scontrol means that element; by the number that it has beside that of its array, all of it.
+const SELF: &str =
+    "muster_self=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}\n";
 
 /// Who was told to end has not come to its own end: it may be queued again, and then runs again.
 const END: &str = r#"echo "$MUSTER_ATTEMPT $status" >> "$muster_dir/ends"
@@ -442,7 +447,7 @@ esac
 "#;
 
 /// Who is preempted and ends within the grace has failed in Slurm's eyes, and is not queued again: it waits to be ended.
-const PREEMPTED: &str = r#"if [ "$status" != 0 ] && scontrol --oneliner show job "$SLURM_JOB_ID" | grep -q 'PreemptTime=[0-9]'; then
+const PREEMPTED: &str = r#"if [ "$status" != 0 ] && scontrol --oneliner show job "$muster_self" | grep -q 'PreemptTime=[0-9]'; then
   echo "muster: preempted; Slurm ends it or queues it again" >&2
   sleep infinity
 fi
@@ -471,7 +476,8 @@ fn srun(source: &Source<'_>, component: &Component, index: usize, is_heterogeneo
     words.join(" ")
 }
 
-/// A failure of its own is not what Slurm's `--requeue` is for: the script asks for that itself.
+/// A failure of its own is not what Slurm's `--requeue` is for: the script asks for that itself. What is being ended has not failed:
+/// Slurm would queue a job again that was cancelled while its ranks still end.
 fn restart(text: &mut String, source: &Source<'_>) {
     let restart = &source.spec.restart;
     if !restart.on_failure {
@@ -481,15 +487,20 @@ fn restart(text: &mut String, source: &Source<'_>) {
     let (count, note) = match source.kept.is_some() {
         true => (
             "$(cat \"$muster_dir/failures\" 2> /dev/null | wc -l)",
-            "  echo \"$status\" >> \"$muster_dir/failures\"\n",
+            "      echo \"$status\" >> \"$muster_dir/failures\"\n",
         ),
         false => ("$MUSTER_RESTART_COUNT", ""),
     };
     let _ = write!(
         text,
-        r#"if [ "$status" != 0 ] && [ "{count}" -lt {} ]; then
-  echo "muster: failed with $status; queued again" >&2
-{note}  scontrol requeue "$SLURM_JOB_ID" && wait
+        r#"if [ "$status" != 0 ] && [ -z "$muster_told" ] && [ "{count}" -lt {} ]; then
+  case $(scontrol --oneliner show job "$muster_self" | sed -n '1s/.* JobState=\([A-Z_]*\).*/\1/p') in
+    COMPLETING | CANCELLED) ;;
+    *)
+      echo "muster: failed with $status; queued again" >&2
+{note}      scontrol requeue "$muster_self" && wait
+      ;;
+  esac
 fi
 "#,
         restart.max_restarts
