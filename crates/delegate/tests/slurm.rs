@@ -147,7 +147,10 @@ slurm:
   options: [--mail-type=END, "--comment-not=a b"]
 run: [python, -c, "print('it''s')"]
 "#;
-    insta::assert_snapshot!(Fake::new().script(source).await);
+    let fake = Fake::new();
+    let job = |number: u32| format!(r#"{{"job_id": {number}, "job_state": "RUNNING", "user_name": "ada"}}"#);
+    fake.program("squeue", &format!("echo '{{\"jobs\": [{}, {}]}}'", job(12), job(13)));
+    insta::assert_snapshot!(fake.script(source).await);
 }
 
 #[tokio::test]
@@ -216,12 +219,23 @@ async fn raw_options_cannot_break_the_script() {
         "--output=/x",
         "--name=a'b",
         "--name=a #b",
+        "--gres=gpu:3",
+        "--gres=nic:1,gpu:h100:1",
+        "--gpus-per-socket=2",
+        "--tres-per-task=cpu:8,gres/gpu:1",
+        "--tres-per-node=gres:gpu",
     ] {
         let source = format!("run: x\nslurm:\n  options: [{}]\n", serde_json::Value::from(option));
         match fake.submit(&source, true).await {
             Err(ClientError::Api(body)) => assert_eq!(body.code, "invalid_spec", "{option:?}"),
             other => panic!("{option:?} went through: {other:?}"),
         }
+    }
+    for option in
+        ["--gres=nic:1", "--gres=shard:2", "--gres-flags=enforce-binding", "--tres-per-task=license:a:1"]
+    {
+        let script = fake.script(&format!("run: x\nslurm: {{options: [\"{option}\"]}}\n")).await;
+        assert!(script.contains(&format!("#SBATCH {option}\n")), "{option}: {script}");
     }
     for value in ["a b", "x\ny", "--x", "a\"b", "#"] {
         let source = format!("run: x\nslurm: {{partition: {}}}\n", serde_json::Value::from(value));
@@ -473,6 +487,51 @@ async fn refusals_of_slurm_say_what_to_do() {
     assert!(matches!(&nodes, Err(ClientError::Api(body)) if body.code == "refused"), "{nodes:?}");
 }
 
+#[tokio::test]
+async fn what_ended_long_ago_is_asked_of_the_accounting_before_anything_waits_for_it() {
+    let fake = Fake::new();
+    fake.program("sbatch", "echo 41");
+    let source = "name: late\ntime: 1m\nafter: 12\nrun: x\n";
+    // 1. Nobody knows it; and nobody can say.
+    let refusal = fake.refusal(source).await;
+    assert!(
+        refusal.starts_with("it waits for job 12, which is unknown or ended long ago\nhint: "),
+        "{refusal}"
+    );
+    fake.program("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1");
+    let refusal = fake.refusal(source).await;
+    assert!(refusal.contains("the accounting does not answer"), "{refusal}");
+    // 2. It has failed: never; it has ended well: met, and Slurm is not told to wait for it.
+    let ended = |state: &str| {
+        let who = ["12", "12", "prepare", "ada", "vision", "batch", "normal", state, "0:0"];
+        let when = ["1795370667", "1795370668", "1795370669", "UNLIMITED", "node1", "1", "1", "1"];
+        [who.as_slice(), &when, &["", "", "", "1", "/", "None"]].concat().join("\u{1f}")
+    };
+    fake.program("sacct", &format!("printf '%s\\n' '{}'", ended("FAILED")));
+    let refusal = fake.refusal(source).await;
+    assert!(refusal.starts_with("it can never start: job 12 is failed"), "{refusal}");
+    assert!(fake.calls("sbatch").is_empty());
+    fake.program("sacct", &format!("printf '%s\\n' '{}'", ended("COMPLETED")));
+    let script = fake.script(source).await;
+    assert!(!script.contains("--dependency"), "{script}");
+}
+
+#[tokio::test]
+async fn a_job_that_names_no_signal_gets_none() {
+    let fake = Fake::new();
+    fake.program("sbatch", "echo 41");
+    fake.submit("name: plain\ntime: 1m\nrun: x\n", false).await.unwrap();
+    for job in [41, 42] {
+        match fake.client.act(JobId(job), Action::Checkpoint, ActionRequest { index: None }).await {
+            Err(ClientError::Api(body)) => {
+                assert_eq!(body.message, format!("job {job} takes no checkpoint signal"));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(fake.calls("scancel").is_empty());
+}
+
 /// A start of a job's script, as Slurm makes it: its exit code.
 fn start(fake: &Fake, restarts: u32) -> Option<i32> {
     let path = format!("{}:{}", fake.dir.path().join("bin").display(), std::env::var("PATH").unwrap());
@@ -505,7 +564,7 @@ async fn what_ended_well_runs_again_only_when_its_user_asks() {
 
     // 2. Its user asks for it.
     fake.client.act(JobId(41), Action::Requeue, ActionRequest { index: None }).await.unwrap();
-    assert_eq!(fake.calls("scontrol").last().unwrap(), "requeue 41");
+    assert!(fake.calls("scontrol").contains(&"requeue 41".to_owned()));
     assert_eq!((start(&fake, 2), runs()), (Some(0), 2));
     assert_eq!((start(&fake, 3), runs()), (Some(0), 2));
 }

@@ -144,7 +144,11 @@ async fn wait(client: &Client, target: Target, since: Time, asked: &mut [Asked])
         for one in asked.iter_mut().filter(|one| one.answer == Answer::Open) {
             let view = client.job(target.job, Some(one.element.index)).await.map_err(Failure::from)?.job;
             let element = view.elements.into_iter().find(|element| element.element == one.element);
-            let Some(element) = element else { continue };
+            let Some(element) = element else {
+                // Slurm shows elements of an array that run, and those that have ended only in numbers.
+                one.answer = Answer::Ended;
+                continue;
+            };
             one.answer = judge(&element, one.attempt, since, now);
             if let Some(request) = element.checkpoint_asked.filter(|_| one.answer == Answer::Open) {
                 left = left.min(request.until.since(now));

@@ -70,3 +70,88 @@ fn an_element_that_fails_starts_again_and_takes_no_other_with_it() {
     // The last element has the number of the whole array.
     assert_eq!([said(0), said(1), said(2)], ["attempt 1\n", "attempt 1\n", "attempt 2\n"]);
 }
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_checkpoint_is_saved_only_where_the_job_has_said_so() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let job = |name: &str, on_signal: &str| {
+        let trap = format!("trap '{on_signal}' USR1\n  echo ready\n  while :; do sleep 0.1; done");
+        format!("name: {name}\ntime: 5m\ncheckpoint: {{grace: 5s}}\nrun: |\n  #!/bin/bash\n  {trap}\n")
+    };
+    let answers = muster.submit(&job("answers", "echo step 7 > $MUSTER_CHECKPOINT_FILE"))[0];
+    let ignores = muster.submit(&job("ignores", ""))[0];
+    let dies = muster.submit(&job("dies", "exit 3"))[0];
+    let silent = muster.submit("name: silent\ntime: 5m\nrun: 'echo ready; exec sleep 300'\n")[0];
+    for job in [answers, ignores, dies, silent] {
+        cluster.until("its handler", || muster.call(&["logs", &job.to_string()]).stdout == "ready\n");
+    }
+    for (job, code, words) in [
+        (answers, 0, "saved its progress (step 7)"),
+        (ignores, 124, "did not answer in time"),
+        (dies, 1, "ended before it answered"),
+        (silent, 1, "takes no checkpoint signal"),
+    ] {
+        let said = muster.call(&["checkpoint", &job.to_string(), "--wait"]);
+        assert!(said.code == code && (said.stdout.clone() + &said.stderr).contains(words), "{said:?}");
+    }
+    // A request is not answered by what was said before it.
+    let view = muster.job(answers)["elements"][0].clone();
+    assert_eq!(
+        (view["checkpoint"]["label"].as_str(), view["checkpoint_asked"].is_null()),
+        (Some("step 7"), true)
+    );
+    let view = muster.job(ignores)["elements"][0].clone();
+    assert!(view["checkpoint"].is_null() && view["checkpoint_asked"]["until"].is_u64(), "{view}");
+    assert_eq!(muster.state(silent), "running");
+    muster.cancel(&[answers, ignores, silent]);
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn only_what_waits_is_held() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let running = muster.submit("name: runs\ntime: 5m\nrun: exec sleep 300\n")[0];
+    muster.reaches(running, "running");
+    let refused = muster.call(&["hold", &running.to_string()]);
+    assert!(refused.code == 1 && refused.stderr.contains("only what waits can be held"), "{refused:?}");
+    let eligible = cluster.said(&["scontrol", "show", "job", "-o", &running.to_string()]);
+    assert!(!eligible.contains("EligibleTime=Unknown"), "{eligible}");
+    // What of an array waits; its first has ended.
+    let array = muster.submit("name: waits\narray: 0-3\nbegin: +1h\ntime: 1m\nrun: 'true'\n")[0].to_string();
+    muster.said(&["cancel", &format!("{array}[0]")]);
+    muster.said(&["hold", &array]);
+    let reasons = || {
+        cluster.said(&[
+            "squeue",
+            "--noheader",
+            "--array",
+            "--states=PENDING",
+            "--format=%i %r",
+            "--jobs",
+            &array,
+        ])
+    };
+    assert_eq!(reasons().matches("JobHeldUser").count(), 3, "{}", reasons());
+    muster.said(&["release", &format!("{array}[2]")]);
+    assert_eq!(reasons().matches("JobHeldUser").count(), 2, "{}", reasons());
+    let unknown = muster.call(&["run", "--time", "1m", "--after", "77777777", "--", "true"]);
+    assert!(
+        unknown.code == 1 && unknown.stderr.contains("which is unknown or ended long ago"),
+        "{unknown:?}"
+    );
+    muster.cancel(&[running, array.parse().unwrap()]);
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_job_without_the_environment_of_its_submitter_runs() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let job = muster.submit("name: bare\ntime: 1m\nslurm: {options: --export=NONE}\nrun: echo ran\n")[0]
+        .to_string();
+    assert_eq!(muster.call(&["wait", &job]).code, 0);
+    assert_eq!(muster.said(&["logs", &job]), "ran\n");
+}

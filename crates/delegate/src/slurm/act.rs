@@ -6,8 +6,8 @@ use muster_api::types::{ActionRequest, ActionResponse};
 use muster_backends::slurm::job::NativeJob;
 use muster_backends::slurm::state::NativeState;
 use muster_backends::slurm::tool::ToolError;
-use muster_model::JobId;
 use muster_model::view::{State, TaskView};
+use muster_model::{JobId, Span};
 
 use super::queue::Whose;
 use super::record::Record;
@@ -23,8 +23,8 @@ pub(super) enum Verb {
     Checkpoint,
 }
 
-/// The signal that asks for a checkpoint where a job says none.
-const USR1: i32 = 10;
+/// How long Slurm's credentials last where `AuthInfo` says nothing (slurm.conf(5), `cred_expire`).
+const CREDENTIAL_LIFE: Span = Span::from_secs(120);
 
 impl Slurm {
     /// Does it to a job, or to one element.
@@ -35,48 +35,90 @@ impl Slurm {
         if let Some(record) = &record {
             self.is_the_same(job, present, record).await?;
         }
-        let target = match request.index {
-            Some(index) => format!("{present}_{index}"),
-            None => present.to_string(),
-        };
-        let (program, args, said) = match verb {
-            Verb::Cancel => ("scancel", vec![target], "cancelled"),
-            Verb::Hold => ("scontrol", vec!["hold".to_owned(), target], "held"),
-            Verb::Release => ("scontrol", vec!["release".to_owned(), target], "released"),
-            Verb::Requeue => (
-                "scontrol",
-                vec!["requeue".to_owned(), target],
-                "queued again; Slurm waits some minutes before it starts",
-            ),
-            Verb::Checkpoint => {
-                let signal = record.as_ref().and_then(|record| record.checkpoint_signal).unwrap_or(USR1);
-                ("scancel", vec![format!("--signal={signal}"), target], "asked to save its progress")
-            }
-        };
+        match verb {
+            Verb::Hold | Verb::Release => self.hold(job, present, request.index, verb).await,
+            Verb::Checkpoint => self.checkpoint(job, request.index, record.as_ref()).await,
+            Verb::Cancel => self.cancel(job, present, request.index, record.as_ref()).await,
+            Verb::Requeue => self.requeue(job, present, request.index, record.as_ref()).await,
+        }
+    }
+
+    async fn cancel(
+        &self,
+        job: JobId,
+        present: u64,
+        index: Option<u32>,
+        record: Option<&Record>,
+    ) -> Result<ActionResponse> {
         // scancel says nothing of a job that nobody knows.
-        if matches!(verb, Verb::Cancel | Verb::Checkpoint)
-            && let Some(state) = self.ended(JobId(present)).await?
-        {
-            return match verb {
-                Verb::Cancel => {
-                    Ok(ActionResponse { message: format!("job {job} had already ended: {}", state.word()) })
+        if let Some(state) = self.ended(JobId(present)).await? {
+            return Ok(ActionResponse { message: format!("job {job} had already ended: {}", state.word()) });
+        }
+        self.told(job, Verb::Cancel, "scancel", &[&element(present, index)]).await?;
+        // What was cancelled is not looked for any more: nobody hands it on again.
+        if let (None, Some(record)) = (index, record) {
+            self.records().await?.close(&record.id);
+        }
+        Ok(ActionResponse { message: "cancelled".to_owned() })
+    }
+
+    async fn requeue(
+        &self,
+        job: JobId,
+        present: u64,
+        index: Option<u32>,
+        record: Option<&Record>,
+    ) -> Result<ActionResponse> {
+        self.told(job, Verb::Requeue, "scontrol", &["requeue", &element(present, index)]).await?;
+        if let Some(record) = record {
+            self.records().await?.run_again(record, index);
+        }
+        let wait = self.tools().output("scontrol", &["show", "config"]).await.ok();
+        let wait = wait.map_or(String::new(), |config| {
+            format!("; Slurm waits {} before it starts again", credential_life(&config))
+        });
+        Ok(ActionResponse { message: format!("queued again{wait}") })
+    }
+
+    /// Holds or releases what waits, and nothing else: Slurm would take a running job's eligible time away, without which its
+    /// accounting does not list it.
+    async fn hold(&self, job: JobId, present: u64, index: Option<u32>, verb: Verb) -> Result<ActionResponse> {
+        // 1. What of it waits.
+        let mut rows = self.queue(Whose::Jobs(&[present])).await?;
+        rows.retain(|row| index.is_none_or(|index| stands_for(row, index)));
+        let state = |row: &NativeJob| row.state.state(row.is_held());
+        let waits = |row: &&NativeJob| matches!(state(row), State::Pending | State::Held);
+        let mut targets: Vec<String> = match index {
+            Some(index) => rows.iter().filter(waits).map(|_| element(present, Some(index))).collect(),
+            None => rows.iter().filter(waits).map(|row| waiting(present, row)).collect(),
+        };
+        targets.dedup();
+        if targets.is_empty() {
+            let named = index.map_or_else(|| format!("job {job}"), |index| format!("{job}[{index}]"));
+            return match rows.iter().find(|row| !state(row).is_final()) {
+                Some(_) => {
+                    Err(Refusal::refused(format!("{named} holds resources; only what waits can be held"))
+                        .hint("cancel or requeue it instead"))
                 }
-                _ => Err(Refusal::refused(format!("job {job} has ended: {}", state.word()))
-                    .hint("only what runs can save its progress")),
+                None if rows.is_empty() => match self.ended(JobId(present)).await? {
+                    Some(_) => Err(over(&named)),
+                    None => Err(Refusal::refused(format!("{named} neither waits nor runs"))),
+                },
+                None => Err(over(&named)),
             };
         }
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        match self.tools().output(program, &args).await {
-            Ok(_) => {
-                if let (Verb::Requeue, Some(record)) = (verb, &record) {
-                    self.records().await?.run_again(record, request.index);
-                }
-                // What was cancelled is not looked for any more: nobody hands it on again.
-                if let (Verb::Cancel, None, Some(record)) = (verb, request.index, &record) {
-                    self.records().await?.close(&record.id);
-                }
-                Ok(ActionResponse { message: said.to_owned() })
-            }
+        // 2. That.
+        let (word, said) = if verb == Verb::Hold { ("hold", "held") } else { ("release", "released") };
+        for target in &targets {
+            self.told(job, verb, "scontrol", &[word, target]).await?;
+        }
+        Ok(ActionResponse { message: said.to_owned() })
+    }
+
+    /// Runs one of Slurm's programs on a job.
+    pub(super) async fn told(&self, job: JobId, verb: Verb, program: &str, args: &[&str]) -> Result<()> {
+        match self.tools().output(program, args).await {
+            Ok(_) => Ok(()),
             Err(ToolError::Failed { message, .. }) => Err(refusal(job, verb, &message)),
             Err(error) => Err(error.into()),
         }
@@ -148,7 +190,7 @@ impl Slurm {
     }
 
     /// How the job ended, when it has; what the controller has forgotten the accounting may know.
-    async fn ended(&self, job: JobId) -> Result<Option<State>> {
+    pub(super) async fn ended(&self, job: JobId) -> Result<Option<State>> {
         let asked =
             ["--noheader", "--states=all", "--format=%T", "--jobs", &job.to_string()].map(str::to_owned);
         let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
@@ -173,6 +215,52 @@ impl Slurm {
             _ => Ok(None),
         }
     }
+}
+
+/// A job, or one of its elements, as Slurm's programs take it.
+pub(super) fn element(job: u64, index: Option<u32>) -> String {
+    index.map_or_else(|| job.to_string(), |index| format!("{job}_{index}"))
+}
+
+/// What a row stands for that waits: by the number of its array alone, all of that would be meant.
+fn waiting(present: u64, row: &NativeJob) -> String {
+    let ranges = row.array_tasks.split('%').next().unwrap_or_default();
+    match row.array {
+        Some(_) if !ranges.is_empty() => format!("{present}_[{ranges}]"),
+        _ => present.to_string(),
+    }
+}
+
+/// Whether an element is among those of a row.
+fn stands_for(row: &NativeJob, index: u32) -> bool {
+    if row.array.is_none() {
+        return index == 0;
+    }
+    let is_in = |part: &str| {
+        let (range, step) = part.split_once(':').unwrap_or((part, "1"));
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        match (first.parse::<u32>(), last.parse::<u32>(), step.parse::<u32>()) {
+            (Ok(first), Ok(last), Ok(step)) if step > 0 => {
+                (first..=last).contains(&index) && (index - first).is_multiple_of(step)
+            }
+            _ => false,
+        }
+    };
+    row.array_tasks.split('%').next().unwrap_or_default().split(',').any(is_in)
+}
+
+/// What is queued again starts only when the credentials of its last start are void: until then a node that did not hear of its end
+/// could take it for that.
+fn credential_life(config: &str) -> Span {
+    let info =
+        config.lines().find_map(|line| line.strip_prefix("AuthInfo")?.split_once('=')).map(|(_, info)| info);
+    let parts = info.into_iter().flat_map(|info| info.split(','));
+    let secs = parts.filter_map(|part| part.trim().strip_prefix("cred_expire=")?.parse().ok()).next();
+    secs.map_or(CREDENTIAL_LIFE, Span::from_secs)
+}
+
+fn over(named: &str) -> Refusal {
+    Refusal::refused(format!("{named} has ended")).hint("requeue it to run it again")
 }
 
 fn tasks(rows: &[NativeJob]) -> Vec<TaskView> {
@@ -203,9 +291,37 @@ fn refusal(job: JobId, verb: Verb, message: &str) -> Refusal {
                 .hint("`slurm: {requeue: true}` in the job allows it")
         }
         _ if message.contains("Job is no longer pending") => {
-            Refusal::refused(format!("job {job} waits no longer"))
-                .hint("a job that runs cannot be held; `muster requeue` stops it and queues it again")
+            Refusal::refused(format!("job {job} waits no longer")).hint("cancel or requeue it instead")
         }
         _ => Refusal::refused(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_of_a_row_are_told_by_their_indices() {
+        let row =
+            |tasks: &str| NativeJob { array: Some(7), array_tasks: tasks.to_owned(), ..NativeJob::default() };
+        for (tasks, inside, outside) in
+            [("3", 3, 4), ("4-199%32", 199, 200), ("1,3-5", 4, 2), ("1-9:2", 9, 4)]
+        {
+            assert!(stands_for(&row(tasks), inside) && !stands_for(&row(tasks), outside), "{tasks}");
+        }
+        assert_eq!(waiting(7, &row("4-199%32")), "7_[4-199]");
+        assert_eq!(waiting(7, &NativeJob::default()), "7");
+    }
+
+    #[test]
+    fn what_is_queued_again_waits_as_long_as_credentials_last() {
+        let config =
+            |info: &str| format!("AuthAltTypes = auth/jwt\nAuthInfo                = {info}\nAuthType = x\n");
+        for (info, secs) in
+            [("(null)", 120), ("socket=/run/m,cred_expire=5", 5), ("cred_expire=300,ttl=9", 300)]
+        {
+            assert_eq!(credential_life(&config(info)), Span::from_secs(secs), "{info}");
+        }
     }
 }

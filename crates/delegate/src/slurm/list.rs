@@ -15,7 +15,7 @@ use muster_model::{ElementId, JobId, Outcome, Span, Time};
 
 use super::queue::Whose;
 use super::record::{Record, Records};
-use super::{Refusal, Result, Slurm, output, view};
+use super::{Refusal, Result, Slurm, output, saved, view};
 
 /// Whose jobs are listed where nobody is named: one's own. This word lists everybody's.
 const EVERYBODY: &str = "all";
@@ -201,7 +201,11 @@ impl Slurm {
         };
         let record = record.filter(|record| shown.as_ref().is_none_or(|view| !is_other(view, record)));
         let view = match (shown, &record) {
-            (Some(view), _) => JobView { job, ..view },
+            (Some(mut view), Some(record)) => {
+                saved::fill(&records, record, &mut view);
+                JobView { job, ..view }
+            }
+            (Some(view), None) => JobView { job, ..view },
             (None, Some(record)) => self.lost(&records, job.0, record),
             (None, None) => {
                 return Err(Refusal::not_found(format!("Slurm knows no job {job}"))
@@ -268,7 +272,7 @@ impl Slurm {
             };
             let rows = self.watched(whose).await?;
             let revision = revision(&rows);
-            if query.after != Some(revision) || Instant::now() >= deadline {
+            if query.after != Some(revision) || Instant::now() >= deadline || self.is_answered() {
                 // The list that follows is of these rows.
                 *self.seen.lock().expect("nobody panics with this lock") = Some((Instant::now(), rows));
                 return Ok(Changes { revision, now: self.now() });

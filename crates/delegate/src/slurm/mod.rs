@@ -4,6 +4,7 @@
 
 mod accounts;
 mod act;
+mod after;
 mod explain;
 mod headroom;
 mod list;
@@ -12,6 +13,7 @@ mod output;
 mod queue;
 mod reconcile;
 mod record;
+mod saved;
 mod sooner;
 mod submit;
 mod view;
@@ -68,6 +70,8 @@ pub struct Slurm {
     watches_everybody: AtomicBool,
     /// What a watcher was told of last, and when.
     seen: Mutex<Option<(Instant, Vec<NativeJob>)>>,
+    /// Elements that were asked to save their progress through here, and have not answered yet.
+    asked: Mutex<Vec<saved::Asked>>,
 }
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -82,6 +86,7 @@ impl Slurm {
             rest_failed: AtomicBool::new(false),
             watches_everybody: AtomicBool::new(false),
             seen: Mutex::default(),
+            asked: Mutex::default(),
         }
     }
 

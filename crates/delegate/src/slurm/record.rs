@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use muster_model::Time;
+use muster_model::{Checkpoint, Time};
 use serde::{Deserialize, Serialize};
 
 /// Folder of everything that this user handed on to one cluster.
@@ -40,8 +40,9 @@ pub(super) struct Record {
     /// It waits for no other job and no time: handed on again, its script still says what it did.
     #[serde(default)]
     pub(super) is_plain: bool,
-    /// Signal that asks it to save its progress.
-    pub(super) checkpoint_signal: Option<i32>,
+    /// How it is asked to save its progress.
+    #[serde(default)]
+    pub(super) checkpoint: Option<Checkpoint>,
 }
 
 const RECORD: &str = "job.json";
@@ -185,7 +186,7 @@ mod tests {
             workdir: "/".to_owned(),
             without: Vec::new(),
             is_plain: true,
-            checkpoint_signal: None,
+            checkpoint: None,
         };
         records.keep(&record, "#!/bin/bash\n").unwrap();
         assert_eq!(records.get("a1"), Some(record.clone()));

@@ -44,11 +44,14 @@ impl Slurm {
                 .hint("submit it without -it, and `muster attach JOB` once it runs; or `srun --pty`"));
         }
         let now = self.now();
-        let ready: Vec<Ready> = checked
+        let mut ready: Vec<Ready> = checked
             .into_iter()
             .enumerate()
             .map(|(nth, checked)| ready(&request, nth, checked, now))
             .collect();
+        for one in &mut ready {
+            one.spec.after = self.still_open(&one.spec.after).await?;
+        }
         // 2. Scripts: what one of them cannot have refuses them all, before any is handed on.
         let scripts = ready.iter().map(|one| self.script(one, &[], now));
         let mut scripts = futures_util::future::try_join_all(scripts).await?;
@@ -129,7 +132,7 @@ impl Slurm {
             is_plain: one.spec.after.is_empty()
                 && one.checked.after_documents.is_empty()
                 && one.spec.begin.is_none(),
-            checkpoint_signal: one.spec.checkpoint.as_ref().map(|checkpoint| checkpoint.signal),
+            checkpoint: one.spec.checkpoint,
         };
         let kept = |error: std::io::Error| {
             Refusal::internal(format!("cannot write into {}: {error}", records.dir(&one.id).display()))

@@ -25,6 +25,7 @@ const OWN: &[(&str, &str)] = &[
     ("exclusive", "slurm: {exclusive: true}"),
     ("gpus", "tasks and gpus-per-task"),
     ("gpus-per-node", "gpus"),
+    ("gpus-per-socket", "gpus"),
     ("gpus-per-task", "gpus-per-task"),
     ("help", ""),
     ("hold", "hold"),
@@ -234,6 +235,11 @@ fn extra_option(text: &str, place: Place, problems: &mut Problems) -> Option<Arc
     if OWN_VALUES.contains(&text) {
         return Some(text.into());
     }
+    // Slurm would add them to those that the job asks for, and Muster would know nothing of them.
+    if asks_gpus(body) {
+        let hint = "in a job this is `gpus`, `gpus-per-task` and `gpu` for the model; resources of other kinds may stand here";
+        return refuse("GPUs are asked for by the job's own fields".to_owned(), Some(hint.to_owned()));
+    }
     // sbatch takes the beginning of a long option for it, where that is unique.
     let own = OWN
         .iter()
@@ -246,4 +252,16 @@ fn extra_option(text: &str, place: Place, problems: &mut Problems) -> Option<Arc
         }
         None => Some(text.into()),
     }
+}
+
+/// `gres=gpu:2`, `tres-per-task=cpu:8,gres/gpu:1`: resources by name, and GPUs among them.
+fn asks_gpus(option: &str) -> bool {
+    let Some((name, value)) = option.split_once('=') else { return false };
+    let is_gpu = |item: &str| {
+        let item = item.trim();
+        let item = item.strip_prefix("gres/").or_else(|| item.strip_prefix("gres:")).unwrap_or(item);
+        item.split([':', '=']).next() == Some("gpu")
+    };
+    let takes_resources = name == "gres" || name.starts_with("tres") || "tres-per-task".starts_with(name);
+    takes_resources && value.split(',').any(is_gpu)
 }

@@ -360,6 +360,7 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     // The ranks are told to end by Slurm itself; this script outlives them to say how.
     text.push_str("muster_told=\ntrap muster_told=1 TERM\n");
     text.push_str(SELF);
+    text.push_str(PATH);
     if let Some(program) = source.verify {
         preflight(text, source, program, components);
         text.push_str("# Told to end before it began: its program does not start.\nif [ -n \"$muster_told\" ]; then\n  status=143\nelse\n");
@@ -397,6 +398,9 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
 /// By the number of an element alone scontrol means that element; by the number that it has beside that of its array, all of it.
 const SELF: &str =
     "muster_self=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}\n";
+
+/// With `--export=NONE` there is none, and srun finds no bash for the ranks.
+const PATH: &str = "[ -n \"$(printenv PATH)\" ] || export PATH=/usr/local/bin:/usr/bin:/bin\n";
 
 /// Who was told to end has not come to its own end: it may be queued again, and then runs again.
 const END: &str = r#"echo "$MUSTER_ATTEMPT $status" >> "$muster_dir/ends"
