@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::args::{Command, Global};
+use crate::args::{Asks, Command, Global};
 use crate::cmd;
 use crate::on::On;
 use crate::remote;
@@ -20,7 +20,7 @@ impl App {
     /// Runs a verb to its end and answers its exit code.
     pub async fn run(&self, command: Command) -> Result<u8> {
         if let Some(On::SlurmAt(host)) = &self.global.on
-            && command.is_of_jobs()
+            && command.asks() == Asks::Place
         {
             return remote::run(self, host, &command);
         }

@@ -136,30 +136,42 @@ pub enum Command {
     Preflight(cmd::verify::preflight::Args),
 }
 
+/// Whom a verb asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// Whoever runs jobs, wherever that is.
+    Place,
+    /// The daemon of this machine.
+    Daemon,
+    /// Nobody, or whom it names itself.
+    Nobody,
+}
+
 impl Command {
-    /// It is about jobs, and where they run.
-    pub fn is_of_jobs(&self) -> bool {
-        matches!(
-            self,
+    /// Whom it asks.
+    pub fn asks(&self) -> Asks {
+        match self {
             Command::Run(_)
-                | Command::Ps(_)
-                | Command::Show(_)
-                | Command::Logs(_)
-                | Command::Attach(_)
-                | Command::Explain(_)
-                | Command::Verify(_)
-                | Command::Wait(_)
-                | Command::Cancel(_)
-                | Command::Hold(_)
-                | Command::Release(_)
-                | Command::Requeue(_)
-                | Command::Scale(_)
-                | Command::Checkpoint(_)
-                | Command::Queues(_)
-                | Command::Usage(_)
-                | Command::Nodes(_)
-                | Command::Reserve(_)
-                | Command::Check(_)
-        )
+            | Command::Ps(_)
+            | Command::Show(_)
+            | Command::Logs(_)
+            | Command::Attach(_)
+            | Command::Explain(_)
+            | Command::Verify(_)
+            | Command::Wait(_)
+            | Command::Cancel(_)
+            | Command::Hold(_)
+            | Command::Release(_)
+            | Command::Requeue(_)
+            | Command::Scale(_)
+            | Command::Checkpoint(_)
+            | Command::Queues(_)
+            | Command::Usage(_)
+            | Command::Nodes(_)
+            | Command::Reserve(_)
+            | Command::Check(_) => Asks::Place,
+            Command::StopDaemon(_) | Command::WhatIf(_) | Command::Info(_) => Asks::Daemon,
+            _ => Asks::Nobody,
+        }
     }
 }

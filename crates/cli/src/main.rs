@@ -56,6 +56,7 @@ fn main() -> ExitCode {
 }
 
 fn run(app: &App, command: Command) -> Result<u8> {
+    on::agree(app.global.on.as_ref(), command.asks())?;
     // The daemon brings its own runtime with several threads; a client needs one.
     if let Command::Serve(args) = &command {
         return cmd::serve::run(args);

@@ -11,6 +11,7 @@ use muster_backends::slurm::tool::Tools;
 use muster_daemon::Paths;
 use muster_delegate::slurm::{Settings, Slurm};
 
+use crate::args::Asks;
 use crate::exit::Failure;
 use crate::jobref;
 use crate::ui::Ui;
@@ -66,6 +67,27 @@ impl On {
         };
         let settings = Settings { tools, rest, warn, program, user, root, look_again: LOOK_AGAIN };
         Ok(Some(Client::here(Arc::new(Slurm::new(settings)))))
+    }
+}
+
+/// Refuses a place that means nothing to a verb: nobody shall think that it was asked there. What `MUSTER_ON` says is for verbs that
+/// have a place.
+pub fn agree(on: Option<&On>, asks: Asks) -> Result<()> {
+    let is_typed = || {
+        let words = std::env::args_os().take_while(|word| word != "--");
+        words
+            .map(|word| word.to_string_lossy().into_owned())
+            .any(|word| word == "--on" || word.starts_with("--on="))
+    };
+    match (on, asks) {
+        (None | Some(On::Local), _) | (_, Asks::Place) => Ok(()),
+        (Some(_), Asks::Daemon) => Err(Failure::usage("this verb asks the daemon of this machine")
+            .hint("with `--on local` it does")
+            .into()),
+        (Some(_), Asks::Nobody) if is_typed() => {
+            Err(Failure::usage("--on means nothing to this verb: it asks nobody who runs jobs").into())
+        }
+        (Some(_), Asks::Nobody) => Ok(()),
     }
 }
 

@@ -388,7 +388,8 @@ fn given(field: &str) -> &str {
 }
 
 /// `1-12:00:00`, `30:00`; `None` for `UNLIMITED` and what is not set.
-fn limit_of(text: &str) -> Option<Span> {
+#[must_use]
+pub fn limit_of(text: &str) -> Option<Span> {
     let (days, clock) = match text.split_once('-') {
         Some((days, clock)) => (days.parse::<u64>().ok()?, clock),
         None => (0, text),

@@ -15,6 +15,9 @@ pub struct Gauge {
 /// Gauges by name: `GrpJobs`, `GrpTRES gres/gpu`, `GrpTRESMins gres/gpu`.
 pub type Gauges = BTreeMap<String, Gauge>;
 
+/// What one job may have, by name: `MaxWallPJ` in minutes, `MaxTRESPJ gres/gpu`.
+pub type Caps = BTreeMap<String, u64>;
+
 /// An account, or a user in one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Association {
@@ -32,6 +35,8 @@ pub struct Association {
     pub usage_ppm: u64,
     /// What it allows and uses.
     pub gauges: Gauges,
+    /// What one job may have.
+    pub caps: Caps,
 }
 
 /// A quality of service.
@@ -41,6 +46,8 @@ pub struct Qos {
     pub name: String,
     /// What it allows and uses in all.
     pub gauges: Gauges,
+    /// What one job may have.
+    pub caps: Caps,
     /// The same of each user, by numeric id.
     pub by_user: BTreeMap<String, Gauges>,
     /// The same of each account.
@@ -114,6 +121,7 @@ fn association(line: &str) -> Association {
                 one.norm_shares_ppm = parts.next().map_or(0, ppm);
             }
             "UsageRaw/Norm/Efctv" => one.usage_ppm = value.split('/').nth(2).map_or(0, ppm),
+            _ if is_cap(key) => cap(&mut one.caps, key, value),
             _ => gauge(&mut one.gauges, key, value),
         }
     }
@@ -127,7 +135,10 @@ fn qos(text: &str) -> Qos {
     let mut one =
         Qos { name: named(own.split(' ').next().unwrap_or_default()).0.to_owned(), ..Qos::default() };
     for (key, value) in own.split(' ').skip(1).filter_map(|word| word.split_once('=')) {
-        gauge(&mut one.gauges, key, value);
+        match is_cap(key) {
+            true => cap(&mut one.caps, key, value),
+            false => gauge(&mut one.gauges, key, value),
+        }
     }
     (one.by_account, one.by_user) = (each(accounts), each(users));
     one
@@ -145,6 +156,23 @@ fn each(text: &str) -> BTreeMap<String, Gauges> {
         all.insert(name.trim().to_owned(), gauges);
     }
     all
+}
+
+/// What one job, or one node of it, may have.
+fn is_cap(key: &str) -> bool {
+    key.starts_with("Max") && (key.ends_with("PJ") || key.ends_with("PN"))
+}
+
+/// `20`, or a list of `gres/gpu=4`; nothing where there is none.
+fn cap(caps: &mut Caps, key: &str, value: &str) {
+    match value.parse() {
+        Ok(most) => drop(caps.insert(key.to_owned(), most)),
+        Err(_) => {
+            let parts = value.split(',').filter_map(|part| part.split_once('='));
+            let parts = parts.filter_map(|(name, most)| Some((format!("{key} {name}"), most.parse().ok()?)));
+            caps.extend(parts);
+        }
+    }
 }
 
 /// `N(8)`, `8(2)`, or a list of `cpu=N(24),gres/gpu=8(2)`.
@@ -188,7 +216,7 @@ ClusterName=m Account=root UserName= ID=1 SharesRaw/Norm/Level/Factor=1/0.00/1/0
 ClusterName=m Account=lab UserName= ID=3 SharesRaw/Norm/Level/Factor=100/0.99/101/0.00 UsageRaw/Norm/Efctv=13341.42/1.00/1.00 ParentAccount=root(1) GrpJobs=N(8)
 ClusterName=m Account=intern UserName= ID=11 SharesRaw/Norm/Level/Factor=10/0.09/111/0.00 UsageRaw/Norm/Efctv=382.45/0.03/0.03 ParentAccount=lab(3) GrpJobs=4(1) GrpWall=N(3.50) GrpTRES=cpu=N(1),gres/gpu=8(2),gres/gpu:h100=N(2)
 QOS Records
-QOS=capped(4) UsageRaw=3330.7 GrpJobs=N(1) GrpTRES=gres/gpu=N(16) MaxWallPJ= PreemptMode=OFF Priority=100 Account Limits= vision={MaxJobsPA=N(1) MaxTRESPA=gres/gpu=N(16)} User Limits= 5={MaxJobsPU=N(1) MaxTRESPU=cpu=N(2),gres/gpu=16(16)}
+QOS=capped(4) UsageRaw=3330.7 GrpJobs=N(1) GrpTRES=gres/gpu=N(16) MaxWallPJ=20 MaxTRESPJ=cpu=64,gres/gpu=4 MaxTRESPN= PreemptMode=OFF Priority=100 Account Limits= vision={MaxJobsPA=N(1) MaxTRESPA=gres/gpu=N(16)} User Limits= 5={MaxJobsPU=N(1) MaxTRESPU=cpu=N(2),gres/gpu=16(16)}
 ";
 
     #[test]
@@ -203,6 +231,8 @@ QOS=capped(4) UsageRaw=3330.7 GrpJobs=N(1) GrpTRES=gres/gpu=N(16) MaxWallPJ= Pre
         assert_eq!(intern.gauges["GrpJobs"], Gauge { limit: Some(4), used: 1 });
         assert_eq!(intern.gauges["GrpWall"], Gauge { limit: None, used: 3 });
         let capped = &limits.qos[0];
+        let caps: Vec<(&str, u64)> = capped.caps.iter().map(|(name, most)| (name.as_str(), *most)).collect();
+        assert_eq!(caps, [("MaxTRESPJ cpu", 64), ("MaxTRESPJ gres/gpu", 4), ("MaxWallPJ", 20)]);
         assert_eq!(capped.by_user["5"]["MaxTRESPU gres/gpu"], Gauge { limit: Some(16), used: 16 });
         assert_eq!(capped.by_account["vision"]["MaxTRESPA gres/gpu"], Gauge { limit: None, used: 16 });
     }

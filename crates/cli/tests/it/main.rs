@@ -29,6 +29,7 @@ mod inventory;
 mod jobs;
 mod mistakes;
 mod packing;
+mod place;
 mod preempt;
 mod prove;
 mod pty;

@@ -1,4 +1,4 @@
-//! What would start a job now, from Slurm's own state: what is said holds when it is done.
+//! What would start a job now, from Slurm's own state: what is said holds when it is done. And which element of an array is meant.
 
 use serde_json::json;
 
@@ -59,4 +59,62 @@ fn a_job_that_a_limit_keeps_starts_at_once_as_small_as_explain_says() {
         muster.cancel(&[smaller]);
     }
     muster.cancel(&[holds]);
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_job_as_short_as_explain_says_starts_before_those_before_it() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let text = |name: &str, nodes: u32, minutes: u64| {
+        format!("name: {name}\nnodes: {nodes}\ngpus: 8\ntime: {minutes}m\nrun: exec sleep 300\n")
+    };
+    let holds = muster.submit(&text("holds", 6, 10))[0];
+    muster.reaches(holds, "running");
+    let first = muster.submit(&text("first", 8, 5))[0];
+    cluster.until("Slurm has planned it", || !muster.job(first)["eta"].is_null());
+    let waits = muster.submit(&text("waits", 2, 30))[0];
+    cluster.until("Slurm says why", || muster.job(waits)["native"]["reason"] == "Priority");
+
+    let explained = muster.json(&["explain", &waits.to_string()]);
+    assert_eq!(explained["explanation"]["position"], json!([2, 2]), "{explained}");
+    let changes = explained["explanation"]["sooner"].as_array().unwrap();
+    let [change] = changes.as_slice() else { panic!("{explained}") };
+    assert_eq!(change["kind"], "time_limit", "{explained}");
+    let minutes = change["limit"].as_u64().unwrap() / 60_000;
+    assert!((6..10).contains(&minutes), "{explained}");
+    // What its partition never allows is cut to what it does, and to what is free beside those before it.
+    let huge = muster.submit(&text("huge", 9, 5))[0];
+    cluster.until("Slurm says why", || muster.job(huge)["native"]["reason"] == "PartitionNodeLimit");
+    let explained = muster.json(&["explain", &huge.to_string()]);
+    assert_eq!(explained["explanation"]["sooner"], json!([{ "kind": "nodes", "nodes": 2 }]), "{explained}");
+    muster.cancel(&[waits, huge]);
+    let shorter = muster.submit(&text("shorter", 2, minutes))[0];
+    muster.reaches(shorter, "running");
+    muster.cancel(&[holds, first, shorter]);
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn an_element_is_the_one_that_is_named_and_one_that_is_not_there_is_said() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let array = muster.submit("name: few\narray: 0-2%1\ntime: 5m\nrun: exec sleep 300\n")[0];
+    muster.reaches(array, "running");
+    let single = muster.submit("name: one\ntime: 5m\nrun: exec sleep 300\n")[0];
+    for job in [format!("{array}[7]"), format!("{single}[3]")] {
+        for verb in ["show", "cancel", "explain", "wait", "hold"] {
+            let said = muster.call(&[verb, &job]);
+            assert_eq!(said.code, 4, "{verb} {job}: {said:?}");
+            assert!(said.stderr.contains("has no element"), "{verb} {job}: {said:?}");
+        }
+    }
+    // The first has ended, and the others go on.
+    let first = format!("{array}[0]");
+    muster.said(&["cancel", &first]);
+    let waited = muster.call(&["wait", &first]);
+    assert!(waited.stdout.contains("cancelled") && waited.code != 0, "{waited:?}");
+    assert_eq!(muster.json(&["explain", &first])["explanation"]["state"], "cancelled");
+    assert_ne!(muster.job(array)["state"], "cancelled");
+    muster.cancel(&[array, single]);
 }

@@ -35,6 +35,9 @@ impl Slurm {
         if let Some(record) = &record {
             self.is_the_same(job, present, record).await?;
         }
+        if let Some(index) = request.index {
+            self.has_element(job, JobId(present), index).await?;
+        }
         match verb {
             Verb::Hold | Verb::Release => self.hold(job, present, request.index, verb).await,
             Verb::Checkpoint => self.checkpoint(job, request.index, record.as_ref()).await,
@@ -85,7 +88,7 @@ impl Slurm {
     async fn hold(&self, job: JobId, present: u64, index: Option<u32>, verb: Verb) -> Result<ActionResponse> {
         // 1. What of it waits.
         let mut rows = self.queue(Whose::Jobs(&[present])).await?;
-        rows.retain(|row| index.is_none_or(|index| stands_for(row, index)));
+        rows.retain(|row| index.is_none_or(|index| view::stands_for(row, index)));
         let state = |row: &NativeJob| row.state.state(row.is_held());
         let waits = |row: &&NativeJob| matches!(state(row), State::Pending | State::Held);
         let mut targets: Vec<String> = match index {
@@ -122,6 +125,15 @@ impl Slurm {
             Err(ToolError::Failed { message, .. }) => Err(refusal(job, verb, &message)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Slurm's programs take an element that is not there for done.
+    async fn has_element(&self, job: JobId, present: JobId, index: u32) -> Result<()> {
+        let rows = self.rows_of(present).await?;
+        if !rows.is_empty() {
+            view::row_of(&rows, job, index)?;
+        }
+        Ok(())
     }
 
     /// A shell beside a rank: a step of its own on the rank's node, in the job's allocation.
@@ -231,24 +243,6 @@ fn waiting(present: u64, row: &NativeJob) -> String {
     }
 }
 
-/// Whether an element is among those of a row.
-fn stands_for(row: &NativeJob, index: u32) -> bool {
-    if row.array.is_none() {
-        return index == 0;
-    }
-    let is_in = |part: &str| {
-        let (range, step) = part.split_once(':').unwrap_or((part, "1"));
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        match (first.parse::<u32>(), last.parse::<u32>(), step.parse::<u32>()) {
-            (Ok(first), Ok(last), Ok(step)) if step > 0 => {
-                (first..=last).contains(&index) && (index - first).is_multiple_of(step)
-            }
-            _ => false,
-        }
-    };
-    row.array_tasks.split('%').next().unwrap_or_default().split(',').any(is_in)
-}
-
 /// What is queued again starts only when the credentials of its last start are void: until then a node that did not hear of its end
 /// could take it for that.
 fn credential_life(config: &str) -> Span {
@@ -308,7 +302,10 @@ mod tests {
         for (tasks, inside, outside) in
             [("3", 3, 4), ("4-199%32", 199, 200), ("1,3-5", 4, 2), ("1-9:2", 9, 4)]
         {
-            assert!(stands_for(&row(tasks), inside) && !stands_for(&row(tasks), outside), "{tasks}");
+            assert!(
+                view::stands_for(&row(tasks), inside) && !view::stands_for(&row(tasks), outside),
+                "{tasks}"
+            );
         }
         assert_eq!(waiting(7, &row("4-199%32")), "7_[4-199]");
         assert_eq!(waiting(7, &NativeJob::default()), "7");

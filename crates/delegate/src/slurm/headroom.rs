@@ -1,12 +1,72 @@
-//! How many GPUs the limits of accounts and QOS leave a job, by Slurm's own figures. Which of them a job would need is not known here.
+//! What the limits of accounts, QOS and partitions leave a job, by Slurm's own figures. What a job of that size would need is not known here.
+
+use std::collections::BTreeMap;
 
 use muster_backends::slurm::job::NativeJob;
 use muster_backends::slurm::limits::{Gauges, Limits};
+use muster_model::Span;
 
-/// GPUs that it may hold beside what runs, where nothing but a limit on GPUs keeps it; `None` where something else does as well, or
-/// where it is not seen what does.
-pub(super) fn gpus(row: &NativeJob, limits: &Limits) -> Option<u32> {
-    let mut most: Option<u64> = None;
+use super::evidence::Partition;
+
+/// What a limit that keeps a job leaves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// GPUs in all.
+    Gpus(u32),
+    /// Nodes.
+    Nodes(u32),
+    /// A time limit.
+    Time(Span),
+}
+
+/// Slurm's word for why it waits, without what follows it.
+pub(super) fn word(row: &NativeJob) -> &str {
+    row.reason.split([',', '(']).next().unwrap_or_default()
+}
+
+/// A limit of this name is one that the word may mean: of GPUs where it says GRES, of minutes where it says minutes.
+pub(super) fn is_about(word: &str, name: &str) -> bool {
+    let of_minutes = name.contains("Mins");
+    let word = word.to_ascii_lowercase();
+    match () {
+        () if word.contains("minutes") != of_minutes => false,
+        () if word.contains("gres") => name.contains("gres/"),
+        () if word.contains("cpu") => name.contains(" cpu"),
+        () if word.contains("mem") => name.contains(" mem"),
+        () if word.contains("billing") => name.contains(" billing"),
+        () if word.contains("wall") || word.ends_with("timelimit") => name.contains("Wall"),
+        () if word.contains("node") && !word.ends_with("pernode") => name.contains(" node"),
+        () if word.contains("job") && !word.ends_with("perjob") => name.contains("Jobs"),
+        () => true,
+    }
+}
+
+/// What the limit that keeps it leaves it; `None` where a smaller job would be kept as well, or where it is not seen by what.
+pub(super) fn bound(row: &NativeJob, limits: &Limits, partitions: &[Partition]) -> Option<Bound> {
+    let word = word(row);
+    match word {
+        "PartitionTimeLimit" => partitions.iter().filter_map(|one| one.max_time).max().map(Bound::Time),
+        "PartitionNodeLimit" => {
+            let most = partitions.iter().map(|one| one.max_nodes.unwrap_or(one.nodes).min(one.nodes)).max();
+            most.filter(|most| *most < row.node_count).map(Bound::Nodes)
+        }
+        _ if !word.starts_with("QOS") && !word.starts_with("Assoc") => None,
+        _ if word.contains("MaxWall") || word == "AssociationTimeLimit" || word == "QOSTimeLimit" => {
+            let caps = caps(row, limits).filter_map(|caps| caps.get("MaxWallPJ"));
+            caps.min().map(|minutes| Bound::Time(Span::from_secs(minutes * 60)))
+        }
+        _ if word.contains("GRES") && !word.contains("Minutes") && !word.ends_with("PerNode") => {
+            gpus(row, limits).map(Bound::Gpus)
+        }
+        _ => None,
+    }
+}
+
+/// GPUs that it may hold beside what runs.
+fn gpus(row: &NativeJob, limits: &Limits) -> Option<u32> {
+    let of_one_job = caps(row, limits).flat_map(|caps| caps.iter());
+    let mut most: Option<u64> =
+        of_one_job.filter(|(name, _)| name.starts_with("MaxTRESPJ gres/gpu")).map(|(_, most)| *most).min();
     for gauges in counting(row, limits) {
         for (name, gauge) in gauges {
             let Some(limit) = gauge.limit else { continue };
@@ -24,6 +84,13 @@ pub(super) fn gpus(row: &NativeJob, limits: &Limits) -> Option<u32> {
         }
     }
     most.and_then(|most| u32::try_from(most).ok())
+}
+
+/// What one job may have, of its QOS, of its user in the account, and of the accounts above.
+fn caps<'a>(row: &'a NativeJob, limits: &'a Limits) -> impl Iterator<Item = &'a BTreeMap<String, u64>> {
+    let qos = limits.qos.iter().filter(|qos| qos.name == row.qos).map(|qos| &qos.caps);
+    let own = limits.associations.iter().filter(|one| one.account == row.account && one.user == row.user);
+    qos.chain(own.chain(limits.above(&row.account)).map(|one| &one.caps))
 }
 
 /// Everything that counts what it would hold.
@@ -65,10 +132,15 @@ mod tests {
             user: "games".to_owned(),
             account: "vision".to_owned(),
             qos: "capped".to_owned(),
+            reason: "QOSMaxGRESPerUser".to_owned(),
             tres_asked: "cpu=32,mem=64G,node=2,billing=1,gres/gpu=16".to_owned(),
             ..NativeJob::default()
         };
-        assert_eq!(gpus(&row, &limits::read(&text)), expected, "{qos} {user} {account}");
+        assert_eq!(
+            bound(&row, &limits::read(&text), &[]),
+            expected.map(Bound::Gpus),
+            "{qos} {user} {account}"
+        );
     }
 
     #[test]
@@ -77,6 +149,7 @@ mod tests {
         check("GrpTRES=gres/gpu=12(10)", "MaxTRESPU=gres/gpu=16(10)", "", Some(2));
         check("", "MaxTRESPU=gres/gpu=16(10)", "GrpTRES=cpu=N(4),gres/gpu:h100=11(10)", Some(1));
         check("", "MaxTRESPU=gres/gpu=16(20)", "", Some(0));
+        check("MaxTRESPJ=gres/gpu=4", "MaxTRESPU=gres/gpu=16(10)", "", Some(4));
         check("", "", "GrpTRES=gres/gpu=N(10)", None);
         // Another limit would keep it all the same.
         check("", "MaxTRESPU=gres/gpu=16(10) MaxJobsPU=2(2)", "", None);
@@ -84,5 +157,45 @@ mod tests {
         check("", "MaxTRESPU=gres/gpu=16(10)", "GrpTRES=cpu=64(40)", None);
         check("", "MaxTRESPU=gres/gpu=16(10)", "GrpTRES=cpu=96(40),mem=131072(65536)", Some(6));
         check("", "MaxTRESPU=gres/gpu=16(10)", "GrpTRESMins=gres/gpu=100(0)", None);
+    }
+
+    #[test]
+    fn times_and_nodes_are_those_of_the_qos_and_the_partition() {
+        let partition = |minutes: Option<u64>, max_nodes| Partition {
+            name: "batch".to_owned(),
+            max_time: minutes.map(|minutes| Span::from_secs(minutes * 60)),
+            max_nodes,
+            nodes: 8,
+        };
+        let check = |reason: &str, partitions: &[Partition], expected: Option<Bound>| {
+            let text = "QOS=capped(4) MaxWallPJ=20 Account Limits= User Limits=\n";
+            let row = NativeJob {
+                qos: "capped".to_owned(),
+                reason: reason.to_owned(),
+                node_count: 9,
+                ..NativeJob::default()
+            };
+            assert_eq!(bound(&row, &limits::read(text), partitions), expected, "{reason}");
+        };
+        let minutes = |count: u64| Some(Bound::Time(Span::from_secs(count * 60)));
+        check("QOSMaxWallDurationPerJobLimit", &[], minutes(20));
+        check("PartitionTimeLimit", &[partition(Some(30), None), partition(Some(60), None)], minutes(60));
+        check("PartitionTimeLimit", &[partition(None, None)], None);
+        check("PartitionNodeLimit", &[partition(None, None)], Some(Bound::Nodes(8)));
+        check("PartitionNodeLimit", &[partition(None, Some(2))], Some(Bound::Nodes(2)));
+        check("QOSGrpCpuLimit", &[], None);
+    }
+
+    #[test]
+    fn a_word_is_about_the_limits_that_it_names() {
+        assert!(is_about("QOSMaxGRESPerUser", "MaxTRESPU gres/gpu"));
+        assert!(
+            !is_about("QOSMaxGRESPerUser", "MaxTRESPU cpu")
+                && !is_about("QOSGrpGRES", "GrpTRESMins gres/gpu")
+        );
+        assert!(is_about("AssocGrpGRESMinutes", "GrpTRESMins gres/gpu"));
+        assert!(is_about("QOSMaxWallDurationPerJobLimit", "MaxWallPJ"));
+        assert!(!is_about("QOSMaxWallDurationPerJobLimit", "MaxTRESPU gres/gpu"));
+        assert!(is_about("AssocGrpJobsLimit", "GrpJobs") && !is_about("AssocGrpJobsLimit", "GrpTRES cpu"));
     }
 }

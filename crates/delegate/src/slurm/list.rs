@@ -68,6 +68,7 @@ impl Slurm {
                     .is_none_or(|queue| queue.rsplit('/').next() == Some(job.queue.as_str()))
         };
         let mut jobs = view::jobs(&rows, None);
+        self.timeline.lock().expect("nobody panics with this lock").look(&jobs, now);
         for (id, asked) in ids.iter().zip(&asked) {
             match jobs.iter_mut().find(|job| job.job.0 == *id) {
                 // Who asks by the number that was acknowledged is answered by it.
@@ -191,6 +192,9 @@ impl Slurm {
     /// One job.
     pub(super) async fn detail(&self, job: JobId, index: Option<u32>) -> Result<JobDetail> {
         let (rows, records) = (self.rows_of(job).await?, self.records().await?);
+        if let Some(index) = index.filter(|_| !rows.is_empty()) {
+            view::row_of(&rows, job, index)?;
+        }
         let record = records.of_number(job.0);
         let present = record.as_ref().and_then(|record| record.number).map_or(job, JobId);
         let shown =
@@ -203,7 +207,7 @@ impl Slurm {
         let view = match (shown, &record) {
             (Some(mut view), Some(record)) => {
                 saved::fill(&records, record, &mut view);
-                JobView { job, ..view }
+                view::with_roles(JobView { job, ..view }, &record.roles)
             }
             (Some(view), None) => JobView { job, ..view },
             (None, Some(record)) => self.lost(&records, job.0, record),

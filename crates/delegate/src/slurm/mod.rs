@@ -5,6 +5,7 @@
 mod accounts;
 mod act;
 mod after;
+mod evidence;
 mod explain;
 mod headroom;
 mod list;
@@ -16,6 +17,7 @@ mod record;
 mod saved;
 mod sooner;
 mod submit;
+mod timeline;
 mod view;
 
 use std::path::PathBuf;
@@ -24,7 +26,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
-use muster_api::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery};
+use muster_api::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery};
 use muster_api::routes::RouteId;
 use muster_api::types::{ActionRequest, ErrorBody, SubmitRequest};
 use muster_api::{Answer, Call, Responder};
@@ -72,6 +74,8 @@ pub struct Slurm {
     seen: Mutex<Option<(Instant, Vec<NativeJob>)>>,
     /// Elements that were asked to save their progress through here, and have not answered yet.
     asked: Mutex<Vec<saved::Asked>>,
+    /// What lists have shown of devices.
+    timeline: Mutex<timeline::Seen>,
 }
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -87,6 +91,7 @@ impl Slurm {
             watches_everybody: AtomicBool::new(false),
             seen: Mutex::default(),
             asked: Mutex::default(),
+            timeline: Mutex::default(),
         }
     }
 
@@ -138,6 +143,10 @@ impl Slurm {
             RouteId::Nodes => json(&self.nodes().await?),
             RouteId::Queues => json(&self.queues().await?),
             RouteId::Usage => json(&self.usage().await?),
+            RouteId::Timeline => {
+                let seen = self.timeline.lock().expect("nobody panics with this lock");
+                json(&seen.timeline(read::<TimelineQuery>(&call.query)?, self.now()))
+            }
             RouteId::Changes => json(&self.changes(read::<ChangesQuery>(&call.query)?).await?),
             RouteId::Logs => self.output(job()?, read::<LogQuery>(&call.query)?).await,
             RouteId::Attach => self.terminal(job()?, read::<AttachQuery>(&call.query)?).await,

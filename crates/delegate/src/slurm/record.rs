@@ -28,6 +28,9 @@ pub(super) struct Record {
     pub(super) name: String,
     /// How many elements.
     pub(super) elements: u32,
+    /// Its roles in order of ranks, with their tasks: Slurm knows numbers of components, of which one may hold several roles.
+    #[serde(default)]
+    pub(super) roles: Vec<(String, u32)>,
     /// When it was handed on.
     pub(super) submitted: Time,
     /// What each role runs, for people.
@@ -181,6 +184,7 @@ mod tests {
             before: Vec::new(),
             name: "train".to_owned(),
             elements: 1,
+            roles: Vec::new(),
             submitted: Time(5),
             commands: [("main".to_owned(), "true".to_owned())].into(),
             workdir: "/".to_owned(),

@@ -9,20 +9,24 @@ use muster_backends::slurm::host::{self, NativeNode};
 use muster_backends::slurm::job::NativeJob;
 use muster_engine::Engine;
 use muster_model::job::{GpuRequest, Resources, TaskGroup};
+use muster_model::queue::Backfill;
 use muster_model::view::Change;
 use muster_model::{
     Attempt, AttemptId, Bytes, CpuMilli, Decision, Device, DeviceSet, ElementId, Event, GpuMilli, JobId,
     JobSpec, NodeId, NodeSpec, Plan, QueueTree, Span, TaskPlacement, Time,
 };
 
+use super::headroom::Bound;
+
 /// Jobs before it that are looked at: each costs a pass, and those far before it decide little.
 const MOST_AHEAD: usize = 200;
+const MINUTE: Span = Span::from_secs(60);
 
-/// Changes of which each alone would start the job now. `ahead` are those who wait before it, the first first; `gpus_left` is what
-/// its limits leave it, where one of them keeps it.
+/// Changes of which each alone would start the job now. `ahead` are those who wait before it, the first first; `bound` is what
+/// a limit leaves it, where one keeps it.
 pub(super) fn sooner(
     row: &NativeJob,
-    gpus_left: Option<u32>,
+    bound: Option<Bound>,
     all: &[NativeJob],
     ahead: &[&NativeJob],
     hosts: &[NativeNode],
@@ -48,8 +52,24 @@ pub(super) fn sooner(
     picture.engine.plan(now);
     // 3. The changes that it would start with. If it would start as it is, Slurm knows a reason that the engine does not.
     let Some(spec) = asked(row) else { return Vec::new() };
-    let Some(left) = gpus_left else { return picture.changes(&spec) };
-    within(&spec, left).iter().filter_map(|(spec, change)| picture.with(spec, change)).collect()
+    // What is planned by Slurm itself is not to be reached either.
+    let planned = ahead.iter().filter_map(|other| other.start).min().map(|start| start.since(now));
+    let found = match bound {
+        None => picture.changes(&spec).into_iter().filter_map(|change| ends_before(change, None)).collect(),
+        Some(bound) => {
+            let tried = within(&spec, bound);
+            tried.iter().filter_map(|(spec, change)| picture.with(spec, change)).collect::<Vec<_>>()
+        }
+    };
+    found.into_iter().filter_map(|change| ends_before(change, planned.or(Some(Span(u64::MAX))))).collect()
+}
+
+/// A time limit in whole minutes, as Slurm counts, that ends a minute before what comes then: it keeps nodes from the minute of a planned start
+/// on, and looks at the queue now and then. Without an instant, before the end of the limit itself.
+fn ends_before(change: Change, then: Option<Span>) -> Option<Change> {
+    let Change::TimeLimit { limit } = change else { return Some(change) };
+    let limit = limit.0.min(then.unwrap_or(limit).0.saturating_sub(MINUTE.0)) / MINUTE.0 * MINUTE.0;
+    (limit > 0).then_some(Change::TimeLimit { limit: Span(limit) })
 }
 
 /// Nothing but room and turn keeps it.
@@ -57,32 +77,32 @@ pub(super) fn waits_for_room(row: &NativeJob) -> bool {
     matches!(row.reason.as_str(), "" | "None" | "Priority" | "Resources")
 }
 
-/// A limit on the GPUs of jobs together keeps it, and a smaller one would not be kept.
-pub(super) fn waits_for_gpus_of_a_limit(row: &NativeJob) -> bool {
-    let word = row.reason.split([',', '(']).next().unwrap_or_default();
-    word.contains("GRES")
-        && !word.contains("Minutes")
-        && !word.ends_with("PerJob")
-        && !word.ends_with("PerNode")
-}
-
-/// The largest jobs like it that hold no more GPUs: with fewer nodes, and with fewer GPUs on each.
-fn within(spec: &JobSpec, gpus: u32) -> Vec<(JobSpec, Change)> {
+/// The largest jobs like it that a limit does not keep, each with the change that makes it.
+fn within(spec: &JobSpec, bound: Bound) -> Vec<(JobSpec, Change)> {
     let [group] = &spec.groups[..] else { return Vec::new() };
     let (nodes, each) = (group.max_tasks, group.task.gpu.devices);
-    let mut found = Vec::new();
-    if let Some(fewer) = gpus.checked_div(each).filter(|fewer| (1..nodes).contains(fewer)) {
+    let fewer_nodes = |fewer: Option<u32>| {
+        let fewer = fewer.filter(|fewer| (1..nodes).contains(fewer))?;
         let mut group = TaskGroup::of("main", fewer, group.task.clone());
         group.tasks_per_node = Some(1);
-        found.push((JobSpec { groups: vec![group], ..spec.clone() }, Change::Nodes { nodes: fewer }));
-    }
-    if let Some(fewer) = gpus.checked_div(nodes).filter(|fewer| (1..each).contains(fewer)) {
+        Some((JobSpec { groups: vec![group], ..spec.clone() }, Change::Nodes { nodes: fewer }))
+    };
+    let fewer_gpus = |fewer: Option<u32>| {
+        let fewer = fewer.filter(|fewer| (1..each).contains(fewer))?;
         let mut group = group.clone();
         group.task.gpu.devices = fewer;
         let change = Change::GpusPerTask { gpus: fewer, per_node: Some(fewer) };
-        found.push((JobSpec { groups: vec![group], ..spec.clone() }, change));
+        Some((JobSpec { groups: vec![group], ..spec.clone() }, change))
+    };
+    let shorter = |limit| (JobSpec { time_limit: Some(limit), ..spec.clone() }, Change::TimeLimit { limit });
+    match bound {
+        Bound::Gpus(gpus) => {
+            let found = [fewer_nodes(gpus.checked_div(each)), fewer_gpus(gpus.checked_div(nodes))];
+            found.into_iter().flatten().collect()
+        }
+        Bound::Nodes(nodes) => fewer_nodes(Some(nodes)).into_iter().collect(),
+        Bound::Time(limit) => vec![shorter(limit)],
     }
-    found
 }
 
 /// An engine that knows what Slurm said.
@@ -95,7 +115,9 @@ struct Picture {
 
 impl Picture {
     fn of(hosts: &[&NativeNode], now: Time) -> Option<Self> {
-        let mut engine = Engine::new(QueueTree::single()).ok()?;
+        // As Slurm's backfill: everybody before it has a planned start.
+        let backfill = Backfill::Conservative { depth: MOST_AHEAD as u32 };
+        let mut engine = Engine::new(QueueTree { backfill, ..QueueTree::single() }).ok()?;
         let mut nodes = BTreeMap::new();
         for (at, host) in hosts.iter().enumerate() {
             let event = Event::NodeJoined(Box::new(node(host)));
@@ -300,7 +322,21 @@ mod tests {
         let first = NativeJob { id: 8, ..waiting(4, 5) };
         let changes = sooner(&waiting(2, 5), None, &[running(), first.clone()], &[&first], &hosts(2), NOW);
         let [Change::TimeLimit { limit }] = changes.as_slice() else { panic!("{changes:?}") };
-        assert!(limit.0 <= HOUR && limit.0 >= HOUR - 60_000, "{limit}");
+        assert!(
+            limit.0.is_multiple_of(60_000) && (HOUR - 180_000..=HOUR - 60_000).contains(&limit.0),
+            "{limit}"
+        );
+        // Slurm has planned it for earlier than the engine has.
+        let sooner_planned = NativeJob { start: Some(Time(NOW.0 + HOUR / 2 + 30_000)), ..first.clone() };
+        let changes = sooner(
+            &waiting(2, 5),
+            None,
+            &[running(), sooner_planned.clone()],
+            &[&sooner_planned],
+            &hosts(2),
+            NOW,
+        );
+        assert_eq!(changes, [Change::TimeLimit { limit: Span(HOUR / 2 - 60_000) }]);
         // Who waits for more than room does not stand in its way.
         let held = NativeJob { reason: "QOSMaxGRESPerUser".to_owned(), ..first };
         assert_eq!(sooner(&waiting(2, 5), None, &[running(), held.clone()], &[&held], &hosts(2), NOW), []);
@@ -309,13 +345,26 @@ mod tests {
     #[test]
     fn a_job_that_a_limit_keeps_is_made_as_small_as_the_limit_and_the_nodes_want() {
         // 32 GPUs are asked for, 16 are free on two nodes.
-        let changes = |left| sooner(&waiting(4, 5), Some(left), &[running()], &[], &hosts(2), NOW);
+        let changes =
+            |left| sooner(&waiting(4, 5), Some(Bound::Gpus(left)), &[running()], &[], &hosts(2), NOW);
         assert_eq!(changes(10), [Change::Nodes { nodes: 1 }]);
         assert_eq!(changes(24), [Change::Nodes { nodes: 2 }]);
         assert_eq!(changes(3), []);
-        let free = sooner(&waiting(4, 5), Some(10), &[], &[], &hosts(0), NOW);
+        let free = sooner(&waiting(4, 5), Some(Bound::Gpus(10)), &[], &[], &hosts(0), NOW);
         let fewer_gpus = Change::GpusPerTask { gpus: 2, per_node: Some(2) };
         assert_eq!(free, [Change::Nodes { nodes: 1 }, fewer_gpus]);
+    }
+
+    #[test]
+    fn a_time_limit_that_is_too_long_is_cut_to_what_is_allowed_or_planned() {
+        let changes = |first: &NativeJob| {
+            let all = [running(), first.clone()];
+            sooner(&waiting(2, 5), Some(Bound::Time(Span(HOUR / 3))), &all, &[first], &hosts(2), NOW)
+        };
+        let first = NativeJob { id: 8, ..waiting(4, 5) };
+        assert_eq!(changes(&first), [Change::TimeLimit { limit: Span(HOUR / 3) }]);
+        let soon = NativeJob { start: Some(Time(NOW.0 + HOUR / 4)), ..first };
+        assert_eq!(changes(&soon), [Change::TimeLimit { limit: Span(HOUR / 4 - 60_000) }]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use muster_backends::slurm::script::{self, Kept, Script, Source};
 use muster_backends::slurm::tool::ToolError;
 use muster_backends::slurm::variables::VARIABLES;
 use muster_model::payload::Command;
-use muster_model::{Dependency, JobId, JobSpec, QueueName, Time};
+use muster_model::{Dependency, JobId, JobSpec, Kind, QueueName, Time};
 use muster_spec::{Checked, Site};
 
 use super::queue::Whose;
@@ -119,7 +119,8 @@ impl Slurm {
             number: None,
             before: Vec::new(),
             name: one.spec.name.to_string(),
-            elements: one.spec.element_count(),
+            elements: elements(&one.spec),
+            roles: one.spec.groups.iter().map(|group| (group.name.to_string(), group.min_tasks)).collect(),
             submitted: now,
             commands: commands(&one.checked.commands),
             workdir: one.workdir.clone(),
@@ -273,7 +274,7 @@ fn response(
     let jobs = ready.iter().zip(numbers).enumerate().map(|(nth, (one, number))| Submitted {
         job: JobId(*number),
         name: one.spec.name.to_string(),
-        elements: one.spec.element_count(),
+        elements: elements(&one.spec),
         explanation: None,
         resolved: None,
         native: scripts.and_then(|scripts| Some(scripts.get(nth)?.text.clone())),
@@ -295,6 +296,14 @@ fn is_silence(message: &str) -> bool {
         "not responding",
     ];
     words.iter().any(|words| message.contains(words))
+}
+
+/// Elements that are handed on: of a service the replicas that are always there.
+fn elements(spec: &JobSpec) -> u32 {
+    match &spec.kind {
+        Kind::Service(service) => service.replicas.floor.max(1),
+        _ => spec.element_count(),
+    }
 }
 
 /// What sbatch says, with what to do.

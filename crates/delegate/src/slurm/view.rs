@@ -8,6 +8,8 @@ use muster_backends::slurm::{host, reason};
 use muster_model::view::{ArrayView, ElementView, JobView, NativeView, RoleView, State, TaskStage, TaskView};
 use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, JobId, Outcome, Rank, Reason};
 
+use super::{Refusal, Result};
+
 /// The views of all jobs that the rows are of, in order of number.
 pub(super) fn jobs(rows: &[NativeJob], cluster: Option<&str>) -> Vec<JobView> {
     let mut by_job: BTreeMap<u64, Vec<&NativeJob>> = BTreeMap::new();
@@ -71,6 +73,35 @@ fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobVie
             id: row.muster_id().map(str::to_owned),
         }),
     })
+}
+
+/// A view with the roles by the names that Muster's record has; as it is where the record is of another number of tasks.
+pub(super) fn with_roles(mut view: JobView, roles: &[(String, u32)]) -> JobView {
+    let counted: u32 = roles.iter().map(|(_, tasks)| tasks).sum();
+    if roles.len() < 2 || counted != view.tasks {
+        return view;
+    }
+    // 1. Ranks go on from role to role.
+    let of_rank: Vec<&str> =
+        roles.iter().flat_map(|(name, tasks)| std::iter::repeat_n(name.as_str(), *tasks as usize)).collect();
+    for task in view.elements.iter_mut().flat_map(|element| &mut element.tasks) {
+        if let Some(name) = of_rank.get(task.rank.0 as usize) {
+            (*name).clone_into(&mut task.group);
+        }
+    }
+    // 2. What a task of a component has, a task of each of its roles has.
+    let components: Vec<RoleView> =
+        view.roles.iter().flat_map(|role| std::iter::repeat_n(role.clone(), role.tasks as usize)).collect();
+    let mut rank = 0;
+    let role = |(name, tasks): &(String, u32)| {
+        let component = components.get(rank)?.clone();
+        rank += *tasks as usize;
+        Some(RoleView { name: name.clone(), tasks: *tasks, ..component })
+    };
+    if let Some(named) = roles.iter().map(role).collect() {
+        view.roles = named;
+    }
+    view
 }
 
 /// Running before waiting before ended; of what has ended, what went wrong first.
@@ -142,18 +173,45 @@ fn part_name(row: &NativeJob) -> String {
 
 /// Elements that a row stands for.
 pub(super) fn elements_of(row: &NativeJob) -> u32 {
-    let ranges = row.array_tasks.split('%').next().unwrap_or_default();
-    let count = |part: &str| -> u32 {
+    ranges(row).map(|range| range.map_or(1, |(first, last, step)| (last - first) / step + 1)).sum()
+}
+
+/// First, last and step of the indices that a row stands for; `None` where Slurm has left some out.
+fn ranges(row: &NativeJob) -> impl Iterator<Item = Option<(u32, u32, u32)>> {
+    let list = row.array_tasks.split('%').next().unwrap_or_default();
+    list.split(',').map(|part| {
         let (range, step) = part.split_once(':').unwrap_or((part, "1"));
-        match range.split_once('-') {
-            Some((first, last)) => match (first.parse::<u32>(), last.parse::<u32>(), step.parse::<u32>()) {
-                (Ok(first), Ok(last), Ok(step)) if last >= first && step > 0 => (last - first) / step + 1,
-                _ => 1,
-            },
-            None => 1,
-        }
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last, step): (u32, u32, u32) =
+            (first.parse().ok()?, last.parse().ok()?, step.parse().ok()?);
+        (last >= first && step > 0).then_some((first, last, step))
+    })
+}
+
+/// An element is among those that a row stands for; one that Slurm has left out may be.
+pub(super) fn stands_for(row: &NativeJob, wanted: u32) -> bool {
+    let is_in = |(first, last, step): (u32, u32, u32)| {
+        (first..=last).contains(&wanted) && (wanted - first).is_multiple_of(step)
     };
-    ranges.split(',').map(count).sum()
+    match row.array {
+        Some(_) => ranges(row).any(|range| range.is_none_or(is_in)),
+        None => wanted == 0,
+    }
+}
+
+/// The row that one element of a job is in: its own, else the one of those that wait together.
+///
+/// # Errors
+/// Where there is no such element.
+pub(super) fn row_of(rows: &[NativeJob], job: JobId, wanted: u32) -> Result<&NativeJob> {
+    let is_in = |row: &&NativeJob| stands_for(row, wanted);
+    rows.iter().filter(is_in).min_by_key(|row| elements_of(row)).ok_or_else(|| {
+        let unknown = Refusal::not_found(format!("job {job} has no element {wanted}"));
+        match rows.iter().any(|row| row.array.is_some()) {
+            true => unknown.hint("of one that was cancelled before it started Slurm keeps nothing"),
+            false => unknown,
+        }
+    })
 }
 
 fn array(rows: &[&NativeJob], states: &[State]) -> Option<ArrayView> {
@@ -249,5 +307,57 @@ fn share(devices: &[u16], local: usize, tasks: usize) -> Vec<u16> {
         (0, each) => devices[local * each..(local + 1) * each].to_vec(),
         _ if local == 0 => devices.to_vec(),
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::Time;
+
+    use super::*;
+
+    fn row(tasks: &str) -> NativeJob {
+        NativeJob { id: 40, array: Some(40), array_tasks: tasks.to_owned(), ..NativeJob::default() }
+    }
+
+    #[test]
+    fn roles_have_their_names_again_where_the_record_is_of_this_job() {
+        let part = |name: &str, tasks| RoleView {
+            name: name.to_owned(),
+            tasks,
+            gpus: GpuMilli(1000 * tasks),
+            models: Vec::new(),
+            cpus: CpuMilli(1000),
+            memory: Bytes(0),
+        };
+        let blank = JobView::blank(JobId(1), "j".into(), "u".into(), State::Running, Time(0));
+        let view = JobView { tasks: 5, roles: vec![part("part-0", 1), part("part-1", 4)], ..blank };
+        let roles = |roles: &[(&str, u32)]| {
+            let recorded: Vec<(String, u32)> =
+                roles.iter().map(|(name, tasks)| ((*name).to_owned(), *tasks)).collect();
+            let view = with_roles(view.clone(), &recorded);
+            view.roles.into_iter().map(|role| (role.name, role.tasks, role.gpus.0)).collect::<Vec<_>>()
+        };
+        let named = |name: &str, tasks, gpus| (name.to_owned(), tasks, gpus);
+        // Worker and chief need the same, and are one component.
+        assert_eq!(
+            roles(&[("ps", 1), ("chief", 1), ("worker", 3)]),
+            [named("ps", 1, 1000), named("chief", 1, 4000), named("worker", 3, 4000)]
+        );
+        assert_eq!(roles(&[("ps", 1), ("worker", 9)]), [named("part-0", 1, 1000), named("part-1", 4, 4000)]);
+    }
+
+    #[test]
+    fn an_element_is_found_in_its_own_row_before_those_that_wait_together() {
+        let rows = [row("0-9%2"), row("4"), row("12-20:4,30")];
+        let found = |index| row_of(&rows, JobId(40), index).ok().map(|row| row.array_tasks.as_str());
+        assert_eq!((found(0), found(4), found(9)), (Some("0-9%2"), Some("4"), Some("0-9%2")));
+        assert_eq!((found(16), found(30)), (Some("12-20:4,30"), Some("12-20:4,30")));
+        assert_eq!((found(10), found(14), found(31)), (None, None, None));
+        assert_eq!(elements_of(&rows[2]), 4);
+        // What Slurm has left out may be any.
+        assert!(row_of(&[row("1,3,...")], JobId(40), 7).is_ok());
+        let single = [NativeJob { id: 41, ..NativeJob::default() }];
+        assert!(row_of(&single, JobId(41), 0).is_ok() && row_of(&single, JobId(41), 3).is_err());
     }
 }

@@ -1,0 +1,294 @@
+//! What the controller's own figures say to a reason, a fragment each: which nodes could take the job, which limit is used up by whom, who is
+//! before it. Nothing is decided here, and nothing is said that Slurm did not say.
+
+use std::collections::BTreeMap;
+
+use muster_backends::slurm::host::NativeNode;
+use muster_backends::slurm::job::{self, NativeJob};
+use muster_backends::slurm::limits::{Gauges, Limits};
+use muster_model::Span;
+
+use super::explain::ahead;
+use super::{Slurm, headroom};
+
+/// Fragments at most.
+const MOST: usize = 10;
+
+/// What a job is bound to: fields of `scontrol show job` that are set, by name.
+pub(super) type Bonds = BTreeMap<String, String>;
+
+/// A partition, as far as jobs meet its limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Partition {
+    pub(super) name: String,
+    pub(super) max_time: Option<Span>,
+    pub(super) max_nodes: Option<u32>,
+    pub(super) nodes: u32,
+}
+
+impl Slurm {
+    /// What the figures say.
+    pub(super) async fn evidence(
+        &self,
+        row: &NativeJob,
+        all: &[NativeJob],
+        hosts: &[NativeNode],
+        limits: &Limits,
+        bonds: Option<&Bonds>,
+    ) -> Vec<String> {
+        let word = headroom::word(row);
+        let mut found = match word {
+            "Resources" | "ReqNodeNotAvail" | "None" | "Reservation" | "BadConstraints" | "NodeDown" => {
+                let none = Bonds::new();
+                let mut lines = capacity(row, all, hosts, bonds.unwrap_or(&none));
+                lines.extend(self.reservations(row, hosts, bonds.unwrap_or(&none)).await);
+                lines
+            }
+            "Priority" => before(row, all).into_iter().chain(self.factors(row.id).await).collect(),
+            "Dependency" | "DependencyNeverSatisfied" => vec![format!("waits for {}", row.dependency)],
+            "PartitionTimeLimit" | "PartitionNodeLimit" => {
+                self.partitions(row).await.iter().map(|partition| allows(partition, word)).collect()
+            }
+            _ if word.starts_with("QOS") => of_qos(row, limits, word),
+            _ if word.starts_with("Assoc") => of_accounts(row, limits, word),
+            _ => Vec::new(),
+        };
+        found.extend(asks(row, word));
+        found.truncate(MOST);
+        found
+    }
+
+    /// The parts of its priority, the largest first; empty where sprio says nothing.
+    async fn factors(&self, id: u64) -> Option<String> {
+        let format = "--format=%A %B %F %J %P %Q %T %N";
+        let asked = ["--noheader", "--jobs", &id.to_string(), format].map(str::to_owned);
+        let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+        let text = self.tools().output("sprio", &asked).await.ok()?;
+        let names = ["age", "association", "fair share", "size", "partition", "QOS", "resources", "nice"];
+        let values = text.lines().next()?.split_whitespace().map(|value| value.parse::<i64>().ok());
+        let mut parts: Vec<(i64, &str)> = values
+            .zip(names)
+            .filter_map(|(value, name)| Some((value?, name)))
+            .filter(|(value, _)| *value != 0)
+            .collect();
+        parts.sort_by_key(|(value, _)| std::cmp::Reverse(value.abs()));
+        let parts: Vec<String> = parts.iter().map(|(value, name)| format!("{name} {value}")).collect();
+        (!parts.is_empty()).then(|| format!("its priority is made of {}", parts.join(", ")))
+    }
+
+    /// What binds it to a part of its partition; `None` where Slurm does not say.
+    pub(super) async fn bonds(&self, id: u64) -> Option<Bonds> {
+        const NAMES: [&str; 7] = [
+            "ReqNodeList",
+            "ExcNodeList",
+            "Features",
+            "Licenses",
+            "Reservation",
+            "ReqSwitch",
+            "OverSubscribe",
+        ];
+        let asked = self.tools().output("scontrol", &["--oneliner", "show", "job", &id.to_string()]).await;
+        let text = asked.ok()?;
+        let words = text.split_whitespace().filter_map(|word| word.split_once('='));
+        let set = words.filter(|(name, value)| {
+            NAMES.contains(name) && !matches!(*value, "(null)" | "" | "0" | "OK" | "YES")
+        });
+        Some(set.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    /// The partitions that it may go to.
+    pub(super) async fn partitions(&self, row: &NativeJob) -> Vec<Partition> {
+        let mut found = Vec::new();
+        for name in row.partition.split(',') {
+            let asked = ["--oneliner", "show", "partition", name];
+            if let Ok(text) = self.tools().output("scontrol", &asked).await {
+                found.push(partition(&text));
+            }
+        }
+        found
+    }
+
+    /// Advance reservations of others on nodes that it could go to.
+    async fn reservations(&self, row: &NativeJob, hosts: &[NativeNode], bonds: &Bonds) -> Vec<String> {
+        let asked = self.tools().output("scontrol", &["--oneliner", "show", "reservation"]).await;
+        let text = asked.unwrap_or_default();
+        let own = bonds.get("Reservation").map(String::as_str);
+        let in_its = |name: &str| hosts.iter().any(|host| host.name == name && is_in_partition(host, row));
+        let line = |text: &str| {
+            let (name, nodes) = (field(text, "ReservationName")?, field(text, "Nodes")?);
+            let (from, to) = (field(text, "StartTime")?, field(text, "EndTime")?);
+            let names = muster_spec::expand_names(nodes).unwrap_or_default();
+            (Some(name) != own && names.iter().any(|name| in_its(name)))
+                .then(|| format!("reservation {name} has {nodes} from {from} to {to}"))
+        };
+        text.lines().filter_map(line).collect()
+    }
+}
+
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let value = text.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
+    (!matches!(value, "" | "(null)")).then_some(value)
+}
+
+fn partition(text: &str) -> Partition {
+    Partition {
+        name: field(text, "PartitionName").unwrap_or_default().to_owned(),
+        max_time: field(text, "MaxTime").and_then(job::limit_of),
+        max_nodes: field(text, "MaxNodes").and_then(|most| most.parse().ok()),
+        nodes: field(text, "TotalNodes").and_then(|count| count.parse().ok()).unwrap_or_default(),
+    }
+}
+
+fn allows(partition: &Partition, word: &str) -> String {
+    let Partition { name, max_time, max_nodes, nodes } = partition;
+    match (word, max_time, max_nodes) {
+        ("PartitionTimeLimit", Some(most), _) => format!("{name} allows {most}"),
+        ("PartitionTimeLimit", None, _) => format!("{name} allows any time"),
+        (_, _, Some(most)) => format!("{name} has {} and allows a job {most}", counted(*nodes, "node")),
+        (_, _, None) => format!("{name} has {}", counted(*nodes, "node")),
+    }
+}
+
+/// What it asks for of what the word is about.
+fn asks(row: &NativeJob, word: &str) -> Option<String> {
+    let gpus = NativeJob::gpus_of(&row.tres_asked);
+    let what = match word {
+        "PartitionTimeLimit" => row.time_limit?.to_string(),
+        "PartitionNodeLimit" => counted(row.node_count, "node"),
+        _ if !word.starts_with("QOS") && !word.starts_with("Assoc") => return None,
+        _ if word.contains("Wall") || word.ends_with("TimeLimit") => row.time_limit?.to_string(),
+        _ if word.to_ascii_lowercase().contains("cpu") => counted(row.cpus, "CPU"),
+        _ if word.contains("Node") && !word.ends_with("PerNode") => counted(row.node_count, "node"),
+        _ if word.contains("GRES") || word.contains("Resource") => counted(gpus, "GPU"),
+        _ => return None,
+    };
+    Some(format!("it asks for {what}"))
+}
+
+/// `1 node`, `3 nodes`.
+fn counted(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+fn is_in_partition(host: &NativeNode, row: &NativeJob) -> bool {
+    host.partitions.iter().any(|partition| row.partition.split(',').any(|own| own == partition))
+}
+
+/// How many nodes could take their part of it now, and which came closest.
+fn capacity(row: &NativeJob, all: &[NativeJob], hosts: &[NativeNode], bonds: &Bonds) -> Vec<String> {
+    // 1. Nodes that it may go to.
+    let named = |bond: &str| bonds.get(bond).map(|list| muster_spec::expand_names(list).unwrap_or_default());
+    let (only, never) = (named("ReqNodeList"), named("ExcNodeList").unwrap_or_default());
+    let is_open = |host: &&NativeNode| {
+        is_in_partition(host, row)
+            && only.as_ref().is_none_or(|only| only.contains(&host.name))
+            && !never.contains(&host.name)
+    };
+    let hosts: Vec<&NativeNode> = hosts.iter().filter(is_open).collect();
+    let mut lines = Vec::new();
+    for (bond, says) in [
+        ("ReqNodeList", "it names"),
+        ("Reservation", "it is for reservation"),
+        ("Features", "nodes must have"),
+    ] {
+        lines.extend(bonds.get(bond).map(|value| format!("{says} {value}")));
+    }
+    // 2. What each part of it needs of them. Components of a heterogeneous job are parts of one gang.
+    let components = all.iter().filter(|other| row.component.is_some() && other.job() == row.job());
+    let mut parts: Vec<&NativeJob> = components.collect();
+    if parts.is_empty() {
+        parts.push(row);
+    }
+    for part in &parts {
+        lines.extend(room(part, &hosts));
+    }
+    // 3. What would be there.
+    let out: Vec<String> =
+        hosts.iter().filter(|host| !host.takes_work()).map(|host| out_of_service(host)).collect();
+    if !out.is_empty() {
+        lines.push(format!("out of service: {}", out.join(", ")));
+    }
+    lines
+}
+
+fn room(row: &NativeJob, hosts: &[&NativeNode]) -> Vec<String> {
+    let nodes = row.node_count.max(1);
+    let gpus = NativeJob::gpus_of(&row.tres_asked).div_ceil(nodes);
+    let cpus = row.cpus.div_ceil(nodes);
+    let fits = |host: &&&NativeNode| {
+        host.takes_work() && host.gpus_free() >= gpus && host.cpus.saturating_sub(host.cpus_used) >= cpus
+    };
+    let enough = hosts.iter().filter(fits).count();
+    let each = if gpus > 0 { counted(gpus, "free GPU") } else { counted(cpus, "free CPU") };
+    let needs = match nodes {
+        1 => format!("needs a node with {each}"),
+        _ => format!("needs {nodes} nodes with {each} each"),
+    };
+    let have = if enough == 1 { "has" } else { "have" };
+    let there = format!("{enough} of {} {have} them now", hosts.len());
+    let mut lines = vec![format!("{needs}; {there}")];
+    let mut close: Vec<&&NativeNode> = hosts.iter().filter(|host| host.takes_work() && !fits(host)).collect();
+    close.sort_by_key(|host| std::cmp::Reverse(host.gpus_free()));
+    if let (Some(host), true) = (close.first(), gpus > 0) {
+        let free = counted(host.gpus_free(), "free GPU");
+        lines.push(format!("closest of the others: {} with {free}", host.name));
+    }
+    lines
+}
+
+fn out_of_service(host: &NativeNode) -> String {
+    match host.reason.split(" [").next().unwrap_or_default() {
+        "" => format!("{} ({})", host.name, host.state.to_lowercase()),
+        reason => format!("{} ({reason})", host.name),
+    }
+}
+
+fn before(row: &NativeJob, all: &[NativeJob]) -> Vec<String> {
+    let ahead = ahead(row, all);
+    let Some(first) = ahead.first() else { return Vec::new() };
+    let (own, theirs) = (row.priority, first.priority);
+    vec![format!(
+        "{} before it in {}, the first is {} of {} with priority {theirs}; its own is {own}",
+        ahead.len(),
+        row.partition,
+        first.job(),
+        first.user
+    )]
+}
+
+/// Limits that a word is about, with what is used of them, or what one job may have.
+fn set(whose: &str, gauges: &Gauges, caps: &BTreeMap<String, u64>, word: &str) -> Vec<String> {
+    let limited = gauges.iter().filter_map(|(name, gauge)| Some((name, gauge.limit?, gauge.used)));
+    let used =
+        limited.map(|(name, limit, used)| (name, format!("{whose}: {used} of {limit} in use ({name})")));
+    let capped = caps.iter().map(|(name, most)| match name.as_str() {
+        "MaxWallPJ" => (name, format!("{whose}: {} for one job ({name})", Span::from_secs(most * 60))),
+        _ => (name, format!("{whose}: {most} for one job ({name})")),
+    });
+    used.chain(capped).filter(|(name, _)| headroom::is_about(word, name)).map(|(_, line)| line).collect()
+}
+
+fn of_qos(row: &NativeJob, limits: &Limits, word: &str) -> Vec<String> {
+    let Some(qos) = limits.qos.iter().find(|qos| qos.name == row.qos) else { return Vec::new() };
+    let none = BTreeMap::new();
+    let mut lines = set(&format!("all of {}", qos.name), &qos.gauges, &qos.caps, word);
+    if let Some(gauges) = limits.uids.get(&row.user).and_then(|uid| qos.by_user.get(uid)) {
+        lines.extend(set(&format!("{} in {}", row.user, qos.name), gauges, &none, word));
+    }
+    if let Some(gauges) = qos.by_account.get(&row.account) {
+        lines.extend(set(&format!("{} in {}", row.account, qos.name), gauges, &none, word));
+    }
+    lines
+}
+
+fn of_accounts(row: &NativeJob, limits: &Limits, word: &str) -> Vec<String> {
+    let own = limits.associations.iter().find(|one| one.account == row.account && one.user == row.user);
+    let mut lines: Vec<String> = own
+        .into_iter()
+        .flat_map(|one| set(&format!("{} in {}", row.user, row.account), &one.gauges, &one.caps, word))
+        .collect();
+    lines.extend(
+        limits.above(&row.account).iter().flat_map(|one| set(&one.account, &one.gauges, &one.caps, word)),
+    );
+    lines
+}
