@@ -93,5 +93,12 @@ fn roles_that_need_different_nodes_are_looked_at_together() {
         let found = outcomes(&report);
         found["whole"] == "passed" && found["master"] == "passed"
     });
+    // Slurm knows them as components 0 and 1.
+    let shown = muster.job(jobs[0]);
+    let names = |list: &Value, key: &str| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|one| one[key].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&shown["roles"], "name"), ["trainer", "actor"], "{shown}");
+    assert_eq!(names(&shown["elements"][0]["tasks"], "group"), ["trainer", "actor", "actor"], "{shown}");
     muster.cancel(&jobs);
 }
