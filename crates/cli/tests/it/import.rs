@@ -151,6 +151,19 @@ fn variables_that_sbatch_would_take_in_place_of_the_script_are_warned_of() {
 }
 
 #[test]
+fn a_service_comes_back_as_the_replicas_that_slurm_was_given() {
+    let home = Home::new();
+    let job = "name: srv\nkind: service\nreplicas: 2..4\nport: 8000\ntime: 1h\nrun: python serve.py\n";
+    home.write("srv.yaml", job);
+    home.words("export slurm srv.yaml -o srv.sbatch").ok();
+    let back = home.words("import srv.sbatch").ok();
+    assert_eq!(
+        back.stdout,
+        "name: srv\nkind: service\nreplicas: 2\nport: 8000\ntime: 1h\nrun: \"python serve.py\"\n"
+    );
+}
+
+#[test]
 fn arguments_of_a_script_go_with_it_there_and_back() {
     let home = Home::new();
     home.write("x.sbatch", "#!/bin/bash\n#SBATCH --time=1:00:00\necho \"$1-$2\"\n");

@@ -58,10 +58,18 @@ pub(super) struct SlurmDraft {
     pub(super) options: Vec<String>,
 }
 
+/// A service that `muster export slurm` wrote as an array of replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Service {
+    pub(super) replicas: u64,
+    pub(super) port: Option<u64>,
+}
+
 /// A job file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Draft {
     pub(super) name: String,
+    pub(super) service: Option<Service>,
     pub(super) groups: Vec<Group>,
     /// Minutes.
     pub(super) time: Option<u64>,
@@ -88,6 +96,11 @@ impl Draft {
         let mut lines = Lines::default();
         // 1. What it is, and how large.
         lines.text("name", &self.name);
+        if let Some(service) = &self.service {
+            lines.plain("kind", "service");
+            lines.shown("replicas", Some(service.replicas));
+            lines.shown("port", service.port);
+        }
         if let [group] = self.groups.as_slice() {
             sizes(&mut lines, group);
         }

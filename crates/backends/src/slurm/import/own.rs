@@ -2,7 +2,7 @@
 //! in `script`.
 
 use super::super::script::{MADE, PROGRAM, SETUP, VARIABLES};
-use super::draft::{Draft, Group, Program};
+use super::draft::{Draft, Group, Program, Service};
 use super::shell::{Command, Word, assignment, commands};
 
 /// One role of a component.
@@ -31,6 +31,10 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Option<()> {
             draft.env.push((name, value.literal()?));
         }
     }
+    draft.service = service(&rest, draft);
+    if draft.service.is_some() {
+        draft.array = None;
+    }
     let words = |command: &Command| -> Vec<String> { command.words.iter().map(Word::shown).collect() };
     for command in &around {
         container(&words(command), draft);
@@ -47,7 +51,9 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Option<()> {
     }
     let count = "[ \"$MUSTER_RESTART_COUNT\" -lt ";
     if let Some((_, rest)) = rest.split_once(count) {
-        draft.restart = rest.split(' ').next().and_then(|count| count.parse().ok());
+        let most = rest.split(' ').next().and_then(|count| count.parse().ok());
+        // As often as can be counted is a service that is always started again, as all are where nothing is said.
+        draft.restart = most.filter(|most| *most < u64::from(u32::MAX));
         // Restarts set it, too.
         draft.slurm.requeue = draft.slurm.requeue.filter(|requeue| !requeue);
     }
@@ -68,6 +74,15 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Option<()> {
     }
     draft.groups = groups;
     Some(())
+}
+
+/// The service of which each element of the array is a replica.
+fn service(rest: &str, draft: &Draft) -> Option<Service> {
+    rest.contains("\nexport MUSTER_REPLICA=$SLURM_ARRAY_TASK_ID\n").then_some(())?;
+    let last: u64 = draft.array.as_deref()?.strip_prefix("0-")?.parse().ok()?;
+    let port =
+        rest.split_once("\nexport PORT=$((").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+    Some(Service { replicas: last + 1, port })
 }
 
 /// The words for Pyxis, of which the first mount is the job's own folder.
