@@ -63,6 +63,82 @@ fn squeue_json_after_the_documented_shape_of_24_11() {
     assert_eq!(rows[1].exit.code, 3);
 }
 
+/// How a version writes what all of them say.
+#[derive(Clone, Copy)]
+struct Shape {
+    data_parser: &'static str,
+    /// Numbers are `{set, infinite, number}`.
+    has_wrapped_numbers: bool,
+    /// So are times.
+    has_wrapped_times: bool,
+    /// A state is a list of words.
+    has_state_list: bool,
+    /// The name of the number of the signal, where an exit code is not the raw status of wait(2).
+    signal: Option<&'static str>,
+}
+
+/// A synthetic job as that version writes it: running on two nodes, or failed with 3, the third of an array that may run 24 hours.
+fn synthetic(shape: Shape) -> serde_json::Value {
+    use serde_json::json;
+    let wrapped = |number: u64| json!({ "set": true, "infinite": false, "number": number });
+    let number = |number: u64| if shape.has_wrapped_numbers { wrapped(number) } else { json!(number) };
+    let time = |secs: u64| if shape.has_wrapped_times { wrapped(secs) } else { json!(secs) };
+    let state = |word: &str| if shape.has_state_list { json!([word]) } else { json!(word) };
+    let exit = |code: u64| match shape.signal {
+        None => number(code << 8),
+        Some(signal) => {
+            json!({ "return_code": wrapped(code), "signal": { signal: { "set": false, "infinite": false, "number": 0 } } })
+        }
+    };
+    let job = |id: u64, word: &str, code: u64| {
+        json!({
+            "job_id": id, "array_job_id": number(70), "array_task_id": number(id - 70), "array_task_string": "",
+            "het_job_id": number(0), "het_job_offset": number(0), "name": "train", "user_name": "ada",
+            "account": "vision", "partition": "gpu", "qos": "normal", "job_state": state(word),
+            "state_reason": "None", "comment": "muster:ab12", "submit_time": time(1_795_370_642),
+            "start_time": time(1_795_370_656), "end_time": time(1_795_371_856), "time_limit": number(1440),
+            "nodes": "node[1-2]", "node_count": number(2), "tasks": number(2), "cpus": number(16),
+            "tres_req_str": "cpu=16,gres/gpu=16", "tres_alloc_str": "cpu=16,gres/gpu=16",
+            "gres_detail": ["gpu:h100:8(IDX:0-7)", "gpu:h100:8(IDX:0-7)"], "exit_code": exit(code),
+            "restart_cnt": 1, "priority": number(4971), "dependency": "", "current_working_directory": "/work",
+        })
+    };
+    json!({ "meta": { "plugin": { "data_parser": shape.data_parser } }, "jobs": [job(73, "RUNNING", 0), job(74, "FAILED", 3)] })
+}
+
+/// Shapes after src/plugins/data_parser/*/parsers.c (PARSER_ARRAY(JOB_INFO), PROCESS_EXIT_CODE) of the branches 23.02 to 26.05, and of
+/// src/plugins/openapi/v0.0.37 and v0.0.38 before. None of these was printed by such a Slurm.
+#[test]
+fn the_same_synthetic_job_is_read_from_the_documented_shapes_of_21_08_to_26_05() {
+    let shape = |data_parser, has_wrapped_numbers, has_wrapped_times, has_state_list, signal| Shape {
+        data_parser,
+        has_wrapped_numbers,
+        has_wrapped_times,
+        has_state_list,
+        signal,
+    };
+    let shapes = [
+        shape("v0.0.37 of 21.08, v0.0.38 of 22.05", false, false, false, None),
+        shape("v0.0.39 of 23.02", true, false, false, None),
+        shape("v0.0.40 of 23.11", true, true, true, Some("signal_id")),
+        shape("v0.0.41 of 24.05 to v0.0.45 of 26.05", true, true, true, Some("id")),
+    ];
+    let first = job::from_json(&synthetic(shapes[0])).unwrap();
+    assert_eq!(
+        lines(&first),
+        "70 \"3\" train running None node[1-2] x2 gpus (16, 16) [\"gpu:h100:8(IDX:0-7)\", \"gpu:h100:8(IDX:0-7)\"] limit Some(\"1d\") -\n\
+         70 \"4\" train failed None node[1-2] x2 gpus (16, 16) [\"gpu:h100:8(IDX:0-7)\", \"gpu:h100:8(IDX:0-7)\"] limit Some(\"1d\") exited with 3\n"
+    );
+    assert_eq!(
+        (first[0].priority, first[0].restarts, first[0].start),
+        (4971, 1, Some(Time(1_795_370_656_000)))
+    );
+    for shape in &shapes[1..] {
+        assert_eq!(job::from_json(&synthetic(*shape)).unwrap(), first, "{}", shape.data_parser);
+    }
+}
+
+/// As 20.11 says them: `squeue --json` came with 21.08.
 #[test]
 fn squeue_lines_where_there_is_no_json() {
     let fields = [
