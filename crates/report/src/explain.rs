@@ -63,8 +63,8 @@ fn heading(explanation: &Explanation, style: &Style) -> String {
     match (explanation.state, explanation.reasons.is_empty()) {
         (State::Held, _) => format!("{name} is {state}\n"),
         (State::Pending, true) => format!("{name} is {state}: it starts with the next planning pass\n"),
-        (State::Pending, false) => format!("{name} is {state}: {}\n", words(explanation)),
-        _ => format!("{name} is {state}; it does not wait\n"),
+        (_, false) => format!("{name} is {state}: {}\n", words(explanation)),
+        (_, true) => format!("{name} is {state}; it does not wait\n"),
     }
 }
 
@@ -546,6 +546,10 @@ mod tests {
             &Style::plain(),
         );
         assert_eq!(text, "right is running; it does not wait\n");
+        // What failed before it ran has its reason.
+        let failed = Explanation { state: State::Failed, sooner: Vec::new(), ..sample::explanation() };
+        let text = explain(&failed, NOON, &Style::plain());
+        assert!(text.starts_with("right is failed: capacity\n"), "{text}");
     }
 
     #[test]

@@ -96,6 +96,18 @@ fn a_job_as_short_as_explain_says_starts_before_those_before_it() {
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_job_that_no_node_can_take_says_how_far_the_closest_is_from_it() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let huge = muster.submit("name: huge\ngpus: 9\ntime: 5m\nrun: 'true'\n")[0];
+    muster.reaches(huge, "failed");
+    let explained = muster.said(&["explain", &huge.to_string()]);
+    assert!(explained.starts_with("huge is failed: BadConstraints\n"), "{explained}");
+    assert!(explained.contains("needs a node with 9 free GPUs; 0 of 8 have them now"), "{explained}");
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn an_element_is_the_one_that_is_named_and_one_that_is_not_there_is_said() {
     let cluster = Cluster::here();
     let muster = Muster::of(&cluster, User::Nobody);

@@ -9,6 +9,8 @@ use muster_model::{ElementId, GpuMilli, JobId, Reason};
 use super::queue::Whose;
 use super::{Refusal, Result, Slurm, headroom, sooner, view};
 
+/// Slurm's word for a job that no nodes can ever take.
+const UNSATISFIABLE: &str = "BadConstraints";
 /// Holders named at most.
 const NAMED: usize = 10;
 
@@ -26,7 +28,8 @@ impl Slurm {
         let state = state_of(row);
         let element = ElementId { job, index: index.unwrap_or_else(|| view::index(row)) };
         let blank = Explanation::blank(element, row.name.clone(), state, row.account.as_str().into());
-        if !waits(&row) {
+        // What Slurm gave up without a start has a reason all the same.
+        if !waits(&row) && row.reason != UNSATISFIABLE {
             return Ok(Explained { now: self.now(), explanation: blank });
         }
         // 2. What decided it.
@@ -49,7 +52,7 @@ impl Slurm {
         let explanation = Explanation {
             reasons: vec![reason],
             position: (state == State::Pending).then(|| position(row, &all)),
-            holders: holders(row, &all),
+            holders: if waits(&row) { holders(row, &all) } else { Vec::new() },
             sooner,
             eta: row.start.filter(|_| state == State::Pending).map(|start| Eta { start, reserved: false }),
             ..blank
