@@ -186,12 +186,15 @@ async fn what_slurm_cannot_do_is_refused_or_said() {
         "array: 0-3\ngroups: [{name: a, gpus: 1, run: x}, {name: b, gpus: 2, run: y}]\n",
         "env: {a-b: c}\nrun: x\n",
         "tasks: 3\nextras: {nic: 1}\nrun: x\n",
+        "time: 1h\ncheckpoint: {grace: 1m, then: requeue}\nslurm: {requeue: false}\nrun: x\n",
     ] {
         text.push_str(&format!("{source}{}\n\n", fake.refusal(source).await));
     }
     for source in [
         "kind: service\nreplicas: 2..4\nport: 8000\ntime: 24h\nrun: serve\n",
+        "kind: service\ntime: 24h\nrun: serve\n",
         "kind: notebook\nrun: jupyter lab\n",
+        "time: 1h\ncheckpoint: {grace: 1m, then: stop}\nprotect: 30m\nrestart: {max: 1, backoff: 30s}\nrun: x\n",
         "tasks: 2..8\ngpus-per-task: 1\nrestart: on-failure\ncheckpoint: {grace: 1m}\npriority: 5\nrun: x\n",
     ] {
         let script = fake.script(source).await;
@@ -514,6 +517,12 @@ async fn what_ended_long_ago_is_asked_of_the_accounting_before_anything_waits_fo
     fake.program("sacct", &format!("printf '%s\\n' '{}'", ended("COMPLETED")));
     let script = fake.script(source).await;
     assert!(!script.contains("--dependency"), "{script}");
+}
+
+#[tokio::test]
+async fn the_script_of_a_job_that_takes_turns() {
+    let source = "name: turns\nnodes: 2\ngpus: 1\ntime: 1h\ncheckpoint: {signal: USR2, grace: 1m, by: all, then: requeue}\nrun: x\n";
+    insta::assert_snapshot!(Fake::new().script(source).await);
 }
 
 #[tokio::test]

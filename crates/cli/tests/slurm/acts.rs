@@ -155,3 +155,20 @@ fn a_job_without_the_environment_of_its_submitter_runs() {
     assert_eq!(muster.call(&["wait", &job]).code, 0);
     assert_eq!(muster.said(&["logs", &job]), "ran\n");
 }
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_job_that_has_saved_before_its_limit_takes_another_turn() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    // Slurm warns up to half a minute early; then both ranks must have said it.
+    let run = "#!/bin/bash\n  trap 'echo step $MUSTER_ATTEMPT > $MUSTER_CHECKPOINT_FILE' USR2\n  \
+               echo turn $MUSTER_ATTEMPT after $MUSTER_LAST_CHECKPOINT\n  [ $MUSTER_ATTEMPT = 1 ] || exit 0\n  \
+               while :; do sleep 0.1; done\n";
+    let turns = "{signal: USR2, grace: 30s, by: all, then: requeue}";
+    let text = format!("name: turns\ntasks: 2\ntime: 1m\ncheckpoint: {turns}\nrun: |\n  {run}");
+    let job = muster.submit(&text)[0].to_string();
+    assert_eq!(muster.call(&["wait", &job]).code, 0);
+    assert_eq!(muster.said(&["logs", &job, "--attempt", "1", "-r", "1"]), "turn 1 after\n");
+    assert_eq!(muster.said(&["logs", &job, "-r", "1"]), "turn 2 after step 1\n");
+}

@@ -23,6 +23,19 @@ pub(super) enum Verb {
     Checkpoint,
 }
 
+/// What something is done to.
+#[derive(Clone, Copy, Debug)]
+struct Aim<'a> {
+    /// The number that people use.
+    job: JobId,
+    /// The one that it has now.
+    present: u64,
+    /// One element, or all.
+    index: Option<u32>,
+    /// What is kept of it.
+    record: Option<&'a Record>,
+}
+
 /// How long Slurm's credentials last where `AuthInfo` says nothing (slurm.conf(5), `cred_expire`).
 const CREDENTIAL_LIFE: Span = Span::from_secs(120);
 
@@ -38,21 +51,17 @@ impl Slurm {
         if let Some(index) = request.index {
             self.has_element(job, JobId(present), index).await?;
         }
+        let aim = Aim { job, present, index: request.index, record: record.as_ref() };
         match verb {
-            Verb::Hold | Verb::Release => self.hold(job, present, request.index, verb).await,
+            Verb::Hold | Verb::Release => self.hold(aim, verb).await,
             Verb::Checkpoint => self.checkpoint(job, request.index, record.as_ref()).await,
-            Verb::Cancel => self.cancel(job, present, request.index, record.as_ref()).await,
-            Verb::Requeue => self.requeue(job, present, request.index, record.as_ref()).await,
+            Verb::Cancel => self.cancel(aim).await,
+            Verb::Requeue => self.requeue(aim).await,
         }
     }
 
-    async fn cancel(
-        &self,
-        job: JobId,
-        present: u64,
-        index: Option<u32>,
-        record: Option<&Record>,
-    ) -> Result<ActionResponse> {
+    async fn cancel(&self, aim: Aim<'_>) -> Result<ActionResponse> {
+        let Aim { job, present, index, record } = aim;
         // scancel says nothing of a job that nobody knows.
         if let Some(state) = self.ended(JobId(present)).await? {
             return Ok(ActionResponse { message: format!("job {job} had already ended: {}", state.word()) });
@@ -65,13 +74,8 @@ impl Slurm {
         Ok(ActionResponse { message: "cancelled".to_owned() })
     }
 
-    async fn requeue(
-        &self,
-        job: JobId,
-        present: u64,
-        index: Option<u32>,
-        record: Option<&Record>,
-    ) -> Result<ActionResponse> {
+    async fn requeue(&self, aim: Aim<'_>) -> Result<ActionResponse> {
+        let Aim { job, present, index, record } = aim;
         self.told(job, Verb::Requeue, "scontrol", &["requeue", &element(present, index)]).await?;
         if let Some(record) = record {
             self.records().await?.run_again(record, index);
@@ -85,7 +89,8 @@ impl Slurm {
 
     /// Holds or releases what waits, and nothing else: Slurm would take a running job's eligible time away, without which its
     /// accounting does not list it.
-    async fn hold(&self, job: JobId, present: u64, index: Option<u32>, verb: Verb) -> Result<ActionResponse> {
+    async fn hold(&self, aim: Aim<'_>, verb: Verb) -> Result<ActionResponse> {
+        let Aim { job, present, index, .. } = aim;
         // 1. What of it waits.
         let mut rows = self.queue(Whose::Jobs(&[present])).await?;
         rows.retain(|row| index.is_none_or(|index| view::stands_for(row, index)));

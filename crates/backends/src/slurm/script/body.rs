@@ -7,7 +7,7 @@ use muster_model::Kind;
 use muster_model::payload::Command;
 
 use super::shape::{Component, Role};
-use super::{Kept, MADE, PROGRAM, SETUP, Source, VARIABLES, container, quote};
+use super::{Kept, MADE, PROGRAM, SETUP, Source, VARIABLES, container, quote, saving};
 
 /// Below the ports that systems give away by themselves (from 32768 on, net.ipv4.ip_local_port_range): jobs whose numbers lie
 /// near each other get different ones.
@@ -17,8 +17,8 @@ const PORTS: (u32, u32) = (20_000, 12_000);
 pub(super) fn body(source: &Source<'_>, components: &[Component]) -> String {
     let mut text = String::new();
     match &source.kept {
-        Some(kept) => start(&mut text, source, kept),
-        None => alone(&mut text, source),
+        Some(kept) => start(&mut text, source, components, kept),
+        None => alone(&mut text, source, components),
     }
     place(&mut text, source);
     shared(&mut text, source, components);
@@ -35,7 +35,7 @@ pub(super) fn body(source: &Source<'_>, components: &[Component]) -> String {
 }
 
 /// Where it keeps what it writes, and the mark that it has started.
-fn start(text: &mut String, source: &Source<'_>, kept: &Kept<'_>) {
+fn start(text: &mut String, source: &Source<'_>, components: &[Component], kept: &Kept<'_>) {
     let _ = write!(
         text,
         r#"
@@ -48,19 +48,16 @@ export MUSTER_LOGS=$muster_dir/$MUSTER_ATTEMPT
 mkdir -p "$MUSTER_LOGS" || exit 1
 echo "$SLURM_JOB_ID $MUSTER_ATTEMPT $(date +%s) $SLURM_JOB_NODELIST $SLURM_TASKS_PER_NODE" >> "$muster_dir/starts"
 export MUSTER_CHECKPOINT_FILE=$muster_dir/checkpoint
-if [ -s "$MUSTER_CHECKPOINT_FILE" ]; then
-  MUSTER_LAST_CHECKPOINT=$(tail -n 1 "$MUSTER_CHECKPOINT_FILE")
-  export MUSTER_LAST_CHECKPOINT
-fi
 "#,
         name = quote::word(&source.spec.name),
         dir = quote::word(kept.dir),
     );
+    saving::last(text, source, components);
     text.push_str(FENCE);
 }
 
 /// What a script that runs without Muster has of this: which start it is, and a folder of its own where something needs one.
-fn alone(text: &mut String, source: &Source<'_>) {
+fn alone(text: &mut String, source: &Source<'_>, components: &[Component]) {
     let _ = write!(text, "\n{MADE}\n");
     for one in left_out(source) {
         let _ = writeln!(text, "# Left out: {one}.");
@@ -76,6 +73,7 @@ export MUSTER_ATTEMPT=$((MUSTER_RESTART_COUNT + 1))
     );
     if needs_folder(source) {
         text.push_str(FOLDER);
+        saving::last(text, source, components);
     }
 }
 
@@ -91,10 +89,6 @@ fn needs_folder(source: &Source<'_>) -> bool {
 const FOLDER: &str = r#"muster_dir=$PWD/muster-$MUSTER_JOB_ID/${SLURM_ARRAY_TASK_ID:-0}
 export MUSTER_LOGS=$muster_dir/$MUSTER_ATTEMPT MUSTER_CHECKPOINT_FILE=$muster_dir/checkpoint
 mkdir -p "$MUSTER_LOGS" || exit 1
-if [ -s "$MUSTER_CHECKPOINT_FILE" ]; then
-  MUSTER_LAST_CHECKPOINT=$(tail -n 1 "$MUSTER_CHECKPOINT_FILE")
-  export MUSTER_LAST_CHECKPOINT
-fi
 "#;
 
 /// What a script without Muster lacks.
@@ -361,10 +355,35 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     text.push_str("muster_told=\ntrap muster_told=1 TERM\n");
     text.push_str(SELF);
     text.push_str(PATH);
+    if source.spec.restart.on_failure || saving::takes_turns(source) {
+        text.push_str(saving::IS_ENDING);
+    }
     if let Some(program) = source.verify {
         preflight(text, source, program, components);
         text.push_str("# Told to end before it began: its program does not start.\nif [ -n \"$muster_told\" ]; then\n  status=143\nelse\n");
     }
+    let takes_turns = saving::takes_turns(source);
+    if takes_turns {
+        text.push_str("(\ntrap : TERM USR1\n");
+    }
+    steps(text, source, components);
+    if takes_turns {
+        text.push_str("exit \"$status\"\n) &\nmuster_step=$!\n");
+        saving::turn(text, source);
+    }
+    if source.verify.is_some() {
+        text.push_str("fi\n");
+    }
+    if source.kept.is_some() {
+        text.push_str(FIRST);
+    }
+    text.push_str(PREEMPTED);
+    restart(text, source);
+    text.push_str(if source.kept.is_some() { END } else { "exit \"$status\"\n" });
+}
+
+/// Every component's ranks as a step, to the end of them all.
+fn steps(text: &mut String, source: &Source<'_>, components: &[Component]) {
     let heard = if source.kept.is_some() { " 2>> \"$MUSTER_LOGS/srun.log\"" } else { "" };
     match components {
         [component] => {
@@ -384,15 +403,6 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
             text.push_str("[ \"$status\" = 0 ] || kill $(jobs -p) 2> /dev/null\nwait\n");
         }
     }
-    if source.verify.is_some() {
-        text.push_str("fi\n");
-    }
-    if source.kept.is_some() {
-        text.push_str(FIRST);
-    }
-    text.push_str(PREEMPTED);
-    restart(text, source);
-    text.push_str(if source.kept.is_some() { END } else { "exit \"$status\"\n" });
 }
 
 /// By the number of an element alone scontrol means that element; by the number that it has beside that of its array, all of it.
@@ -480,31 +490,25 @@ fn srun(source: &Source<'_>, component: &Component, index: usize, is_heterogeneo
     words.join(" ")
 }
 
-/// A failure of its own is not what Slurm's `--requeue` is for: the script asks for that itself. What is being ended has not failed:
-/// Slurm would queue a job again that was cancelled while its ranks still end.
+/// A failure of its own is not what Slurm's `--requeue` is for: the script asks for that itself. What is being ended has not failed.
 fn restart(text: &mut String, source: &Source<'_>) {
     let restart = &source.spec.restart;
     if !restart.on_failure {
         return;
     }
-    // Slurm's own count has preemptions and lost nodes in it, too.
-    let (count, note) = match source.kept.is_some() {
+    // Slurm's own count has preemptions, lost nodes and turns in it, too.
+    let (count, note) = match source.kept.is_some() || saving::takes_turns(source) {
         true => (
             "$(cat \"$muster_dir/failures\" 2> /dev/null | wc -l)",
-            "      echo \"$status\" >> \"$muster_dir/failures\"\n",
+            "  echo \"$status\" >> \"$muster_dir/failures\"\n",
         ),
         false => ("$MUSTER_RESTART_COUNT", ""),
     };
     let _ = write!(
         text,
-        r#"if [ "$status" != 0 ] && [ -z "$muster_told" ] && [ "{count}" -lt {} ]; then
-  case $(scontrol --oneliner show job "$muster_self" | sed -n '1s/.* JobState=\([A-Z_]*\).*/\1/p') in
-    COMPLETING | CANCELLED) ;;
-    *)
-      echo "muster: failed with $status; queued again" >&2
-{note}      scontrol requeue "$muster_self" && wait
-      ;;
-  esac
+        r#"if [ "$status" != 0 ] && [ "{count}" -lt {} ] && ! muster_is_ending; then
+  echo "muster: failed with $status; queued again" >&2
+{note}  scontrol requeue "$muster_self" && wait
 fi
 "#,
         restart.max_restarts

@@ -5,6 +5,7 @@ mod body;
 mod container;
 pub mod quote;
 mod request;
+mod saving;
 mod shape;
 
 use std::collections::BTreeMap;

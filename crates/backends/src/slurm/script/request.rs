@@ -1,14 +1,17 @@
 //! What a job asks of Slurm, as options of sbatch (sbatch(1)), in the order in which people write them.
 
-use muster_model::job::{Dependency, DependencyKind};
+use muster_model::job::{AfterCheckpoint, Dependency, DependencyKind, Protection};
 use muster_model::slurm::SlurmOptions;
 use muster_model::{JobSpec, Kind, Span, Topology, TopologyRule};
 
 use super::shape::{Component, components};
-use super::{Source, quote};
+use super::{Source, quote, saving};
 
 /// `KillWait` of slurm.conf where a site sets none.
 const KILL_WAIT: Span = Span::from_secs(30);
+
+/// Waits before a restart that nobody wrote: of tasks and of services (docs/jobs.md).
+const BACKOFFS: [Span; 2] = [Span::from_secs(10), Span::from_secs(1)];
 
 /// Names of signals as sbatch takes them; others go by number.
 const SIGNALS: [(i32, &str); 8] = [
@@ -82,9 +85,15 @@ pub(super) fn request(source: &Source<'_>) -> Result<Request, Vec<Unfit>> {
     let (mut warnings, mut unfit) = (Vec::new(), Vec::new());
     // 1. What Slurm cannot do, or does otherwise.
     kinds(spec, &mut warnings, &mut unfit);
-    if spec.restart.on_failure && slurm.requeue == Some(false) {
+    let needs_requeue = [
+        (spec.restart.on_failure, "`restart`"),
+        (saving::takes_turns(source), "`checkpoint: {then: requeue}`"),
+    ];
+    for (_, what) in needs_requeue.iter().filter(|(needs, _)| *needs && slurm.requeue == Some(false)) {
         unfit.push(Unfit::new(
-            "`restart` with `slurm: {requeue: false}`: what may not be queued again cannot be restarted",
+            format!(
+                "{what} with `slurm: {{requeue: false}}`: what may not be queued again cannot start again"
+            ),
             "leave one of them out",
         ));
     }
@@ -94,7 +103,7 @@ pub(super) fn request(source: &Source<'_>) -> Result<Request, Vec<Unfit>> {
     let mut directives = identity(source);
     whose(spec, slurm, &mut directives);
     when(source, &mut directives);
-    ending(spec, slurm, &mut directives);
+    ending(source, &mut directives);
     // 3. Its sizes: of each component after the first, on lines of its own.
     let mut roles = components(spec, &mut warnings, &mut unfit);
     let mut shared = where_to(spec, slurm, &mut unfit);
@@ -131,9 +140,12 @@ fn kinds(spec: &JobSpec, warnings: &mut Vec<String>, unfit: &mut Vec<Unfit>) {
         )),
         (Kind::Service(service), Some(limit)) => {
             let replicas = service.replicas;
+            let each = match replicas.floor {
+                0 | 1 => "its replica ends".to_owned(),
+                floor => format!("each of {floor} replicas ends"),
+            };
             warnings.push(format!(
-                "Slurm does not keep a service up: each of {} replicas ends for good after {limit}, at the latest, or when its program ends",
-                replicas.floor.max(1)
+                "Slurm does not keep a service up: {each} for good after {limit}, at the latest, or when its program ends"
             ));
             if replicas.ceiling > replicas.floor {
                 warnings.push("replicas above the floor are not started: Slurm has no tier for what is idle".to_owned());
@@ -168,9 +180,20 @@ fn differences(spec: &JobSpec, warnings: &mut Vec<String>) {
     if let Some(limit) = spec.time_limit.filter(|limit| limit.0 % 60_000 != 0) {
         warnings.push(format!("Slurm counts minutes: its limit is {}, not {limit}", minutes(limit)));
     }
-    if spec.restart.on_failure {
+    if spec.restart.on_failure && !BACKOFFS.contains(&spec.restart.backoff) {
+        warnings.push(format!(
+            "`backoff: {}` is not handed on: Slurm waits for `cred_expire` before it starts a job again, 2m where a site sets none",
+            spec.restart.backoff
+        ));
+    }
+    if spec.protect != Protection::None {
         warnings.push(
-            "`backoff` is not handed on: Slurm waits for minutes of its own before it starts a job again"
+            "`protect` is not handed on: whom Slurm makes go is for its QOS and partitions; `slurm: {qos: …}` names one".to_owned(),
+        );
+    }
+    if spec.checkpoint.is_some_and(|checkpoint| checkpoint.then == AfterCheckpoint::Stop) {
+        warnings.push(
+            "`checkpoint: {then: stop}` is not handed on: a job that has saved goes on to its limit; a script cannot end as timed out"
                 .to_owned(),
         );
     }
@@ -209,7 +232,9 @@ fn identity(source: &Source<'_>) -> Vec<Directive> {
             set("export", "ALL".to_owned());
         }
         // A start after the first must not take away what the first has written.
-        None if source.spec.restart.on_failure => set("open-mode", "append".to_owned()),
+        None if source.spec.restart.on_failure || saving::takes_turns(source) => {
+            set("open-mode", "append".to_owned())
+        }
         None => {}
     }
     directives
@@ -321,14 +346,18 @@ fn minutes(limit: Span) -> String {
 }
 
 /// What happens before its limit and after a failure that is not its own.
-fn ending(spec: &JobSpec, slurm: &SlurmOptions, directives: &mut Vec<Directive>) {
+fn ending(source: &Source<'_>, directives: &mut Vec<Directive>) {
+    let (spec, slurm) = (source.spec, source.slurm);
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
     if let Some(checkpoint) = &spec.checkpoint {
         let name = SIGNALS.iter().find(|(number, _)| *number == checkpoint.signal);
         let signal = name.map_or(checkpoint.signal.to_string(), |(_, name)| (*name).to_owned());
-        set("signal", format!("{signal}@{}", checkpoint.lead.0.div_ceil(1000)));
+        // The script itself is told where something follows the answer, by a signal of its own.
+        let who = if saving::takes_turns(source) { "B:USR1" } else { &signal };
+        set("signal", format!("{who}@{}", checkpoint.lead.0.div_ceil(1000)));
     }
-    let is_requeued = slurm.requeue.or(spec.restart.on_failure.then_some(true));
+    let comes_again = spec.restart.on_failure || saving::takes_turns(source);
+    let is_requeued = slurm.requeue.or(comes_again.then_some(true));
     match is_requeued {
         Some(true) => set("requeue", String::new()),
         Some(false) => set("no-requeue", String::new()),
