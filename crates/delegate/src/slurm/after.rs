@@ -58,7 +58,7 @@ fn judge(one: &Dependency, rows: &[&NativeJob]) -> Result<()> {
         "it can never start: job {} is {how}, and did not end as its dependency requires",
         one.job
     ))
-    .hint("`afterany` waits for an end of whatever kind; `muster requeue` runs the other again"))
+    .hint("submit the other again, or leave it out; `afterany` waits for an end of whatever kind"))
 }
 
 #[cfg(test)]
