@@ -164,6 +164,24 @@ fn a_service_comes_back_as_the_replicas_that_slurm_was_given() {
 }
 
 #[test]
+fn a_job_that_takes_turns_comes_back_with_its_signal_and_who_saves() {
+    let home = Home::new();
+    for checkpoint in [
+        "{signal: USR2, grace: 60s, then: requeue, by: all}",
+        "{signal: USR1, grace: 60s, then: requeue}",
+        "{signal: USR1, grace: 60s, by: all}",
+    ] {
+        let job =
+            format!("name: turns\ngpus: 2\ntime: 1h\ncheckpoint: {checkpoint}\nrun: \"python train.py\"\n");
+        home.write("turns.yaml", &job);
+        home.words("export slurm turns.yaml -o turns.sbatch --force").ok();
+        let back = home.words("import turns.sbatch").ok();
+        assert_eq!(back.stdout, job);
+        assert!(!back.stderr.contains("nearly"), "{}", back.stderr);
+    }
+}
+
+#[test]
 fn arguments_of_a_script_go_with_it_there_and_back() {
     let home = Home::new();
     home.write("x.sbatch", "#!/bin/bash\n#SBATCH --time=1:00:00\necho \"$1-$2\"\n");

@@ -65,6 +65,18 @@ pub(super) struct Service {
     pub(super) port: Option<u64>,
 }
 
+/// It is asked to save before its limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Checkpoint {
+    pub(super) signal: String,
+    /// Seconds before the limit.
+    pub(super) lead_secs: u64,
+    /// Once it has saved it goes back into the queue.
+    pub(super) takes_turns: bool,
+    /// Each rank saves, not the first alone.
+    pub(super) by_all: bool,
+}
+
 /// A job file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Draft {
@@ -81,8 +93,7 @@ pub(super) struct Draft {
     pub(super) priority: Option<i64>,
     pub(super) workdir: Option<String>,
     pub(super) env: Vec<(String, String)>,
-    /// Signal, and seconds before the limit.
-    pub(super) checkpoint: Option<(String, u64)>,
+    pub(super) checkpoint: Option<Checkpoint>,
     /// Restarts at most.
     pub(super) restart: Option<u64>,
     pub(super) exclude: Vec<String>,
@@ -114,8 +125,10 @@ impl Draft {
         }
         lines.shown("priority", self.priority);
         lines.optional("workdir", self.workdir.as_deref());
-        if let Some((signal, seconds)) = &self.checkpoint {
-            lines.plain("checkpoint", &format!("{{signal: {signal}, grace: {seconds}s}}"));
+        if let Some(Checkpoint { signal, lead_secs, takes_turns, by_all }) = &self.checkpoint {
+            let then = if *takes_turns { ", then: requeue" } else { "" };
+            let by = if *by_all { ", by: all" } else { "" };
+            lines.plain("checkpoint", &format!("{{signal: {signal}, grace: {lead_secs}s{then}{by}}}"));
         }
         if let Some(max) = self.restart {
             lines.plain("restart", &format!("{{max: {max}}}"));

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use muster_model::imported::{Becomes, ImportedOption};
 
-use super::draft::{Draft, Group};
+use super::draft::{Checkpoint, Draft, Group};
 use super::option::Given;
 use super::read::Script;
 use super::sizes::{Memory, Sizes};
@@ -376,7 +376,7 @@ fn signal(draft: &mut Draft, text: &str) -> Verdict {
     if !SIGNALS.contains(&name.as_str()) {
         return nothing(format!("a checkpoint is asked for by one of {}", SIGNALS.join(", ")));
     }
-    draft.checkpoint = Some((name, lead));
+    draft.checkpoint = Some(Checkpoint { signal: name, lead_secs: lead, ..Checkpoint::default() });
     match whom {
         "" => field("checkpoint"),
         _ if whom.contains('B') => near("checkpoint: every task gets the signal, not the batch shell alone"),

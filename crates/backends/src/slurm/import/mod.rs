@@ -65,7 +65,7 @@ pub fn import(text: &str, file: &str, given: &Submission) -> Result<ImportReport
         says: "it was made by `muster export slurm`, and is the job that it was made of".to_owned(),
         steps: Vec::new(),
     };
-    let is_own = own::is_exported(text) && own::read(text, &mut draft).is_some();
+    let is_own = own::is_exported(text) && own::read(text, &mut draft, &mut options).is_some();
     let mut findings = Vec::new();
     if !is_own {
         let understood = body::understand(&script, &commands, &steps, &sizes);

@@ -1,7 +1,9 @@
 //! A script that `muster export slurm` made, read back: it is known what each of its parts is for. The marks that both sides share stand
 //! in `script`.
 
-use super::super::script::{MADE, PROGRAM, SETUP, VARIABLES};
+use muster_model::imported::{Becomes, ImportedOption};
+
+use super::super::script::{ALL_SAVE, ASKS, MADE, PROGRAM, SETUP, VARIABLES, signal_named};
 use super::draft::{Draft, Group, Program, Service};
 use super::shell::{Command, Word, assignment, commands};
 
@@ -18,7 +20,7 @@ pub(super) fn is_exported(body: &str) -> bool {
 }
 
 /// Puts what the body says into the job; `None` when it was changed into something else.
-pub(super) fn read(text: &str, draft: &mut Draft) -> Option<()> {
+pub(super) fn read(text: &str, draft: &mut Draft, options: &mut [ImportedOption]) -> Option<()> {
     // 1. The scripts of the ranks, which are documents of their own, and the rest.
     let (rest, ranks) = parts(text)?;
     let around = commands(&rest);
@@ -31,6 +33,7 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Option<()> {
             draft.env.push((name, value.literal()?));
         }
     }
+    checkpoint(&rest, draft, options);
     draft.service = service(&rest, draft);
     if draft.service.is_some() {
         draft.array = None;
@@ -74,6 +77,22 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Option<()> {
     }
     draft.groups = groups;
     Some(())
+}
+
+/// Who saves, and what follows: the script that takes turns is warned itself, and asks its ranks by the job's own signal.
+fn checkpoint(rest: &str, draft: &mut Draft, options: &mut [ImportedOption]) {
+    let Some(checkpoint) = &mut draft.checkpoint else { return };
+    checkpoint.by_all = rest.contains(ALL_SAVE);
+    let asked = rest.split_once(ASKS).and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+    if let Some(signal) = asked.and_then(signal_named) {
+        signal.clone_into(&mut checkpoint.signal);
+        checkpoint.takes_turns = true;
+        // Turns set it, too.
+        draft.slurm.requeue = draft.slurm.requeue.filter(|requeue| !requeue);
+        for option in options.iter_mut().filter(|option| option.option == "signal") {
+            (option.becomes, option.says) = (Becomes::Field, "checkpoint".to_owned());
+        }
+    }
 }
 
 /// The service of which each element of the array is a replica.

@@ -71,6 +71,17 @@ pub(super) const SETUP: &str = "# Before the program.\n";
 /// Above the program of a task.
 pub(super) const PROGRAM: &str = "# The program.\n";
 
+/// Above what counts as saved where each rank saves.
+pub(super) const ALL_SAVE: &str =
+    "# All ranks save: the oldest of their words counts, once each has said one.\n";
+/// Before the number of the signal by which a script that takes turns asks its ranks to save.
+pub(super) const ASKS: &str = "  scancel --signal=";
+
+/// The name of a signal, as sbatch takes it.
+pub(super) fn signal_named(number: i32) -> Option<&'static str> {
+    request::SIGNALS.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+}
+
 /// Makes the script.
 ///
 /// # Errors

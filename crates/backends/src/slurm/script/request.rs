@@ -14,7 +14,7 @@ const KILL_WAIT: Span = Span::from_secs(30);
 const BACKOFFS: [Span; 2] = [Span::from_secs(10), Span::from_secs(1)];
 
 /// Names of signals as sbatch takes them; others go by number.
-const SIGNALS: [(i32, &str); 8] = [
+pub(super) const SIGNALS: [(i32, &str); 8] = [
     (1, "HUP"),
     (2, "INT"),
     (3, "QUIT"),

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
 
-use super::Source;
 use super::shape::Component;
+use super::{ALL_SAVE, ASKS, Source};
 
 /// Whether the script itself is told before the limit, and passes it on to the ranks.
 pub(super) fn takes_turns(source: &Source<'_>) -> bool {
@@ -29,7 +29,7 @@ pub(super) fn last(text: &mut String, source: &Source<'_>, components: &[Compone
         return;
     }
     let ranks: Vec<String> = components.iter().map(ranks).collect();
-    let _ = write!(text, "{LAST_OF_ALL}muster_ranks=$(({}))\n{SAVERS}", ranks.join(" + "));
+    let _ = write!(text, "{ALL_SAVE}{LAST_OF_ALL}muster_ranks=$(({}))\n{SAVERS}", ranks.join(" + "));
 }
 
 /// Ranks of a component, as bash counts them.
@@ -50,8 +50,7 @@ fi
 "#;
 
 /// How many ranks there were is of the start before: an elastic gang may have another size now.
-const LAST_OF_ALL: &str = r#"# All ranks save: the oldest of their words counts, once each has said one.
-muster_words=() muster_ranks=$(cat "$muster_dir/savers" 2> /dev/null)
+const LAST_OF_ALL: &str = r#"muster_words=() muster_ranks=$(cat "$muster_dir/savers" 2> /dev/null)
 for ((muster_rank = 0; muster_rank < muster_ranks; muster_rank++)); do
   muster_file=$MUSTER_CHECKPOINT_FILE
   [ "$muster_rank" = 0 ] || muster_file=$muster_file-$muster_rank
@@ -94,7 +93,7 @@ while wait "$muster_step"; status=$?; kill -0 "$muster_step" 2> /dev/null; do
   muster_stamps
   muster_before=("${{muster_now[@]}}")
   echo "muster: asked to save before the limit" >&2
-  scancel --signal={signal} "$muster_self"
+{ASKS}{signal} "$muster_self"
   while kill -0 "$muster_step" 2> /dev/null; do
     if muster_has_saved; then
       muster_is_ending && break

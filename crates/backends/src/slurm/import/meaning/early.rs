@@ -3,7 +3,7 @@
 
 use muster_model::imported::{Becomes, ImportedOption};
 
-use super::super::draft::Draft;
+use super::super::draft::{Checkpoint, Draft};
 use super::super::option::Given;
 use super::super::value::{self, Limit};
 use super::single;
@@ -11,7 +11,7 @@ use super::single;
 /// Takes out what the job file would be refused for.
 pub(super) fn checks(draft: &mut Draft, answers: &mut [ImportedOption]) {
     let limit = draft.time.map(|minutes| minutes * 60);
-    if let (Some((_, lead)), Some(limit)) = (&draft.checkpoint, limit)
+    if let (Some(Checkpoint { lead_secs: lead, .. }), Some(limit)) = (&draft.checkpoint, limit)
         && *lead >= limit
     {
         draft.checkpoint = None;
@@ -67,7 +67,7 @@ pub(in super::super) fn normal(scratch: &mut Draft, one: &Given, name: &'static 
                 "array" => scratch.array.clone().unwrap_or_else(|| text.to_owned()),
                 "dependency" if !scratch.after.is_empty() => scratch.after.join(","),
                 "signal" => match &scratch.checkpoint {
-                    Some((signal, lead)) => format!("{signal}@{lead}"),
+                    Some(Checkpoint { signal, lead_secs, .. }) => format!("{signal}@{lead_secs}"),
                     None => text.to_owned(),
                 },
                 "switches" => match (scratch.slurm.switches, scratch.slurm.switches_wait) {
