@@ -171,7 +171,22 @@ impl Command {
             | Command::Reserve(_)
             | Command::Check(_) => Asks::Place,
             Command::StopDaemon(_) | Command::WhatIf(_) | Command::Info(_) => Asks::Daemon,
-            _ => Asks::Nobody,
+            Command::Advise(_)
+            | Command::Compare(_)
+            | Command::Inventory(_)
+            | Command::Import(_)
+            | Command::Export(_)
+            | Command::Init(_)
+            | Command::Serve(_)
+            | Command::Simulate(_)
+            | Command::Prove(_)
+            | Command::Trace(_)
+            | Command::Schema(_)
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Docs(_)
+            | Command::Probe(_)
+            | Command::Preflight(_) => Asks::Nobody,
         }
     }
 }

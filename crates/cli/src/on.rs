@@ -70,8 +70,8 @@ impl On {
     }
 }
 
-/// Refuses a place that means nothing to a verb: nobody shall think that it was asked there. What `MUSTER_ON` says is for verbs that
-/// have a place.
+/// Refuses a place that means nothing to a verb: nobody shall think that it was asked there. Verbs that ask nobody leave what
+/// `MUSTER_ON` says to others.
 pub fn agree(on: Option<&On>, asks: Asks) -> Result<()> {
     let is_typed = || {
         let words = std::env::args_os().take_while(|word| word != "--");

@@ -148,7 +148,7 @@ fn install(app: &App, host: &str) -> Result<String> {
 
     // 2. What there is.
     // A shell may greet first.
-    let asked = format!("echo {MARK}; uname -sm; test -x ~/{path} && touch ~/{path} && echo there");
+    let asked = format!("echo {MARK}; uname -sm; test -x ~/{path} && {{ touch ~/{path}; echo there; }}");
     let answer = said(host, &asked, &[])?;
     let mut lines = answer.lines().skip_while(|line| *line != MARK).skip(1);
     let theirs = lines.next().unwrap_or_default().to_owned();
@@ -167,7 +167,7 @@ fn install(app: &App, host: &str) -> Result<String> {
     app.ui.status(&format!("bringing muster to {host}:~/{path}"));
     let line = format!(
         "mkdir -p ~/{FOLDER} && cat > ~/{path}.$$ && chmod 755 ~/{path}.$$ && mv ~/{path}.$$ ~/{path} && \
-         find ~/{FOLDER} -name 'muster-*' -mtime +{KEPT_DAYS} -exec rm -f {{}} +"
+         {{ find ~/{FOLDER} -name 'muster-*' -mtime +{KEPT_DAYS} -exec rm -f {{}} + || :; }}"
     );
     said(host, &line, &bytes)?;
     Ok(path)

@@ -234,9 +234,13 @@ async fn raw_options_cannot_break_the_script() {
             other => panic!("{option:?} went through: {other:?}"),
         }
     }
-    for option in
-        ["--gres=nic:1", "--gres=shard:2", "--gres-flags=enforce-binding", "--tres-per-task=license:a:1"]
-    {
+    for option in [
+        "--gres=nic:1",
+        "--gres=shard:2",
+        "--gres-flags=enforce-binding",
+        "--tres-bind=gres/gpu:closest",
+        "--tres-per-task=license:a:1",
+    ] {
         let script = fake.script(&format!("run: x\nslurm: {{options: [\"{option}\"]}}\n")).await;
         assert!(script.contains(&format!("#SBATCH {option}\n")), "{option}: {script}");
     }

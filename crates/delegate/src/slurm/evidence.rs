@@ -24,6 +24,8 @@ pub(super) struct Partition {
     pub(super) max_time: Option<Span>,
     pub(super) max_nodes: Option<u32>,
     pub(super) nodes: u32,
+    /// A QOS of its own, which limits all jobs in it.
+    pub(super) qos: Option<String>,
 }
 
 impl Slurm {
@@ -49,7 +51,11 @@ impl Slurm {
             "PartitionTimeLimit" | "PartitionNodeLimit" => {
                 self.partitions(row).await.iter().map(|partition| allows(partition, word)).collect()
             }
-            _ if word.starts_with("QOS") => of_qos(row, limits, word),
+            _ if word.starts_with("QOS") => {
+                let partitions = self.partitions(row).await;
+                let names = partitions.iter().filter_map(|one| one.qos.as_deref()).chain([row.qos.as_str()]);
+                names.flat_map(|name| of_qos(name, row, limits, word)).collect()
+            }
             _ if word.starts_with("Assoc") => of_accounts(row, limits, word),
             _ => Vec::new(),
         };
@@ -78,22 +84,8 @@ impl Slurm {
 
     /// What binds it to a part of its partition; `None` where Slurm does not say.
     pub(super) async fn bonds(&self, id: u64) -> Option<Bonds> {
-        const NAMES: [&str; 7] = [
-            "ReqNodeList",
-            "ExcNodeList",
-            "Features",
-            "Licenses",
-            "Reservation",
-            "ReqSwitch",
-            "OverSubscribe",
-        ];
         let asked = self.tools().output("scontrol", &["--oneliner", "show", "job", &id.to_string()]).await;
-        let text = asked.ok()?;
-        let words = text.split_whitespace().filter_map(|word| word.split_once('='));
-        let set = words.filter(|(name, value)| {
-            NAMES.contains(name) && !matches!(*value, "(null)" | "" | "0" | "OK" | "YES")
-        });
-        Some(set.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        Some(bonds(&asked.ok()?))
     }
 
     /// The partitions that it may go to.
@@ -125,6 +117,27 @@ impl Slurm {
     }
 }
 
+/// Fields of `scontrol show job`, with the values at which they bind to nothing.
+fn bonds(text: &str) -> Bonds {
+    const NAMES: [(&str, &[&str]); 10] = [
+        ("ReqNodeList", &[]),
+        ("ExcNodeList", &[]),
+        ("Features", &[]),
+        ("Licenses", &[]),
+        ("Reservation", &[]),
+        ("Switches", &["0@00:00:00"]),
+        ("OverSubscribe", &["OK", "YES"]),
+        ("Contiguous", &["0"]),
+        ("MinTmpDiskNode", &["0"]),
+        ("CoreSpec", &["*"]),
+    ];
+    let set = NAMES.iter().filter_map(|(name, neutral)| {
+        let value = field(text, name).filter(|value| !neutral.contains(value))?;
+        Some(((*name).to_owned(), value.to_owned()))
+    });
+    set.collect()
+}
+
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let value = text.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
     (!matches!(value, "" | "(null)")).then_some(value)
@@ -136,11 +149,12 @@ fn partition(text: &str) -> Partition {
         max_time: field(text, "MaxTime").and_then(job::limit_of),
         max_nodes: field(text, "MaxNodes").and_then(|most| most.parse().ok()),
         nodes: field(text, "TotalNodes").and_then(|count| count.parse().ok()).unwrap_or_default(),
+        qos: field(text, "QoS").filter(|qos| *qos != "N/A").map(str::to_owned),
     }
 }
 
 fn allows(partition: &Partition, word: &str) -> String {
-    let Partition { name, max_time, max_nodes, nodes } = partition;
+    let Partition { name, max_time, max_nodes, nodes, .. } = partition;
     match (word, max_time, max_nodes) {
         ("PartitionTimeLimit", Some(most), _) => format!("{name} allows {most}"),
         ("PartitionTimeLimit", None, _) => format!("{name} allows any time"),
@@ -156,6 +170,11 @@ fn asks(row: &NativeJob, word: &str) -> Option<String> {
         "PartitionTimeLimit" => row.time_limit?.to_string(),
         "PartitionNodeLimit" => counted(row.node_count, "node"),
         _ if !word.starts_with("QOS") && !word.starts_with("Assoc") => return None,
+        _ if word.contains("Minutes") && word.contains("GRES") => {
+            let minutes = u64::from(gpus) * row.time_limit?.as_secs() / 60;
+            format!("{minutes} GPU-minutes: {} for {}", counted(gpus, "GPU"), row.time_limit?)
+        }
+        _ if word.contains("Minutes") => return None,
         _ if word.contains("Wall") || word.ends_with("TimeLimit") => row.time_limit?.to_string(),
         _ if word.to_ascii_lowercase().contains("cpu") => counted(row.cpus, "CPU"),
         _ if word.contains("Node") && !word.ends_with("PerNode") => counted(row.node_count, "node"),
@@ -176,9 +195,10 @@ fn is_in_partition(host: &NativeNode, row: &NativeJob) -> bool {
 
 /// How many nodes could take their part of it now, and which came closest.
 fn capacity(row: &NativeJob, all: &[NativeJob], hosts: &[NativeNode], bonds: &Bonds) -> Vec<String> {
-    // 1. Nodes that it may go to.
+    // 1. Nodes that it may go to. Those that it names may be joined by others.
     let named = |bond: &str| bonds.get(bond).map(|list| muster_spec::expand_names(list).unwrap_or_default());
     let (only, never) = (named("ReqNodeList"), named("ExcNodeList").unwrap_or_default());
+    let only = only.filter(|only| only.len() >= row.node_count as usize);
     let is_open = |host: &&NativeNode| {
         is_in_partition(host, row)
             && only.as_ref().is_none_or(|only| only.contains(&host.name))
@@ -186,12 +206,17 @@ fn capacity(row: &NativeJob, all: &[NativeJob], hosts: &[NativeNode], bonds: &Bo
     };
     let hosts: Vec<&NativeNode> = hosts.iter().filter(is_open).collect();
     let mut lines = Vec::new();
-    for (bond, says) in [
+    let words = [
         ("ReqNodeList", "it names"),
         ("Reservation", "it is for reservation"),
-        ("Features", "nodes must have"),
-    ] {
+        ("Features", "its nodes must have"),
+    ];
+    for (bond, says) in words {
         lines.extend(bonds.get(bond).map(|value| format!("{says} {value}")));
+    }
+    // Which nodes have the features, or are in the reservation, is not seen: they are not counted.
+    if bonds.contains_key("Reservation") || bonds.contains_key("Features") {
+        return lines;
     }
     // 2. What each part of it needs of them. Components of a heterogeneous job are parts of one gang.
     let components = all.iter().filter(|other| row.component.is_some() && other.job() == row.job());
@@ -268,8 +293,8 @@ fn set(whose: &str, gauges: &Gauges, caps: &BTreeMap<String, u64>, word: &str) -
     used.chain(capped).filter(|(name, _)| headroom::is_about(word, name)).map(|(_, line)| line).collect()
 }
 
-fn of_qos(row: &NativeJob, limits: &Limits, word: &str) -> Vec<String> {
-    let Some(qos) = limits.qos.iter().find(|qos| qos.name == row.qos) else { return Vec::new() };
+fn of_qos(name: &str, row: &NativeJob, limits: &Limits, word: &str) -> Vec<String> {
+    let Some(qos) = limits.qos.iter().find(|qos| qos.name == name) else { return Vec::new() };
     let none = BTreeMap::new();
     let mut lines = set(&format!("all of {}", qos.name), &qos.gauges, &qos.caps, word);
     if let Some(gauges) = limits.uids.get(&row.user).and_then(|uid| qos.by_user.get(uid)) {
@@ -291,4 +316,82 @@ fn of_accounts(row: &NativeJob, limits: &Limits, word: &str) -> Vec<String> {
         limits.above(&row.account).iter().flat_map(|one| set(&one.account, &one.gauges, &one.caps, word)),
     );
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fields of a real answer of 22.05 that bind, and some that do not.
+    const PLAIN: &str = "JobId=7 JobName=x Priority=3 Features=(null) Reservation=(null) NodeList= ReqNodeList=(null) ExcNodeList=(null) \
+                         CoreSpec=* MinTmpDiskNode=0 OverSubscribe=OK Contiguous=0 Licenses=(null)";
+
+    fn bound(more: &str) -> Vec<(String, String)> {
+        bonds(&format!("{PLAIN} {more}")).into_iter().collect()
+    }
+
+    #[test]
+    fn what_binds_a_job_is_read_and_nothing_else() {
+        assert_eq!(bonds(PLAIN), Bonds::new());
+        let one = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+        assert_eq!(bound("Switches=1@00:10:00"), one("Switches", "1@00:10:00"));
+        assert_eq!(bonds(&PLAIN.replace("OverSubscribe=OK", "OverSubscribe=NO")).len(), 1);
+        assert_eq!(bonds(&PLAIN.replace("ReqNodeList=(null)", "ReqNodeList=n[1-2]")).len(), 1);
+    }
+
+    /// Four nodes with 8 GPUs, of which the first is in use.
+    fn hosts() -> Vec<NativeNode> {
+        let host = |at: u32| NativeNode {
+            name: format!("n{at}"),
+            state: "IDLE".to_owned(),
+            partitions: vec!["gpu".to_owned()],
+            cpus: 64,
+            gpus: vec![("h100".to_owned(), 8)],
+            gpus_used: if at == 1 { (0..6).collect() } else { Vec::new() },
+            ..NativeNode::default()
+        };
+        (1..=4).map(host).collect()
+    }
+
+    fn told(nodes: u32, bond: Option<(&str, &str)>) -> Vec<String> {
+        let row = NativeJob {
+            partition: "gpu".to_owned(),
+            node_count: nodes,
+            tres_asked: format!("cpu={nodes},gres/gpu={}", 8 * nodes),
+            ..NativeJob::default()
+        };
+        let bonds = bond.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        capacity(&row, &[], &hosts(), &bonds.into_iter().collect())
+    }
+
+    #[test]
+    fn nodes_that_could_take_it_are_counted_as_far_as_is_seen() {
+        let closest = "closest of the others: n1 with 2 free GPUs".to_owned();
+        let needs = |text: &str| format!("needs {text} them now");
+        assert_eq!(told(2, None), [needs("2 nodes with 8 free GPUs each; 3 of 4 have"), closest.clone()]);
+        assert_eq!(
+            told(1, Some(("ReqNodeList", "n1"))),
+            ["it names n1".to_owned(), needs("a node with 8 free GPUs; 0 of 1 have"), closest.clone()]
+        );
+        // It names one of its two nodes.
+        assert_eq!(
+            told(2, Some(("ReqNodeList", "n2")))[1],
+            needs("2 nodes with 8 free GPUs each; 3 of 4 have")
+        );
+        assert_eq!(
+            told(2, Some(("ExcNodeList", "n[2-3]")))[0],
+            needs("2 nodes with 8 free GPUs each; 1 of 2 has")
+        );
+        assert_eq!(told(2, Some(("Features", "ib&fast"))), ["its nodes must have ib&fast"]);
+    }
+
+    #[test]
+    fn a_partition_is_read_with_its_limits_and_whether_a_qos_adds_others() {
+        let text = "PartitionName=batch QoS=N/A MaxNodes=UNLIMITED MaxTime=2-00:00:00 TotalNodes=8";
+        let batch = partition(text);
+        assert_eq!(batch.max_time, Some(Span::from_secs(2 * 86_400)));
+        assert_eq!((batch.name.as_str(), batch.max_nodes, batch.nodes, batch.qos), ("batch", None, 8, None));
+        let other = partition(&text.replace("N/A", "big").replace("UNLIMITED", "2"));
+        assert_eq!((other.max_nodes, other.qos.as_deref()), (Some(2), Some("big")));
+    }
 }

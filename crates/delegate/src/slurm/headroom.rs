@@ -30,6 +30,9 @@ pub(super) fn is_about(word: &str, name: &str) -> bool {
     let word = word.to_ascii_lowercase();
     match () {
         () if word.contains("minutes") != of_minutes => false,
+        () if word.contains("min") && !of_minutes => false,
+        // What one job may have is told beside what is used.
+        () if word.ends_with("perjob") && !name.contains("PJ") => false,
         () if word.contains("gres") => name.contains("gres/"),
         () if word.contains("cpu") => name.contains(" cpu"),
         () if word.contains("mem") => name.contains(" mem"),
@@ -51,6 +54,10 @@ pub(super) fn bound(row: &NativeJob, limits: &Limits, partitions: &[Partition]) 
             most.filter(|most| *most < row.node_count).map(Bound::Nodes)
         }
         _ if !word.starts_with("QOS") && !word.starts_with("Assoc") => None,
+        // Whether the job's QOS is meant or the partition's own is not told.
+        _ if word.starts_with("QOS") && partitions.iter().any(|partition| partition.qos.is_some()) => None,
+        // More would be needed, not less.
+        _ if word.contains("Min") && !word.contains("Minutes") => None,
         _ if word.contains("MaxWall") || word == "AssociationTimeLimit" || word == "QOSTimeLimit" => {
             let caps = caps(row, limits).filter_map(|caps| caps.get("MaxWallPJ"));
             caps.min().map(|minutes| Bound::Time(Span::from_secs(minutes * 60)))
@@ -166,6 +173,7 @@ mod tests {
             max_time: minutes.map(|minutes| Span::from_secs(minutes * 60)),
             max_nodes,
             nodes: 8,
+            qos: None,
         };
         let check = |reason: &str, partitions: &[Partition], expected: Option<Bound>| {
             let text = "QOS=capped(4) MaxWallPJ=20 Account Limits= User Limits=\n";
@@ -184,6 +192,10 @@ mod tests {
         check("PartitionNodeLimit", &[partition(None, None)], Some(Bound::Nodes(8)));
         check("PartitionNodeLimit", &[partition(None, Some(2))], Some(Bound::Nodes(2)));
         check("QOSGrpCpuLimit", &[], None);
+        check("QOSMinGRES", &[], None);
+        // The partition's own QOS may be the one that is meant.
+        let of_qos = Partition { qos: Some("big".to_owned()), ..partition(None, None) };
+        check("QOSMaxWallDurationPerJobLimit", &[of_qos], None);
     }
 
     #[test]
@@ -195,6 +207,11 @@ mod tests {
         );
         assert!(is_about("AssocGrpGRESMinutes", "GrpTRESMins gres/gpu"));
         assert!(is_about("QOSMaxWallDurationPerJobLimit", "MaxWallPJ"));
+        assert!(is_about("QOSMaxGRESPerJob", "MaxTRESPJ gres/gpu"));
+        assert!(
+            !is_about("QOSMaxGRESPerJob", "MaxTRESPU gres/gpu")
+                && !is_about("QOSMinGRES", "GrpTRES gres/gpu")
+        );
         assert!(!is_about("QOSMaxWallDurationPerJobLimit", "MaxTRESPU gres/gpu"));
         assert!(is_about("AssocGrpJobsLimit", "GrpJobs") && !is_about("AssocGrpJobsLimit", "GrpTRES cpu"));
     }

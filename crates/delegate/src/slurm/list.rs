@@ -68,7 +68,7 @@ impl Slurm {
                     .is_none_or(|queue| queue.rsplit('/').next() == Some(job.queue.as_str()))
         };
         let mut jobs = view::jobs(&rows, None);
-        self.timeline.lock().expect("nobody panics with this lock").look(&jobs, now);
+        self.timeline.lock().expect("nobody panics with this lock").look(&jobs, ids.is_empty(), now);
         for (id, asked) in ids.iter().zip(&asked) {
             match jobs.iter_mut().find(|job| job.job.0 == *id) {
                 // Who asks by the number that was acknowledged is answered by it.

@@ -191,7 +191,7 @@ impl Picture {
             return Some(change.clone());
         }
         let is_kind = |other: &Change| std::mem::discriminant(other) == std::mem::discriminant(change);
-        explained.sooner.into_iter().find(is_kind)
+        explained.sooner.into_iter().find(is_kind).and_then(|change| ends_before(change, None))
     }
 
     /// The same GPUs are free here and there.

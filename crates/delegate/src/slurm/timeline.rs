@@ -14,8 +14,12 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Takes in a list; who is not in it is as it was.
-    pub(super) fn look(&mut self, jobs: &[JobView], now: Time) {
+    /// Takes in a list. Who is not in it has ended where it `is_whole`, else is as it was: Slurm forgets who has ended.
+    pub(super) fn look(&mut self, jobs: &[JobView], is_whole: bool, now: Time) {
+        let is_gone = |bar: &Bar| is_whole && !jobs.iter().any(|job| job.job == bar.element.job);
+        for bar in self.bars.iter_mut().filter(|bar| bar.to.is_none() && is_gone(bar)) {
+            bar.to = Some(now);
+        }
         for job in jobs {
             let held: Vec<Bar> = job.elements.iter().flat_map(held).collect();
             // 1. What it held and does not hold any more, or holds anew in another attempt. Of an array, elements that have ended are not
@@ -91,15 +95,26 @@ mod tests {
     #[test]
     fn bars_begin_with_what_is_seen_and_end_with_the_job_or_the_attempt() {
         let mut seen = Seen::default();
-        seen.look(&[job(State::Running, 10, &[0, 1])], Time(12));
-        seen.look(&[job(State::Running, 10, &[0, 1])], Time(13));
-        seen.look(&[job(State::Running, 30, &[1])], Time(31));
-        seen.look(&[job(State::Done, 50, &[])], Time(60));
+        seen.look(&[job(State::Running, 10, &[0, 1])], true, Time(12));
+        seen.look(&[job(State::Running, 10, &[0, 1])], true, Time(13));
+        seen.look(&[job(State::Running, 30, &[1])], true, Time(31));
+        seen.look(&[job(State::Done, 50, &[])], true, Time(60));
         let timeline = seen.timeline(TimelineQuery { since: None }, Time(61));
         let bars: Vec<(u16, u64, Option<u64>)> =
             timeline.bars.iter().map(|bar| (bar.device, bar.from.0, bar.to.map(|to| to.0))).collect();
         assert_eq!(bars, [(0, 10, Some(31)), (1, 10, Some(31)), (1, 30, Some(50))]);
         assert_eq!(timeline.devices, [("n1".into(), 0), ("n1".into(), 1)]);
         assert_eq!(seen.timeline(TimelineQuery { since: Some(Time(40)) }, Time(61)).bars.len(), 1);
+    }
+
+    #[test]
+    fn who_is_not_in_a_whole_list_any_more_has_ended() {
+        let mut seen = Seen::default();
+        seen.look(&[job(State::Running, 10, &[0])], true, Time(12));
+        let end = |seen: &Seen| seen.timeline(TimelineQuery { since: None }, Time(61)).bars[0].to;
+        seen.look(&[], false, Time(20));
+        assert_eq!(end(&seen), None);
+        seen.look(&[], true, Time(30));
+        assert_eq!(end(&seen), Some(Time(30)));
     }
 }

@@ -208,7 +208,9 @@ pub(super) fn row_of(rows: &[NativeJob], job: JobId, wanted: u32) -> Result<&Nat
     rows.iter().filter(is_in).min_by_key(|row| elements_of(row)).ok_or_else(|| {
         let unknown = Refusal::not_found(format!("job {job} has no element {wanted}"));
         match rows.iter().any(|row| row.array.is_some()) {
-            true => unknown.hint("of one that was cancelled before it started Slurm keeps nothing"),
+            true => unknown.hint(
+                "Slurm keeps nothing of one that was cancelled before it started, nor, without accounting, of one that ended a while ago",
+            ),
             false => unknown,
         }
     })

@@ -262,6 +262,7 @@ fn asks_gpus(option: &str) -> bool {
         let item = item.strip_prefix("gres/").or_else(|| item.strip_prefix("gres:")).unwrap_or(item);
         item.split([':', '=']).next() == Some("gpu")
     };
-    let takes_resources = name == "gres" || name.starts_with("tres") || "tres-per-task".starts_with(name);
+    let takes_resources =
+        name == "gres" || name.starts_with("tres-per-") || "tres-per-task".starts_with(name);
     takes_resources && value.split(',').any(is_gpu)
 }

@@ -158,18 +158,26 @@ fn first_fit(asked: &Asked<'_>, open: &NodeSet, now: Time, linear: Option<Span>)
     let mut width = FIRST_WINDOW;
     while let Some(step) = ends.next() {
         room += u64::from(step.tasks);
-        let next = ends.peek().map_or(Time::NEVER, |step| step.at);
-        if next <= first + width {
+        let next = ends.peek().map(|step| step.at);
+        if next.is_some_and(|next| next <= first + width) {
             continue;
         }
         if room >= tasks {
             return Some(step.at);
         }
-        while next > first + width && width < WIDEST_WINDOW {
-            width = linear.map_or(width + width, |more| width + more);
-        }
+        width = widened(width, next?.since(first), linear);
     }
     None
+}
+
+/// The width of the next window, which reaches over a gap: as much wider as need be, and no wider than the widest.
+fn widened(width: Span, gap: Span, linear: Option<Span>) -> Span {
+    let doubled = || std::iter::successors(Some(width), |width| Some(*width + *width));
+    let wide = match linear {
+        Some(more) => Span(width.0 + gap.0.saturating_sub(width.0).div_ceil(more.0.max(1)) * more.0),
+        None => doubled().find(|width| *width >= gap.min(WIDEST_WINDOW)).unwrap_or(WIDEST_WINDOW),
+    };
+    wide.min(WIDEST_WINDOW)
 }
 
 /// The last end until then on nodes that were chosen: what ends elsewhere is not waited for.
@@ -267,6 +275,12 @@ mod tests {
         // Both end within it; from 190 on the next is looked at, which is twice as wide.
         check(&plan(3), &steps, 2, 60, Some(170));
         check(&plan(3), &steps, 3, 60, Some(190));
+        // With bf_window_linear=10 the window after the first reaches to 190 as well; one beyond a gap of months is found at once.
+        let linear = |secs| Plan { window_linear: Some(Span::from_secs(secs)), ..plan(3) };
+        check(&linear(10), &steps, 3, 60, Some(190));
+        let far = [step(0, 130), step(1, 6 * 86_400)];
+        check(&linear(1), &far, 2, 60, Some(6 * 86_400));
+        check(&linear(1), &far, 3, 60, None);
         // An end that makes no room counts on a node that is taken, because it is over only then.
         let small = Step { tasks: 0, ..step(0, 150) };
         check(&plan(3), &[step(0, 130), small, step(2, 190)], 1, 60, Some(150));
