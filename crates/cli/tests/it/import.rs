@@ -212,6 +212,28 @@ fn what_is_no_script_is_refused_with_a_hint() {
     assert!(home.words("import nowhere").code(2).stderr.contains("cannot read nowhere"));
 }
 
+/// Runs a script as Slurm would, whose part the shell plays: one task, and a list of one node.
+fn by_hand(home: &Home, script: &str, programs: &[(&str, &str)]) -> std::process::Output {
+    let stubs = home.path("stubs");
+    std::fs::create_dir(&stubs).unwrap();
+    let srun = "while case $1 in -*) true ;; *) false ;; esac; do shift; done\necho $$ > rank\n\
+                SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NODEID=0 SLURM_LOCALID=0 exec \"$@\"";
+    for (name, text) in programs.iter().chain(&[("srun", srun)]) {
+        let path = stubs.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    std::process::Command::new("bash")
+        .arg(home.path(script))
+        .current_dir(home.path(""))
+        .env_clear()
+        .env("PATH", format!("{}:/usr/bin:/bin", stubs.display()))
+        .env("SLURM_JOB_ID", "7")
+        .env("SLURM_JOB_NUM_NODES", "1")
+        .output()
+        .unwrap()
+}
+
 #[test]
 fn an_exported_script_runs_without_muster_as_far_as_no_slurm_is_needed() {
     let home = Home::new();
@@ -224,36 +246,39 @@ fn an_exported_script_runs_without_muster_as_far_as_no_slurm_is_needed() {
     // Nothing of this machine, and no program of ours.
     assert!(!run.stdout.contains("/muster/") && !run.stdout.contains("\nmuster "), "{}", run.stdout);
     home.write("x.sbatch", &run.stdout);
-    let stubs = home.path("stubs");
-    std::fs::create_dir(&stubs).unwrap();
-    // Slurm's part, played by the shell: one task, and a list of one node.
-    for (name, text) in [
-        (
-            "srun",
-            "#!/bin/sh\nwhile case $1 in -*) true ;; *) false ;; esac; do shift; done\nSLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NODEID=0 SLURM_LOCALID=0 exec \"$@\"\n",
-        ),
-        ("scontrol", "#!/bin/sh\necho localhost\n"),
-    ] {
-        let path = stubs.join(name);
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    }
-    let path = format!("{}:/usr/bin:/bin", stubs.display());
-    let script = home.path("x.sbatch");
-    let output = std::process::Command::new("bash")
-        .arg(&script)
-        .env_clear()
-        .env("PATH", path)
-        .env("SLURM_JOB_ID", "7")
-        .env("SLURM_JOB_NUM_NODES", "1")
-        .output()
-        .unwrap();
+    let output = by_hand(&home, "x.sbatch", &[("scontrol", "echo localhost")]);
     assert_eq!(
         String::from_utf8(output.stdout).unwrap(),
         "it's 0\n",
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+#[test]
+fn who_is_warned_before_the_ranks_begin_asks_them_once_they_have() {
+    let home = Home::new();
+    // The warning comes while the script makes ready.
+    std::fs::create_dir_all(home.path("venv/bin")).unwrap();
+    home.write("venv/bin/activate", "kill -USR1 $$\n");
+    let run = "#!/bin/bash\n  trap 'echo step 5 > $MUSTER_CHECKPOINT_FILE' USR2\n  : > ready\n  \
+               for ((look = 0; look < 300; look++)); do sleep 0.1; done\n";
+    let job = format!(
+        "name: turns\ntime: 1h\ncheckpoint: {{signal: USR2, grace: 1m, then: requeue}}\n\
+         slurm: {{venv: {}}}\nrun: |\n  {run}",
+        home.path("venv").display()
+    );
+    home.write("turns.yaml", &job);
+    home.words("export slurm turns.yaml -o turns.sbatch").ok();
+    // Ranks that have not begun hear nothing; those that have handle the signal from then on.
+    let scancel = "[ -e muster-7/0/1/begun-0 ] || exit 1\nuntil [ -e ready ]; do sleep 0.1; done\n\
+                   echo \"$*\" >> asked\nkill -USR2 $(cat rank)";
+    let scontrol = "case $* in\n  'show hostnames '*) echo localhost ;;\n  \
+                    requeue*) echo \"$*\" >> again; kill $(cat rank) ;;\n  \
+                    *) echo 'JobId=7 JobName=turns JobState=RUNNING Reason=None' ;;\nesac";
+    let output = by_hand(&home, "turns.sbatch", &[("scancel", scancel), ("scontrol", scontrol)]);
+    assert!(home.path("asked").exists() && home.path("again").exists(), "{output:?}");
+    assert_eq!((home.read("asked"), home.read("again")), ("--signal=12 7\n".into(), "requeue 7\n".into()));
 }
 
 #[test]

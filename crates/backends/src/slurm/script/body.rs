@@ -337,6 +337,9 @@ fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, inden
         Some(Command::Script(script)) => format!("/bin/sh -c {}", quote::word(script)),
         None => "false".to_owned(),
     };
+    if saving::takes_turns(source) {
+        let _ = writeln!(rank, "{indent}{}", saving::BEGUN);
+    }
     let container = source.slurm.container.as_ref();
     let inside = container.map(|container| container::inside(container, source, gpus > 0));
     let _ = writeln!(rank, "{indent}exec {}{line}", inside.unwrap_or_default());
@@ -369,7 +372,7 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     steps(text, source, components);
     if takes_turns {
         text.push_str("exit \"$status\"\n) &\nmuster_step=$!\n");
-        saving::turn(text, source);
+        saving::turn(text, source, components);
     }
     if source.verify.is_some() {
         text.push_str("fi\n");

@@ -65,12 +65,21 @@ fi
 
 const SAVERS: &str = "echo \"$muster_ranks\" > \"$muster_dir/savers\"\n";
 
-/// Waits for the ranks, which run beside the script, and ends the turn when they have saved in time.
-pub(super) fn turn(text: &mut String, source: &Source<'_>) {
+/// What a rank leaves when its program is next: who has not begun does not hear that it is to save.
+pub(super) const BEGUN: &str = ": > \"$MUSTER_LOGS/begun-$RANK\"";
+
+/// Waits for the ranks, which run beside the script, and ends the turn when they have saved in time. The trap itself asks them: a
+/// mark that it left could come behind the last look at it, and the script would wait past its limit.
+pub(super) fn turn(text: &mut String, source: &Source<'_>, components: &[Component]) {
     let signal = source.spec.checkpoint.map_or(0, |checkpoint| checkpoint.signal);
+    let all: Vec<String> = components.iter().map(ranks).collect();
     let _ = write!(
         text,
         r#"# Told before its limit, it asks the ranks to save, waits for the word, and goes back into the queue.
+muster_has_begun() {{
+  muster_begun=("$MUSTER_LOGS"/begun-*)
+  [ -e "${{muster_begun[0]}}" ] && [ "${{#muster_begun[@]}}" -ge $(({all})) ]
+}}
 muster_stamps() {{
   muster_now=()
   for ((muster_rank = 0; muster_rank < muster_ranks; muster_rank++)); do
@@ -87,9 +96,14 @@ muster_has_saved() {{
   done
 }}
 muster_asked=
-while wait "$muster_step"; status=$?; kill -0 "$muster_step" 2> /dev/null; do
-  [ -n "$muster_warned" ] && [ -z "$muster_asked" ] || continue
+muster_ask() {{
+  [ -z "$muster_asked" ] || return 0
   muster_asked=1
+  # Ranks that have not begun would not hear it.
+  until muster_has_begun; do
+    kill -0 "$muster_step" 2> /dev/null || return 0
+    sleep 0.5
+  done
   muster_stamps
   muster_before=("${{muster_now[@]}}")
   echo "muster: asked to save before the limit" >&2
@@ -103,10 +117,15 @@ while wait "$muster_step"; status=$?; kill -0 "$muster_step" 2> /dev/null; do
     fi
     sleep 0.5
   done
-done
+}}
+trap muster_ask USR1
+# Told before there was anybody to ask.
+[ -z "$muster_warned" ] || muster_ask
+while wait "$muster_step"; kill -0 "$muster_step" 2> /dev/null; do :; done
 wait "$muster_step"
 status=$?
-"#
+"#,
+        all = all.join(" + ")
     );
 }
 
