@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use muster_api::types::{SubmitRequest, SubmitResponse, Submitted};
 use muster_backends::slurm::script::{self, Kept, Script, Source};
 use muster_backends::slurm::tool::ToolError;
-use muster_backends::slurm::variables::VARIABLES;
+use muster_backends::slurm::variables::overruling;
 use muster_model::payload::Command;
 use muster_model::{Dependency, JobId, JobSpec, Kind, QueueName, Time};
 use muster_spec::{Checked, Site};
@@ -124,12 +124,7 @@ impl Slurm {
             submitted: now,
             commands: commands(&one.checked.commands),
             workdir: one.workdir.clone(),
-            without: {
-                let set = |(name, variable): &(&str, &str)| {
-                    script.options.contains(name).then(|| (*variable).to_owned())
-                };
-                VARIABLES.iter().filter_map(set).collect()
-            },
+            without: overruling(&script.options).into_iter().map(str::to_owned).collect(),
             is_plain: one.spec.after.is_empty()
                 && one.checked.after_documents.is_empty()
                 && one.spec.begin.is_none(),

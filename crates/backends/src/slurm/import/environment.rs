@@ -3,17 +3,21 @@
 
 use muster_model::imported::ImportReport;
 
-use super::super::variables::VARIABLES;
+use super::super::variables;
 use super::draft::Draft;
 use super::meaning::normal;
-use super::option::Given;
+use super::option::{Given, SBATCH, Takes};
 
 /// Options of the script that a variable would overrule with another value, a sentence each. `set` says what a variable holds.
 pub fn overruled(report: &ImportReport, set: impl Fn(&str) -> Option<String>) -> Vec<String> {
-    let differs = |(option, variable): &(&'static str, &'static str)| {
+    let differs = |(option, variable): (&'static str, &'static str)| {
         let value = set(variable)?;
-        let given = report.options.iter().rev().find(|one| one.option == *option)?;
-        let is_same = one_way(option, &value) == one_way(option, text(&given.written));
+        let given = report.options.iter().rev().find(|one| variables::replaces(option, &one.option))?;
+        let is_same = match given.option == option {
+            _ if is_flag(option) && !is_on(&value) => true,
+            false => false,
+            true => is_flag(option) || one_way(option, &value) == one_way(option, text(&given.written)),
+        };
         (!is_same).then(|| {
             format!(
                 "{variable}={value} is set here: sbatch takes it in place of {} on line {}, which the job has",
@@ -21,7 +25,17 @@ pub fn overruled(report: &ImportReport, set: impl Fn(&str) -> Option<String>) ->
             )
         })
     };
-    VARIABLES.iter().filter_map(differs).collect()
+    variables::all().filter_map(differs).collect()
+}
+
+/// An option that takes no value.
+fn is_flag(option: &str) -> bool {
+    SBATCH.iter().any(|known| known.name == option && known.takes == Takes::Nothing)
+}
+
+/// What sets a flag (sbatch(1), INPUT ENVIRONMENT VARIABLES); every other value leaves it.
+fn is_on(value: &str) -> bool {
+    matches!(value, "" | "yes") || value.parse::<i64>().is_ok_and(|number| number != 0)
 }
 
 /// The value of an option as it was written.
@@ -56,5 +70,23 @@ mod tests {
         check("SBATCH_QOS", "high", &[]);
         let told = "SBATCH_PARTITION=gpu is set here: sbatch takes it in place of --partition=batch on line 3, which the job has";
         check("SBATCH_PARTITION", "gpu", &[told]);
+        let script =
+            "#!/bin/bash\n#SBATCH --requeue --mem-per-cpu=4G\n#SBATCH --hint=nomultithread\nhostname\n";
+        let report = import(script, "x", &Submission::default()).unwrap();
+        let check = |variable: &str, value: &str, expected: Option<&str>| {
+            let told = overruled(&report, |name| (name == variable).then(|| value.to_owned()));
+            let expected = expected.map(|given| {
+                format!(
+                    "{variable}={value} is set here: sbatch takes it in place of {given}, which the job has"
+                )
+            });
+            assert_eq!(told, Vec::from_iter(expected), "{variable}={value}");
+        };
+        check("SBATCH_NO_REQUEUE", "1", Some("--requeue on line 2"));
+        check("SBATCH_NO_REQUEUE", "0", None);
+        check("SBATCH_REQUEUE", "yes", None);
+        check("SBATCH_MEM_PER_NODE", "4G", Some("--mem-per-cpu=4G on line 2"));
+        check("SBATCH_MEM_PER_CPU", "4G", None);
+        check("SLURM_HINT", "multithread", Some("--hint=nomultithread on line 3"));
     }
 }
