@@ -3,7 +3,7 @@
 
 use super::super::script::quote;
 use super::read::Script;
-use super::shell::{Command, Part, Word, commands, expansions};
+use super::shell::{Command, Part, Then, Word, commands, expansions};
 
 /// How scripts for other interpreters than a shell come by their arguments.
 const ELSEWHERE: [&str; 7] = ["sys.argv", "argparse", "@ARGV", "$ARGV", "commandArgs(", "$argv", "$1"];
@@ -19,16 +19,10 @@ pub(super) fn used(script: &Script<'_>, all: &[Command]) -> Vec<(String, u32)> {
         }
         return found;
     }
+    let mut before = Then::Next;
     for command in all {
-        let program = command.program();
+        let behind = std::mem::replace(&mut before, command.then);
         let words: Vec<String> = command.words.iter().map(Word::shown).collect();
-        // From here on they are those that the script names itself.
-        if program.as_deref() == Some("set")
-            && words.iter().any(|word| word == "--")
-            && !command.is_in_function
-        {
-            return found;
-        }
         if command.is_in_function {
             continue;
         }
@@ -45,8 +39,19 @@ pub(super) fn used(script: &Script<'_>, all: &[Command]) -> Vec<(String, u32)> {
             parts.extend(expansions(&document.text));
         }
         parts.iter().for_each(|part| of_part(part, command.line, &mut found));
+        // From here on they are those that the script names itself.
+        let is_named = command.program().as_deref() == Some("set") && words.iter().any(|word| word == "--");
+        if is_named && always_runs(command, behind) {
+            return found;
+        }
     }
     found
+}
+
+/// It runs once in the script's own shell, whatever happens before it.
+fn always_runs(command: &Command, behind: Then) -> bool {
+    let is_own = !command.is_piped && !matches!(command.then, Then::Pipe | Then::Background);
+    command.depth == 0 && is_own && !matches!(behind, Then::And | Then::Or)
 }
 
 /// What a piece of a word reads, also in `$( … )` and `$(( … ))`.
@@ -109,6 +114,11 @@ mod tests {
         check("a <<E\n$1\nE\na <<'E'\n$2\nE", &[("$1", 1)]);
         check("f() {\n  a $1\n}\nf $2\nshift", &[("$2", 4), ("shift", 5)]);
         check("set -- x\na $1", &[]);
+        check("set -- \"$@\" x\na $1", &[("$@", 1)]);
+        check("if [ -f d ]; then set -- a b; fi; python t.py \"$1\"", &[("$1", 1)]);
+        check("[ -f d ] && set -- a\na $1", &[("$1", 2)]);
+        check("[ -f d ] ||\n  set -- a\na $1\nset -- b\na $2", &[("$1", 3)]);
+        check("(set -- a)\na $1\nb | set -- c\na $2", &[("$1", 2), ("$2", 4)]);
         check("for one; do a $one; done", &[("$@", 1)]);
         let script =
             read::read("#!/usr/bin/env python3\n#SBATCH -n1\nimport sys\nprint(sys.argv)\n").unwrap();
