@@ -305,20 +305,23 @@ async fn an_acknowledgement_that_was_lost_is_looked_for() {
 #[tokio::test]
 async fn variables_of_the_environment_do_not_overrule_the_script() {
     let fake = Fake::new();
-    fake.program("sbatch", "echo 3; [ -z \"$SBATCH_TIMELIMIT\" ] && [ \"$SBATCH_DEBUG\" = kept ]");
+    fake.program(
+        "sbatch",
+        "echo 3; [ -z \"$SBATCH_TIMELIMIT$SBATCH_NO_REQUEUE\" ] && [ \"$SBATCH_DEBUG\" = kept ]",
+    );
     // The variables of this very process reach sbatch: set for a child of it only.
     let exe = std::env::current_exe().unwrap();
     if std::env::var_os("SBATCH_DEBUG").is_none() {
         let status = std::process::Command::new(exe)
             .args(["--exact", "variables_of_the_environment_do_not_overrule_the_script"])
-            .envs([("SBATCH_TIMELIMIT", "1"), ("SBATCH_DEBUG", "kept")])
+            .envs([("SBATCH_TIMELIMIT", "1"), ("SBATCH_NO_REQUEUE", "1"), ("SBATCH_DEBUG", "kept")])
             .stdout(std::process::Stdio::null())
             .status()
             .unwrap();
         assert!(status.success());
         return;
     }
-    fake.submit("time: 1h\nrun: x\n", false).await.unwrap();
+    fake.submit("time: 1h\nrestart: {max: 1}\nrun: x\n", false).await.unwrap();
 }
 
 #[tokio::test]
@@ -545,6 +548,44 @@ async fn a_job_that_names_no_signal_gets_none() {
     assert!(fake.calls("scancel").is_empty());
 }
 
+#[tokio::test]
+async fn a_request_to_save_is_noted_when_it_was_heard_and_only_who_has_begun_is_asked() {
+    let fake = Fake::new();
+    fake.program("sbatch", "echo 41");
+    fake.submit("name: saves\ntime: 1m\ncheckpoint: {grace: 5s}\nrun: x\n", false).await.unwrap();
+    let id = "5eed5eed5eed5eed5eed5eed0";
+    let row = format!(
+        r#"{{"job_id": 41, "user_name": "ada", "job_state": "RUNNING", "comment": "muster:{id}", "restart_cnt": 1}}"#
+    );
+    fake.program("squeue", &format!("echo '{{\"jobs\": [{row}]}}'"));
+    let ask = async || {
+        let asked = fake.client.act(JobId(41), Action::Checkpoint, ActionRequest { index: None }).await;
+        asked.map(|answer| answer.message).map_err(|error| match error {
+            ClientError::Api(body) => body.message,
+            other => panic!("{other:?}"),
+        })
+    };
+    // 1. It runs, says Slurm, and no script of this attempt has begun.
+    assert_eq!(ask().await, Err("job 41 has not begun yet".to_owned()));
+    let folder = fake.root().join(id).join("0");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("starts"), "41 1 100 node1 1\n").unwrap();
+    assert_eq!(ask().await, Err("job 41 has not begun yet".to_owned()));
+    assert!(fake.calls("scancel").is_empty());
+    // 2. It has, and the signal does not reach it.
+    std::fs::write(folder.join("starts"), "41 1 100 node1 1\n41 2 200 node1 1\n").unwrap();
+    let open = || folder.join("asked.json").exists();
+    fake.program("scancel", "echo 'scancel: error: Access/permission denied' >&2; exit 1");
+    assert_eq!((ask().await, open()), (Err("job 41 is not yours".to_owned()), false));
+    // 3. It does; what fails later takes nothing of that back.
+    fake.program("scancel", "true");
+    assert_eq!((ask().await, open()), (Ok("asked to save its progress".to_owned()), true));
+    let noted = std::fs::read_to_string(folder.join("asked.json")).unwrap();
+    fake.program("scancel", "exit 1");
+    assert!(ask().await.is_err());
+    assert_eq!(std::fs::read_to_string(folder.join("asked.json")).unwrap(), noted);
+}
+
 /// A start of a job's script, as Slurm makes it: its exit code.
 fn start(fake: &Fake, restarts: u32) -> Option<i32> {
     let path = format!("{}:{}", fake.dir.path().join("bin").display(), std::env::var("PATH").unwrap());
@@ -683,13 +724,10 @@ async fn output_that_is_followed_goes_on_with_the_next_start() {
     assert_eq!(read, "first\nits end\nsecond\n");
 }
 
-#[tokio::test]
-async fn the_queue_is_read_through_slurmrestd_until_that_refuses_and_then_with_one_warning_from_squeue() {
-    let row =
-        r#"{"job_id": 7, "user_name": "ada", "job_state": "RUNNING", "cluster": "lab", "name": "rest"}"#;
-    let (sockets, refuses) = (tempfile::tempdir().unwrap(), Arc::new(AtomicBool::new(false)));
+/// A slurmrestd that knows one row, until it refuses.
+fn slurmrestd(sockets: &tempfile::TempDir, row: &'static str, refuses: &Arc<AtomicBool>) {
     let listener = UnixListener::bind(sockets.path().join("rest")).unwrap();
-    let has_changed = Arc::clone(&refuses);
+    let has_changed = Arc::clone(refuses);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut head = String::new();
@@ -705,6 +743,27 @@ async fn the_queue_is_read_through_slurmrestd_until_that_refuses_and_then_with_o
             stream.write_all(answer.as_bytes()).await.unwrap();
         }
     });
+}
+
+#[tokio::test]
+async fn what_waits_of_an_array_is_held_by_all_its_indices_also_where_slurmrestd_leaves_some_out() {
+    let row = r#"{"job_id": 7, "user_name": "ada", "job_state": "PENDING", "cluster": "lab", "name": "wide", "array_job_id": 7, "array_task_string": "1,3,..."}"#;
+    let sockets = tempfile::tempdir().unwrap();
+    slurmrestd(&sockets, row, &Arc::new(AtomicBool::new(false)));
+    let address = format!("unix:{}/rest", sockets.path().display());
+    let fake = Fake::with(Some(Rest::new(&address, "ada", None, None).unwrap()));
+    let full = row.replace("...", "5,7%2");
+    fake.program("squeue", &format!("[ \"$SLURM_BITSTR_LEN\" = 0 ] && echo '{{\"jobs\": [{full}]}}'"));
+    fake.client.act(JobId(7), Action::Hold, ActionRequest { index: None }).await.unwrap();
+    assert!(fake.calls("scontrol").contains(&"hold 7_[1,3,5,7]".to_owned()), "{:?}", fake.calls("scontrol"));
+}
+
+#[tokio::test]
+async fn the_queue_is_read_through_slurmrestd_until_that_refuses_and_then_with_one_warning_from_squeue() {
+    let row =
+        r#"{"job_id": 7, "user_name": "ada", "job_state": "RUNNING", "cluster": "lab", "name": "rest"}"#;
+    let (sockets, refuses) = (tempfile::tempdir().unwrap(), Arc::new(AtomicBool::new(false)));
+    slurmrestd(&sockets, row, &refuses);
     let address = format!("unix:{}/rest", sockets.path().display());
     let fake = Fake::with(Some(Rest::new(&address, "ada", None, None).unwrap()));
     fake.program("squeue", &format!("echo '{{\"jobs\": [{}]}}'", row.replace("rest", "squeue")));

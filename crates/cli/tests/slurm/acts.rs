@@ -28,7 +28,8 @@ fn what_is_cancelled_stays_so_though_it_is_started_again_when_it_fails() {
     let muster = Muster::of(&cluster, User::Nobody);
     let are = |job, state: &str| {
         cluster.until(&format!("job {job} all {state}"), || {
-            ended_as(&cluster, job).iter().all(|one| one == state)
+            let said = ended_as(&cluster, job);
+            !said.is_empty() && said.iter().all(|one| one == state)
         });
     };
     for by_hand in [false, true] {

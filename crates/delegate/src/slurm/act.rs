@@ -93,6 +93,9 @@ impl Slurm {
         let Aim { job, present, index, .. } = aim;
         // 1. What of it waits.
         let mut rows = self.queue(Whose::Jobs(&[present])).await?;
+        if index.is_none() && rows.iter().any(is_cut) {
+            rows = self.in_full(Whose::Jobs(&[present])).await?;
+        }
         rows.retain(|row| index.is_none_or(|index| view::stands_for(row, index)));
         let state = |row: &NativeJob| row.state.state(row.is_held());
         let waits = |row: &&NativeJob| matches!(state(row), State::Pending | State::Held);
@@ -237,6 +240,11 @@ impl Slurm {
 /// A job, or one of its elements, as Slurm's programs take it.
 pub(super) fn element(job: u64, index: Option<u32>) -> String {
     index.map_or_else(|| job.to_string(), |index| format!("{job}_{index}"))
+}
+
+/// Not every index is named of what a row stands for: nothing can be told by such a list.
+fn is_cut(row: &NativeJob) -> bool {
+    row.array_tasks.contains("...")
 }
 
 /// What a row stands for that waits: by the number of its array alone, all of that would be meant.

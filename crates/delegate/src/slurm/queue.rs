@@ -32,6 +32,11 @@ impl Slurm {
         Ok(of(self.look(whose).await?.rows, whose))
     }
 
+    /// The same with every index of its arrays: slurmrestd cuts long lists, as squeue does where it is not told otherwise.
+    pub(super) async fn in_full(&self, whose: Whose<'_>) -> Result<Vec<NativeJob>> {
+        Ok(of(rows(&self.squeue(whose).await?), whose))
+    }
+
     /// The same for those who watch, as fresh as they look: all watchers of this user together ask once.
     pub(super) async fn watched(&self, whose: Whose<'_>) -> Result<Vec<NativeJob>> {
         let dir = self.settings.root.join(self.cluster().await?);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use muster_api::types::ActionResponse;
 use muster_model::job::CheckpointBy;
-use muster_model::view::{CheckpointAskedView, CheckpointView, JobView, State};
+use muster_model::view::{CheckpointAskedView, CheckpointView, ElementView, JobView, State};
 use muster_model::{Checkpoint, JobId, Time};
 use serde::{Deserialize, Serialize};
 
@@ -81,24 +81,32 @@ impl Slurm {
         if running.is_empty() {
             return Err(Refusal::refused(format!("job {job} does not run")).hint(only));
         }
-        // 2. What was said before, then the signal: what is said from now on answers it.
+        // 2. Slurm says that an element runs before its nodes are ready and its script has begun, which could not hear it.
         let dir = self.records().await?.dir(&record.id);
+        let has_begun = |element: &&ElementView| has_begun(&folder(&dir, element), element.attempt);
+        let running: Vec<_> = running.into_iter().filter(has_begun).collect();
+        if running.is_empty() {
+            return Err(Refusal::refused(format!("job {job} has not begun yet"))
+                .hint("Slurm still makes its nodes ready; ask again when `muster logs` knows it"));
+        }
+        // 3. What was said before, then the signal: what is said from now on answers it.
         let at = self.now();
         let ranks = ranks(checkpoint, view.tasks);
         let mut targets = vec![format!("--signal={}", checkpoint.signal)];
-        let mut all = Vec::new();
+        let is_array = rows.iter().any(|row| row.array.is_some());
+        let mut requests = Requests::default();
         for element in running {
-            let dir = dir.join(element.element.index.to_string());
+            let dir = folder(&dir, element);
             let before = (0..ranks).map(|rank| stamp(&file(&dir, rank))).collect();
             let asked = Asked { dir, attempt: element.attempt, at, until: at + checkpoint.lead, before };
-            asked.keep().map_err(|error| Refusal::internal(format!("the request is not noted: {error}")))?;
-            all.push(asked);
-            let is_array = rows.iter().any(|row| row.array.is_some());
+            requests
+                .keep(asked)
+                .map_err(|error| Refusal::internal(format!("the request is not noted: {error}")))?;
             targets.push(act::element(view.job.0, is_array.then_some(element.element.index)));
         }
-        self.asked.lock().expect("nobody panics with this lock").extend(all);
         let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
         self.told(job, Verb::Checkpoint, "scancel", &targets).await?;
+        self.asked.lock().expect("nobody panics with this lock").extend(requests.made());
         Ok(ActionResponse { message: "asked to save its progress".to_owned() })
     }
 
@@ -108,6 +116,36 @@ impl Slurm {
         let before = asked.len();
         asked.retain(|one| !one.is_answered());
         asked.len() < before
+    }
+}
+
+/// Requests that nobody has heard yet. Where they end so, what was asked before them is what is asked.
+#[derive(Default)]
+struct Requests(Vec<(Asked, Option<Asked>)>);
+
+impl Requests {
+    fn keep(&mut self, asked: Asked) -> io::Result<()> {
+        let earlier = Asked::of(&asked.dir);
+        asked.keep()?;
+        self.0.push((asked, earlier));
+        Ok(())
+    }
+
+    /// They were heard.
+    fn made(mut self) -> Vec<Asked> {
+        std::mem::take(&mut self.0).into_iter().map(|(asked, _)| asked).collect()
+    }
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        for (asked, earlier) in &self.0 {
+            // What cannot be taken back is only shown, until its time is over.
+            let _ = match earlier {
+                Some(earlier) => earlier.keep(),
+                None => std::fs::remove_file(asked.dir.join(ASKED)),
+            };
+        }
     }
 }
 
@@ -138,7 +176,7 @@ impl Asked {
 pub(super) fn fill(records: &Records, record: &Record, view: &mut JobView) {
     let ranks = record.checkpoint.map_or(1, |checkpoint| ranks(checkpoint, view.tasks));
     for element in &mut view.elements {
-        let dir = records.dir(&record.id).join(element.element.index.to_string());
+        let dir = folder(&records.dir(&record.id), element);
         element.checkpoint = saved(&dir, ranks);
         let asked = Asked::of(&dir).filter(|asked| asked.attempt == element.attempt && !asked.is_answered());
         element.checkpoint_asked =
@@ -152,6 +190,11 @@ fn ranks(checkpoint: Checkpoint, tasks: u32) -> usize {
         CheckpointBy::First => 1,
         CheckpointBy::All => tasks as usize,
     }
+}
+
+/// Where an element keeps what it says.
+fn folder(job: &Path, element: &ElementView) -> PathBuf {
+    job.join(element.element.index.to_string())
 }
 
 fn file(dir: &Path, rank: usize) -> PathBuf {
@@ -190,14 +233,24 @@ fn label(path: &Path) -> io::Result<String> {
     Ok(line[..line.floor_char_boundary(LABEL_BYTES)].to_owned())
 }
 
-/// The attempt that ran at an instant, as the script noted its starts: number, attempt, second.
-fn attempt(dir: &Path, at_secs: i64) -> u32 {
+/// Attempts with the second in which each began, as the script noted its starts: number, attempt, second.
+fn starts(dir: &Path) -> Vec<(u32, i64)> {
     let starts = std::fs::read_to_string(dir.join("starts")).unwrap_or_default();
     let start = |line: &str| {
         let mut words = line.split(' ').skip(1);
         Some((words.next()?.parse::<u32>().ok()?, words.next()?.parse::<i64>().ok()?))
     };
-    let starts: Vec<(u32, i64)> = starts.lines().filter_map(start).collect();
+    starts.lines().filter_map(start).collect()
+}
+
+/// The script of this attempt has begun.
+fn has_begun(dir: &Path, attempt: u32) -> bool {
+    starts(dir).iter().any(|(known, _)| *known == attempt)
+}
+
+/// The attempt that ran at an instant.
+fn attempt(dir: &Path, at_secs: i64) -> u32 {
+    let starts = starts(dir);
     let ran = starts.iter().rfind(|(_, secs)| *secs <= at_secs).or(starts.first());
     ran.map_or(1, |(attempt, _)| *attempt)
 }
