@@ -145,7 +145,7 @@ async fn wait(client: &Client, target: Target, since: Time, asked: &mut [Asked])
             let view = client.job(target.job, Some(one.element.index)).await.map_err(Failure::from)?.job;
             let element = view.elements.into_iter().find(|element| element.element == one.element);
             let Some(element) = element else {
-                // Slurm shows elements of an array that run, and those that have ended only in numbers.
+                // Nobody knows it any more.
                 one.answer = Answer::Ended;
                 continue;
             };

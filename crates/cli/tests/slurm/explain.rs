@@ -129,4 +129,9 @@ fn an_element_is_the_one_that_is_named_and_one_that_is_not_there_is_said() {
     assert_eq!(muster.json(&["explain", &first])["explanation"]["state"], "cancelled");
     assert_ne!(muster.job(array)["state"], "cancelled");
     muster.cancel(&[array, single]);
+    // One that has ended has its own exit code.
+    let fails =
+        muster.submit("name: fails\narray: 0-1\ntime: 5m\nrun: exit $((5 + MUSTER_ARRAY_INDEX))\n")[0];
+    let waited = muster.call(&["wait", &format!("{fails}[1]")]);
+    assert_eq!(waited.code, 6, "{waited:?}");
 }

@@ -199,6 +199,10 @@ impl Slurm {
         let present = record.as_ref().and_then(|record| record.number).map_or(job, JobId);
         let shown =
             view::jobs(&rows, Some(self.cluster().await?)).into_iter().find(|view| view.job == present);
+        let shown = match index {
+            Some(index) => shown.map(|view| view::with_element(view, &rows, index)),
+            None => shown,
+        };
         // Slurm gives a number again after it has lost a job: then this is another.
         let is_other = |view: &JobView, record: &Record| {
             view.native.as_ref().and_then(|native| native.id.as_deref()).is_some_and(|id| id != record.id)

@@ -75,6 +75,17 @@ fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobVie
     })
 }
 
+/// A view that has one element also where it has ended, as views of arrays else do not.
+pub(super) fn with_element(mut view: JobView, rows: &[NativeJob], index: u32) -> JobView {
+    let is_own = |row: &&NativeJob| row.array.is_some() && elements_of(row) == 1 && stands_for(row, index);
+    let is_shown = view.elements.iter().any(|element| element.element.index == index);
+    if let Some(row) = rows.iter().find(is_own).filter(|_| !is_shown) {
+        view.elements.push(element(row.job(), row, row.state.state(row.is_held()), &[row]));
+        view.elements.sort_by_key(|element| element.element.index);
+    }
+    view
+}
+
 /// A view with the roles by the names that Muster's record has; as it is where the record is of another number of tasks.
 pub(super) fn with_roles(mut view: JobView, roles: &[(String, u32)]) -> JobView {
     let counted: u32 = roles.iter().map(|(_, tasks)| tasks).sum();
@@ -347,6 +358,19 @@ mod tests {
             [named("ps", 1, 1000), named("chief", 1, 4000), named("worker", 3, 4000)]
         );
         assert_eq!(roles(&[("ps", 1), ("worker", 9)]), [named("part-0", 1, 1000), named("part-1", 4, 4000)]);
+    }
+
+    #[test]
+    fn an_element_that_has_ended_is_in_the_view_that_asks_for_it() {
+        use muster_backends::slurm::state::NativeState;
+        let ended = NativeJob { state: NativeState::new(["FAILED"]), ..row("1") };
+        let rows = [row("2-5"), ended];
+        let view = JobView::blank(JobId(40), "j".into(), "u".into(), State::Running, Time(0));
+        let shown = with_element(view.clone(), &rows, 1);
+        assert_eq!(shown.elements.iter().map(|one| one.state).collect::<Vec<_>>(), [State::Failed]);
+        // It is not there twice, and one of those that wait together is not made up.
+        assert_eq!(with_element(shown.clone(), &rows, 1), shown);
+        assert_eq!(with_element(view.clone(), &rows, 3), view);
     }
 
     #[test]
