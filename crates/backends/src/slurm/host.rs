@@ -33,6 +33,13 @@ pub struct NativeNode {
 }
 
 impl NativeNode {
+    /// Why an administrator took it out, and who; without Slurm's `[root@time]`.
+    #[must_use]
+    pub fn reason_and_who(&self) -> String {
+        let by = self.reason.rsplit_once(" [").and_then(|(why, by)| Some((why, by.split_once('@')?.0)));
+        by.map_or_else(|| self.reason.clone(), |(why, who)| format!("{why}, by {who}"))
+    }
+
     /// True when it takes new work.
     #[must_use]
     pub fn takes_work(&self) -> bool {
@@ -189,6 +196,9 @@ mod tests {
         assert_eq!((node.gpus_used.as_slice(), node.gpus_free()), (&[0, 1, 4, 5, 6, 7][..], 2));
         assert!(node.is_drained() && !node.is_lost() && !node.takes_work());
         assert_eq!(node.reason, "fan State=IDLE [root@2026-11-22T18:00:00]");
+        assert_eq!(node.reason_and_who(), "fan State=IDLE, by root");
+        let unsigned = NativeNode { reason: "rack [3]".to_owned(), ..NativeNode::default() };
+        assert_eq!(unsigned.reason_and_who(), "rack [3]");
         assert!(read("slurm_load_node error: Unable to contact\n").is_empty());
     }
 

@@ -299,7 +299,6 @@ fn mistakes_are_told() {
     home.write("empty", "\n");
     home.write("users", "# who\nalice lab/vision\n");
     for (words, part) in [
-        ("init slurm --cluster cluster.yaml", "--controller"),
         ("init slurm --cluster bare.yaml --controller h", "1 nodes have no `cpus`, such as n1"),
         ("init slurm --cluster bare.yaml --controller h --cpus 8", "1 nodes have no `memory`, such as n1"),
         (
@@ -327,4 +326,14 @@ fn mistakes_are_told() {
         assert!(run.stderr.contains(part), "{words}: {}", run.stderr);
         assert!(!home.path("slurm").exists(), "{words}");
     }
+}
+
+#[test]
+fn without_a_controller_it_is_this_machine_and_that_is_said() {
+    let home = site();
+    let run = home.words("init slurm --cluster cluster.yaml --queues queues.yaml -o own").ok();
+    let conf = home.read("own/slurm.conf");
+    let host = conf.lines().find_map(|line| line.strip_prefix("SlurmctldHost=")).unwrap();
+    let said = format!("the controller is {host}, this machine; --controller names another");
+    assert!(!host.is_empty() && run.stderr.contains(&said), "{}", run.stderr);
 }

@@ -141,3 +141,10 @@ fn a_dependency_on_a_job_that_is_not_there_is_named() {
     assert!(refused.contains("it waits for job 999, and there is no such job yet"), "{refused}");
     assert!(refused.contains("muster ps --all"), "{refused}");
 }
+
+#[test]
+fn an_option_for_sbatch_is_shown_as_it_was_typed() {
+    let home = Home::new();
+    let said = home.words("run --dry-run --on slurm --sbatch=--gres=gpu:3 -- true").code(2).stderr;
+    assert!(said.contains(" | --sbatch --gres=gpu:3\n"), "{said}");
+}

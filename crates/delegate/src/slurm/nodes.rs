@@ -69,7 +69,7 @@ fn node(host: &NativeNode, held: &BTreeMap<(String, u16), ElementId>) -> NodeVie
     NodeView {
         name: host.name.as_str().into(),
         up: !host.is_lost(),
-        drained: (host.is_drained() || host.is_lost()).then(|| match host.reason.as_str() {
+        drained: (host.is_drained() || host.is_lost()).then(|| match host.reason_and_who().as_str() {
             "" => host.state.to_lowercase(),
             reason => format!("{}: {reason}", host.state.to_lowercase()),
         }),

@@ -20,19 +20,49 @@ pub(super) fn entries(
 ) -> Vec<Entry> {
     let mut entries = Vec::new();
     for (key, value) in overrides {
-        let prefix = match key.as_str() {
-            "run" => "-- ".to_owned(),
-            _ => format!("--{} ", cleaned(key)),
-        };
-        let place = sources.add_option(&prefix, &cleaned(&typed(value)));
-        let key_place = Place { start: 0, end: prefix.trim_end().len(), ..place };
-        match node(value, place, MAX_DEPTH) {
-            Ok(node) => entries.push(Entry { key: key.clone(), key_place, node }),
-            Err(reason) => problems
-                .add(Problem::new(format!("{} cannot be read", show(prefix.trim_end()))).at(place, reason)),
+        match value {
+            // What is said to Slurm has an option of its own for each field.
+            Json::Object(fields) if key == "slurm" => {
+                let options = fields.iter().map(|(field, value)| match field.as_str() {
+                    "options" => (field, "sbatch", value),
+                    option => (field, option, value),
+                });
+                let given: Vec<Entry> = options
+                    .filter_map(|(field, option, value)| entry(field, option, value, sources, problems))
+                    .collect();
+                if let Some(place) = given.first().map(|first| first.key_place) {
+                    let node = Node { value: Value::Map(given), place, quoted: false };
+                    entries.push(Entry { key: key.clone(), key_place: place, node });
+                }
+            }
+            value => entries.extend(entry(key, key, value, sources, problems)),
         }
     }
     entries
+}
+
+/// One field with its option as the place.
+fn entry(
+    key: &str,
+    option: &str,
+    value: &Json,
+    sources: &mut Sources,
+    problems: &mut Problems,
+) -> Option<Entry> {
+    let prefix = match option {
+        "run" => "-- ".to_owned(),
+        _ => format!("--{} ", cleaned(option)),
+    };
+    let place = sources.add_option(&prefix, &cleaned(&typed(value)));
+    let key_place = Place { start: 0, end: prefix.trim_end().len(), ..place };
+    match node(value, place, MAX_DEPTH) {
+        Ok(node) => Some(Entry { key: key.to_owned(), key_place, node }),
+        Err(reason) => {
+            let problem = Problem::new(format!("{} cannot be read", show(prefix.trim_end())));
+            problems.add(problem.at(place, reason));
+            None
+        }
+    }
 }
 
 /// Lays options over a document. A document that is no mapping is left alone: reading it complains.

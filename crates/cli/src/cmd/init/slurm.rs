@@ -56,8 +56,8 @@ pub struct Args {
     /// ClusterName
     #[arg(long, value_name = "NAME", default_value = "cluster", help_heading = "The site")]
     name: String,
-    /// Host of slurmctld, or host(address); again for one that takes over
-    #[arg(long, value_name = "HOST", required = true, help_heading = "The site")]
+    /// Host of slurmctld, or host(address); again for one that takes over [default: this machine]
+    #[arg(long, value_name = "HOST", help_heading = "The site")]
     controller: Vec<String>,
     /// Host of slurmdbd [default: the first controller]
     #[arg(long, value_name = "HOST", help_heading = "The site")]
@@ -193,6 +193,12 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     };
     let members = members(args)?;
     let choices = choices(args)?;
+    if args.controller.is_empty() {
+        app.ui.warning(&format!(
+            "the controller is {}, this machine; --controller names another",
+            choices.controllers[0]
+        ));
+    }
 
     // 2. The files.
     let fold = |names: &[&str]| fold_names(names.iter().copied()).join(",");
@@ -281,10 +287,14 @@ fn choices(args: &Args) -> Result<Choices> {
             Some(first.to_owned())
         }
     };
+    let controllers = match args.controller.as_slice() {
+        [] => vec![rustix::system::uname().nodename().to_string_lossy().into_owned()],
+        named => named.to_vec(),
+    };
     Ok(Choices {
         name: args.name.clone(),
-        controllers: args.controller.clone(),
-        dbd_host: args.dbd_host.clone().unwrap_or_else(|| host(&args.controller[0]).to_owned()),
+        dbd_host: args.dbd_host.clone().unwrap_or_else(|| host(&controllers[0]).to_owned()),
+        controllers,
         db_host: args.db_host.clone(),
         db_user: args.db_user.clone(),
         db_name: args.db_name.clone(),
