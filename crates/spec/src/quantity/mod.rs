@@ -40,21 +40,61 @@ impl Malformed {
 
 /// A decimal number without sign as an integer and how many of its digits stand behind the point. `None` when
 /// the text is anything else, or has more digits than an exact calculation can hold.
-fn decimal(text: &str) -> Option<(u128, u32)> {
+pub(crate) fn decimal(text: &str) -> Option<(u128, u32)> {
     const MAX_WHOLE_DIGITS: usize = 20;
     const MAX_FRACTION_DIGITS: usize = 9;
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    let sized = whole.len() <= MAX_WHOLE_DIGITS && fraction.len() <= MAX_FRACTION_DIGITS;
-    if whole.is_empty() || text.ends_with('.') || !digits(whole) || !digits(fraction) || !sized {
+    if text.len() > MAX_WHOLE_DIGITS + 1 + MAX_FRACTION_DIGITS {
         return None;
     }
-    let number = format!("{whole}{fraction}").parse().ok()?;
-    Some((number, fraction.len() as u32))
+    let (mut number, mut point) = (0, None);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'0'..=b'9' => number = number * 10 + u128::from(byte - b'0'),
+            b'.' if point.is_none() => point = Some(at),
+            _ => return None,
+        }
+    }
+    let (whole, fraction) = match point {
+        Some(at) => (at, text.len() - at - 1),
+        None => (text.len(), 0),
+    };
+    let is_sized = (1..=MAX_WHOLE_DIGITS).contains(&whole) && fraction <= MAX_FRACTION_DIGITS;
+    (is_sized && (point.is_none() || fraction > 0)).then_some((number, fraction as u32))
 }
 
 /// Splits `1.5GiB` before its first letter.
 fn split_unit(text: &str) -> (&str, &str) {
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (text[..at].trim_end(), text[at..].trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_digits_with_one_point_between_them() {
+        let check = |text, expected| assert_eq!(decimal(text), expected, "{text}");
+        check("0", Some((0, 0)));
+        check("007", Some((7, 0)));
+        check("12.50", Some((1250, 2)));
+        check("99999999999999999999.999999999", Some((99_999_999_999_999_999_999_999_999_999, 9)));
+        check("100000000000000000000", None);
+        check("1.0000000000", None);
+        for text in [
+            "",
+            ".",
+            "1.",
+            ".5",
+            "1.2.3",
+            "+1",
+            "-1",
+            " 1",
+            "1e3",
+            "٣",
+            "999999999999999999999999999999999999999999",
+        ] {
+            check(text, None);
+        }
+    }
 }

@@ -6,57 +6,70 @@ use muster_model::Bytes;
 
 use super::TraceJob;
 use super::csv::{Layout, Row};
+use super::names::Names;
 use super::value::{Held, count, ended, instant, seconds};
 
 /// `job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue`; the last is a wait.
 pub(super) const HELIOS: Layout = Layout {
     separator: b',',
+    columns: &columns("vc"),
     needed: &["job_id", "gpu_num", "node_num", "state", "submit_time", "duration"],
-    read: helios,
+    read: row,
 };
 
 /// `job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time`; of Kalos with
 /// `mem_per_pod_GB` and more. The kind of work, `type`, stands in for the queue, which is not recorded.
 pub(super) const ACME: Layout = Layout {
     separator: b',',
+    columns: &columns("type"),
     needed: &["job_id", "gpu_num", "node_num", "type", "state", "submit_time", "duration"],
-    read: acme,
+    read: row,
 };
 
-fn helios(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
-    job(row, "vc").map(Some)
+/// What is read of both, with what each of them calls the queue.
+const fn columns(queue: &'static str) -> [&'static str; 11] {
+    [
+        "job_id",
+        "user",
+        queue,
+        "gpu_num",
+        "cpu_num",
+        "node_num",
+        "mem_per_pod_GB",
+        "state",
+        "submit_time",
+        "start_time",
+        "duration",
+    ]
 }
 
-fn acme(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
-    job(row, "type").map(Some)
-}
-
-fn job(row: &Row<'_>, queue: &str) -> Result<TraceJob, String> {
-    let nodes = row.value("node_num", "a number of nodes", count)?;
-    let memory_gb = row.value("mem_per_pod_GB", "gigabytes", |text| text.parse::<f64>().ok())?;
+fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
+    let [id, user, queue, gpus, cpus, nodes, memory, state, submit, start, duration] = row.fields();
+    let nodes = nodes.value("a number of nodes", count)?;
+    let memory_gb = memory.value("gigabytes", |text| text.parse::<f64>().ok())?;
     let memory = memory_gb.unwrap_or(0.0).max(0.0) * 1e9 * f64::from(nodes.unwrap_or(1));
     let held = Held {
         nodes,
-        gpus: row.value("gpu_num", "a number of GPUs", count)?.unwrap_or(0),
-        cpus: row.value("cpu_num", "a number of CPUs", count)?.unwrap_or(0),
+        gpus: gpus.value("a number of GPUs", count)?.unwrap_or(0),
+        cpus: cpus.value("a number of CPUs", count)?.unwrap_or(0),
         memory: Bytes(memory as u64),
     };
     let (tasks, task) = held.tasks();
     // A job that was cancelled before it started has no start, and a duration of nothing.
-    let started = row.text("start_time").is_some();
-    let runtime = row.value("duration", "seconds", seconds)?;
-    Ok(TraceJob {
-        id: row.needed("job_id")?.into(),
-        submit: row.needed_value("submit_time", "a date", instant)?,
+    let started = start.text.is_some();
+    let runtime = duration.value("seconds", seconds)?;
+    Ok(Some(TraceJob {
+        id: id.needed()?.into(),
+        submit: submit.needed_value("a date", instant)?,
         runtime: runtime.filter(|span| started || span.0 > 0),
         requested: None,
         tasks,
         task,
-        user: row.text("user").map(Into::into),
-        queue: row.text(queue).map(Into::into),
+        user: user.text.map(|name| names.shared(name)),
+        queue: queue.text.map(|name| names.shared(name)),
         priority: 0,
-        ended: ended(row.text("state").unwrap_or_default()),
-    })
+        ended: ended(state.text.unwrap_or_default()),
+    }))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod helios;
 mod json;
 mod kube;
 mod muster;
+mod names;
 pub mod openb;
 mod philly;
 mod reader;

@@ -8,12 +8,33 @@ use muster_model::node::GpuModel;
 use muster_model::{Bytes, CpuMilli, GpuMilli, Span};
 
 use super::csv::{Layout, Row};
+use super::names::Names;
 use super::value::{count, instant, seconds};
 use super::{Ended, TraceJob};
 use crate::quantity::{parse_bytes, parse_cpus, parse_span};
 
 /// Only the submit time is needed; a column that is missing, or a field that is empty, says that the trace does not know.
-pub(super) const TABLE: Layout = Layout { separator: b',', needed: &["submit", "runtime"], read: row };
+pub(super) const TABLE: Layout = Layout {
+    separator: b',',
+    columns: &[
+        "id",
+        "submit",
+        "runtime",
+        "requested",
+        "tasks",
+        "cpus",
+        "memory",
+        "gpus",
+        "gpu_share",
+        "models",
+        "user",
+        "queue",
+        "ended",
+        "priority",
+    ],
+    needed: &["submit", "runtime"],
+    read: row,
+};
 
 /// What ended is called, both ways.
 const ENDED: [(&str, Ended); 3] =
@@ -23,36 +44,52 @@ const ENDED: [(&str, Ended); 3] =
 pub const TRACE_HEADER: &str =
     "id,submit,runtime,requested,tasks,cpus,memory,gpus,gpu_share,models,user,queue,ended,priority\n";
 
-fn row(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
+fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
+    let [
+        id,
+        submit,
+        runtime,
+        requested,
+        tasks,
+        cpus,
+        memory,
+        gpus,
+        gpu_share,
+        models,
+        user,
+        queue,
+        ended,
+        priority,
+    ] = row.fields();
     let span = |text: &str| seconds(text).or_else(|| parse_span(text).ok());
     let bytes = |text: &str| text.parse().ok().map(Bytes).or_else(|| parse_bytes(text).ok());
-    let tasks = row.value("tasks", "a number of tasks from 1 on", |text| count(text).filter(|n| *n > 0))?;
-    let models = row.text("models").map(|text| text.split('|').map(GpuModel::from).collect());
+    let tasks = tasks.value("a number of tasks from 1 on", |text| count(text).filter(|n| *n > 0))?;
+    let models = models.text.map(|text| text.split('|').map(GpuModel::from).collect());
     let gpu = GpuRequest {
-        devices: row.value("gpus", "a number of GPUs", count)?.unwrap_or(0),
-        share: row.value("gpu_share", "a share between 0 and 1", share)?.unwrap_or_default(),
+        devices: gpus.value("a number of GPUs", count)?.unwrap_or(0),
+        share: gpu_share.value("a share between 0 and 1", share)?.unwrap_or_default(),
         models: models.unwrap_or_default(),
     };
     if gpu.devices > 0 && gpu.share.0 > 0 {
         return Err("`gpus` and `gpu_share` are both given: whole GPUs, or a share of one".to_owned());
     }
-    let ended = |text: &str| ENDED.iter().find(|(name, _)| *name == text).map(|(_, ended)| *ended);
+    let end = |text: &str| ENDED.iter().find(|(name, _)| *name == text).map(|(_, ended)| *ended);
     Ok(Some(TraceJob {
-        id: row.text("id").unwrap_or_default().into(),
-        submit: row.needed_value("submit", "seconds or a date", instant)?,
-        runtime: row.value("runtime", "seconds, or a time such as 2h", span)?,
-        requested: row.value("requested", "seconds, or a time such as 2h", span)?,
+        id: id.text.unwrap_or_default().into(),
+        submit: submit.needed_value("seconds or a date", instant)?,
+        runtime: runtime.value("seconds, or a time such as 2h", span)?,
+        requested: requested.value("seconds, or a time such as 2h", span)?,
         tasks: tasks.unwrap_or(1),
         task: Resources {
             gpu,
-            cpus: row.value("cpus", "CPUs", |text| parse_cpus(text).ok())?.unwrap_or_default(),
-            memory: row.value("memory", "bytes, or a size such as 64GiB", bytes)?.unwrap_or_default(),
+            cpus: cpus.value("CPUs", |text| parse_cpus(text).ok())?.unwrap_or_default(),
+            memory: memory.value("bytes, or a size such as 64GiB", bytes)?.unwrap_or_default(),
             ..Resources::default()
         },
-        user: row.text("user").map(Into::into),
-        queue: row.text("queue").map(Into::into),
-        priority: row.value("priority", "a whole number", |text| text.parse().ok())?.unwrap_or(0),
-        ended: row.value("ended", "completed, failed or cancelled", ended)?.unwrap_or(Ended::Unknown),
+        user: user.text.map(|name| names.shared(name)),
+        queue: queue.text.map(|name| names.shared(name)),
+        priority: priority.value("a whole number", |text| text.parse().ok())?.unwrap_or(0),
+        ended: ended.value("completed, failed or cancelled", end)?.unwrap_or(Ended::Unknown),
     }))
 }
 
@@ -131,6 +168,28 @@ mod tests {
              2,1772359200,,,1,0,1024,0,0.25,,,,,\n";
         assert_eq!(lines, expected);
         assert_eq!(jobs(TraceFormat::Csv, &format!("{TRACE_HEADER}{lines}")).0, read);
+    }
+
+    #[test]
+    fn values_may_be_written_in_many_ways() {
+        let text = "\u{feff}priority , runtime,submit, user ,cpus,memory,requested,user,id\n\
+             3, 90 ,2026-03-01 10:00:00,\" ann b\",500m,64GB,1-00:00:00,eve, 7\n\
+             ,1.5h,1e3,é,4.25,1.5GiB,NaN,eve,\n";
+        let (read, bad) = jobs(TraceFormat::Csv, text);
+        assert_eq!(bad, Vec::<String>::new());
+        let lines: String = read.iter().map(write_trace_job).collect();
+        let expected = "7,1772359200,90,86400,1,0.5,64000000000,0,,,ann b,,,3\n\
+             2,1000,5400,,1,4.25,1610612736,0,,,é,,,\n";
+        assert_eq!(lines, expected);
+        let text = "submit,runtime,cpus,memory,priority\n0,1,-1,,\n0,1,+1,,\n0,1,,9,\n0,1,0.0001,,\n0,1,,-9GB,\n0,1,,,x\n";
+        let expected = [
+            "line 2: `cpus` is `-1`, not CPUs",
+            "line 3: `cpus` is `+1`, not CPUs",
+            "line 5: `cpus` is `0.0001`, not CPUs",
+            "line 6: `memory` is `-9GB`, not bytes, or a size such as 64GiB",
+            "line 7: `priority` is `x`, not a whole number",
+        ];
+        assert_eq!(jobs(TraceFormat::Csv, text).1, expected);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use muster_model::node::Device;
 use muster_model::{Bytes, CpuMilli, DeviceSet, GpuMilli, GpuModel, NodeSpec, Time};
 
 use super::csv::{Layout, Row};
+use super::names::Names;
 use super::value::{count, ended, instant};
 use super::{RowError, TraceJob};
 
@@ -15,6 +16,19 @@ use super::{RowError, TraceJob};
 /// were drawn from the first have no times, and all their pods are there from the start.
 pub(super) const TABLE: Layout = Layout {
     separator: b',',
+    columns: &[
+        "name",
+        "cpu_milli",
+        "memory_mib",
+        "num_gpu",
+        "gpu_milli",
+        "gpu_spec",
+        "qos",
+        "pod_phase",
+        "creation_time",
+        "deletion_time",
+        "scheduled_time",
+    ],
     needed: &["name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"],
     read: pod,
 };
@@ -23,29 +37,29 @@ const NODE_COLUMNS: usize = 5;
 /// How an arrival order names a further copy of a pod: its name, this, and a number.
 const COPY: &str = "-tuned-";
 
-fn pod(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
-    let started = row.value("scheduled_time", "seconds", instant)?;
-    let deleted = row.value("deletion_time", "seconds", instant)?;
-    let devices = row.needed_value("num_gpu", "a number of GPUs", count)?;
-    let milli = row.needed_value("gpu_milli", "thousandths of a GPU", count)?;
-    let mib = row.needed_value("memory_mib", "MiB", |text| text.parse().ok())?;
+fn pod(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
+    let [name, cpus, memory, gpus, milli, models, qos, phase, created, deleted, scheduled] = row.fields();
+    let started = scheduled.value("seconds", instant)?;
+    let deleted = deleted.value("seconds", instant)?;
+    let devices = gpus.needed_value("a number of GPUs", count)?;
+    let milli = milli.needed_value("thousandths of a GPU", count)?;
+    let mib = memory.needed_value("MiB", |text| text.parse().ok())?;
     Ok(Some(TraceJob {
-        id: row.needed("name")?.into(),
-        submit: row.value("creation_time", "seconds", instant)?.unwrap_or(Time(0)),
+        id: name.needed()?.into(),
+        submit: created.value("seconds", instant)?.unwrap_or(Time(0)),
         runtime: started.zip(deleted).map(|(start, end)| end.since(start)),
         requested: None,
         tasks: 1,
         task: Resources {
-            gpu: request(devices, milli, row.text("gpu_spec").unwrap_or_default())?,
-            cpus: row
-                .needed_value("cpu_milli", "thousandths of CPUs", |text| text.parse().ok().map(CpuMilli))?,
+            gpu: request(devices, milli, models.text.unwrap_or_default())?,
+            cpus: cpus.needed_value("thousandths of CPUs", |text| text.parse().ok().map(CpuMilli))?,
             memory: mebibytes(mib),
             ..Resources::default()
         },
         user: None,
-        queue: row.text("qos").map(Into::into),
+        queue: qos.text.map(|name| names.shared(name)),
         priority: 0,
-        ended: ended(row.text("pod_phase").unwrap_or_default()),
+        ended: ended(phase.text.unwrap_or_default()),
     }))
 }
 

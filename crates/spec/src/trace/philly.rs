@@ -6,25 +6,31 @@ use serde::Deserialize;
 use muster_model::{Span, Time};
 
 use super::csv::{Layout, Row};
+use super::names::Names;
 use super::value::{Held, MAX_COUNT, ended, given, instant, seconds};
 use super::{Ended, TraceJob};
 
 /// `timestamp,duration,num_gpus,gpu_time,cluster`: the last is the virtual cluster. There is no user, and no id.
-pub(super) const TABLE: Layout =
-    Layout { separator: b',', needed: &["timestamp", "duration", "num_gpus"], read: row };
+pub(super) const TABLE: Layout = Layout {
+    separator: b',',
+    columns: &["job_id", "timestamp", "duration", "num_gpus", "user", "cluster"],
+    needed: &["timestamp", "duration", "num_gpus"],
+    read: row,
+};
 
-fn row(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
-    let gpus = row.needed_value("num_gpus", "a number of GPUs", super::value::count)?;
+fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
+    let [id, submit, duration, gpus, user, cluster] = row.fields();
+    let gpus = gpus.needed_value("a number of GPUs", super::value::count)?;
     let (tasks, task) = Held { gpus, ..Held::default() }.tasks();
     Ok(Some(TraceJob {
-        id: row.text("job_id").unwrap_or_default().into(),
-        submit: row.needed_value("timestamp", "a date", instant)?,
-        runtime: row.value("duration", "seconds", seconds)?,
+        id: id.text.unwrap_or_default().into(),
+        submit: submit.needed_value("a date", instant)?,
+        runtime: duration.value("seconds", seconds)?,
         requested: None,
         tasks,
         task,
-        user: row.text("user").map(Into::into),
-        queue: row.text("cluster").map(Into::into),
+        user: user.text.map(|name| names.shared(name)),
+        queue: cluster.text.map(|name| names.shared(name)),
         priority: 0,
         ended: Ended::Unknown,
     }))

@@ -6,6 +6,8 @@ use muster_model::Time;
 use super::csv::{Table, Wrong};
 use super::json::Objects;
 use super::kube::Groups;
+use super::names::Names;
+use super::value::decimal_text;
 use super::{TraceFormat, TraceJob, philly, slurm_json, swf};
 
 /// What is wrong with a row.
@@ -38,6 +40,7 @@ pub struct TraceReader {
     line: u64,
     jobs: u64,
     header: swf::Header,
+    names: Names,
 }
 
 /// How jobs stand in lines.
@@ -64,7 +67,7 @@ impl TraceReader {
             (TraceFormat::Kubernetes, _) => Rows::Kubernetes(objects("items"), Groups::default()),
             (_, None) => Rows::Swf,
         };
-        Self { format, rows, line: 0, jobs: 0, header: swf::Header::default() }
+        Self { format, rows, line: 0, jobs: 0, header: swf::Header::default(), names: Names::new() }
     }
 
     /// Takes the next line, without its end, and hands every job that is complete with it to `found`: none for comments,
@@ -81,18 +84,22 @@ impl TraceReader {
         let (line, jobs) = (self.line, &mut self.jobs);
         let mut answer = |line, row: Result<Option<TraceJob>, String>| match row {
             Ok(None) => {}
-            Ok(Some(job)) => {
+            Ok(Some(mut job)) => {
                 *jobs += 1;
-                found(Ok(named(job, *jobs)));
+                // A job of a trace without ids is called by its number, from 1.
+                if job.id.is_empty() {
+                    job.id = decimal_text(*jobs, &mut [0; _]).into();
+                }
+                found(Ok(job));
             }
             Err(message) => found(Err(RowError { line, message })),
         };
         let read = match &mut self.rows {
             Rows::Swf => {
-                answer(line, swf::read(text, &mut self.header));
+                answer(line, swf::read(text, &mut self.header, &mut self.names));
                 Ok(())
             }
-            Rows::Table(table) => match table.read(text) {
+            Rows::Table(table) => match table.read(text, &mut self.names) {
                 Err(Wrong::Column(name)) => Err(format!("the header has no column `{name}`")),
                 Err(Wrong::Row(message)) => {
                     answer(line, Err(message));
@@ -151,13 +158,5 @@ impl TraceReader {
             None => format!("it was read as {format}; `--format` names another format"),
         };
         TraceRefusal { line: self.line, message, hint }
-    }
-}
-
-/// A job of a trace without ids is called by its number, from 1.
-fn named(job: TraceJob, number: u64) -> TraceJob {
-    match job.id.is_empty() {
-        true => TraceJob { id: number.to_string().into(), ..job },
-        false => job,
     }
 }

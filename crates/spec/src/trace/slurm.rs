@@ -6,37 +6,80 @@ use muster_model::node::GpuModel;
 use muster_model::{Bytes, Span};
 
 use super::TraceJob;
-use super::csv::{Layout, Row};
+use super::csv::{Field, Layout, Row};
+use super::names::Names;
 use super::value::{Held, count, ended, instant, seconds};
 use crate::quantity::{parse_bytes, parse_limit, parse_span};
 
 /// `JobID`, `Submit`, `State` and one of `Elapsed` and `ElapsedRaw`; `AllocTRES` or `ReqTRES` for GPUs. Steps of a job are
 /// passed over.
-pub(super) const TABLE: Layout = Layout { separator: b'|', needed: &["JobID", "Submit", "State"], read: row };
+pub(super) const TABLE: Layout = Layout {
+    separator: b'|',
+    columns: &[
+        "JobID",
+        "Submit",
+        "State",
+        "Start",
+        "Elapsed",
+        "ElapsedRaw",
+        "Timelimit",
+        "TimelimitRaw",
+        "ReqTRES",
+        "AllocTRES",
+        "AllocCPUS",
+        "NCPUS",
+        "ReqCPUS",
+        "NNodes",
+        "AllocNodes",
+        "User",
+        "Partition",
+    ],
+    needed: &["JobID", "Submit", "State"],
+    read: row,
+};
 
-fn row(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
-    let id = row.needed("JobID")?;
+fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
+    let [
+        id,
+        submit,
+        state,
+        start,
+        clock,
+        raw,
+        limit,
+        limit_minutes,
+        asked,
+        given,
+        alloc_cpus,
+        ncpus,
+        req_cpus,
+        nnodes,
+        alloc_nodes,
+        user,
+        partition,
+    ] = row.fields();
+    let id = id.needed()?;
     if id.contains('.') {
         return Ok(None);
     }
-    let state = row.needed("State")?;
+    let state = state.needed()?;
     let is_over = !["PENDING", "RUNNING", "SUSPENDED", "REQUEUED"].iter().any(|word| state.starts_with(word));
 
     // 1. Times. Without a start the job was over before it ran.
-    let started = row.text("Start").is_some();
-    let clock = row.value("Elapsed", "a time such as 1-02:03:04", |text| parse_span(text).ok())?;
-    let raw = row.value("ElapsedRaw", "seconds", seconds)?;
+    let started = start.text.is_some();
+    let clock = clock.value("a time such as 1-02:03:04", |text| parse_span(text).ok())?;
+    let raw = raw.value("seconds", seconds)?;
     let runtime = raw.or(clock).filter(|span| is_over && (started || span.0 > 0));
-    let limit = row.text("Timelimit").and_then(|text| parse_limit(text).ok().flatten());
-    let limit_minutes = row.text("TimelimitRaw").and_then(|text| text.parse::<u64>().ok());
+    let limit = limit.text.and_then(|text| parse_limit(text).ok().flatten());
+    let limit_minutes = limit_minutes.text.and_then(|text| text.parse::<u64>().ok());
     let requested = limit.or(limit_minutes.map(|minutes| Span::from_secs(minutes.saturating_mul(60))));
 
     // 2. What it holds.
-    let asked = row.text("ReqTRES").map(tres).unwrap_or_default();
-    let given = row.text("AllocTRES").map(tres).unwrap_or_default();
-    let column = |name: &str| row.value(name, "a number", count);
-    let cpus = column("AllocCPUS")?.or(column("NCPUS")?).filter(|cpus| *cpus > 0).or(column("ReqCPUS")?);
-    let nodes = column("NNodes")?.or(column("AllocNodes")?).filter(|nodes| *nodes > 0);
+    let asked = asked.text.map(tres).unwrap_or_default();
+    let given = given.text.map(tres).unwrap_or_default();
+    let column = |field: Field<'_>| field.value("a number", count);
+    let cpus = column(alloc_cpus)?.or(column(ncpus)?).filter(|cpus| *cpus > 0).or(column(req_cpus)?);
+    let nodes = column(nnodes)?.or(column(alloc_nodes)?).filter(|nodes| *nodes > 0);
     let held = if given.cpus > 0 || given.gpus > 0 { &given } else { &asked };
     let held = Held {
         nodes: held.nodes.or(nodes),
@@ -48,13 +91,13 @@ fn row(row: &Row<'_>) -> Result<Option<TraceJob>, String> {
     task.gpu.models = asked.models;
     Ok(Some(TraceJob {
         id: id.into(),
-        submit: row.needed_value("Submit", "a date", instant)?,
+        submit: submit.needed_value("a date", instant)?,
         runtime,
         requested,
         tasks,
         task,
-        user: row.text("User").map(Into::into),
-        queue: row.text("Partition").map(Into::into),
+        user: user.text.map(|name| names.shared(name)),
+        queue: partition.text.map(|name| names.shared(name)),
         priority: 0,
         ended: ended(state),
     }))

@@ -4,10 +4,16 @@
 use muster_model::job::Resources;
 use muster_model::{Bytes, CpuMilli, Span, Time};
 
+use super::names::Names;
+use super::value::decimal_text;
 use super::{Ended, TraceJob};
 
 /// Fields of a row. Later versions may add some at its end.
 const FIELDS: usize = 18;
+/// What stands for a number that nobody knows.
+const UNKNOWN: &[u8] = b"-1";
+/// Any number of so many digits fits 64 bits.
+const MAX_DIGITS: usize = 18;
 
 /// What comments at the top say of the whole trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +38,7 @@ impl Header {
 }
 
 /// A row; `None` for a comment. What it says of the whole trace is noted in `header`.
-pub(super) fn read(text: &str, header: &mut Header) -> Result<Option<TraceJob>, String> {
+pub(super) fn read(text: &str, header: &mut Header, names: &mut Names) -> Result<Option<TraceJob>, String> {
     let text = text.trim();
     if let Some(comment) = text.strip_prefix(';') {
         if let Some((name, value)) = comment.split_once(':') {
@@ -44,13 +50,6 @@ pub(super) fn read(text: &str, header: &mut Header) -> Result<Option<TraceJob>, 
         return Ok(None);
     }
     // 1. Eighteen numbers.
-    let mut fields = [None; FIELDS];
-    let mut words = text.split_ascii_whitespace();
-    for (at, field) in fields.iter_mut().enumerate() {
-        let word = words.next().ok_or_else(|| format!("{at} fields of {FIELDS}"))?;
-        *field = number(word)
-            .ok_or_else(|| format!("field {} is `{}`, not a number", at + 1, word.escape_debug()))?;
-    }
     let [
         id,
         submit,
@@ -69,7 +68,7 @@ pub(super) fn read(text: &str, header: &mut Header) -> Result<Option<TraceJob>, 
         queue,
         partition,
         ..,
-    ] = fields;
+    ] = numbers(text)?;
 
     // 2. What cannot be missing.
     let id = id.ok_or("field 1, the number of the job, is missing")?;
@@ -78,8 +77,9 @@ pub(super) fn read(text: &str, header: &mut Header) -> Result<Option<TraceJob>, 
     let tasks = asked.filter(|procs| *procs > 0).or(allocated.filter(|procs| *procs > 0));
     let tasks = tasks.ok_or("fields 5 and 8 name no processors")?;
     let tasks = u32::try_from(tasks).map_err(|_| format!("{tasks} processors"))?;
+    let mut name = |number| names.shared(decimal_text(number, &mut [0; _]));
     Ok(Some(TraceJob {
-        id: id.to_string().into(),
+        id: decimal_text(id, &mut [0; _]).into(),
         submit: Time(0) + Span::from_secs(submit),
         runtime,
         requested: limit.filter(|secs| *secs > 0).map(Span::from_secs),
@@ -89,8 +89,8 @@ pub(super) fn read(text: &str, header: &mut Header) -> Result<Option<TraceJob>, 
             memory: Bytes(memory_kib.unwrap_or(0).saturating_mul(1024)),
             ..Resources::default()
         },
-        user: user.map(|user| user.to_string().into()),
-        queue: queue.or(partition).map(|queue| queue.to_string().into()),
+        user: user.map(&mut name),
+        queue: queue.or(partition).map(&mut name),
         priority: 0,
         ended: match status {
             Some(1) => Ended::Completed,
@@ -99,6 +99,39 @@ pub(super) fn read(text: &str, header: &mut Header) -> Result<Option<TraceJob>, 
             _ => Ended::Unknown,
         },
     }))
+}
+
+/// The numbers of a row. Nearly all are digits alone or not known, which is seen without looking twice.
+fn numbers(text: &str) -> Result<[Option<u64>; FIELDS], String> {
+    let mut fields = [None; FIELDS];
+    let mut rest = text.as_bytes();
+    for (at, field) in fields.iter_mut().enumerate() {
+        rest = rest.trim_ascii_start();
+        let is_end = |len: usize| rest.get(len).is_none_or(u8::is_ascii_whitespace);
+        let (digits, whole) = leading_digits(rest);
+        if (1..=MAX_DIGITS).contains(&digits) && is_end(digits) {
+            (*field, rest) = (Some(whole), &rest[digits..]);
+        } else if rest.starts_with(UNKNOWN) && is_end(UNKNOWN.len()) {
+            rest = &rest[UNKNOWN.len()..];
+        } else {
+            let word = text[text.len() - rest.len()..].split_ascii_whitespace().next();
+            let word = word.ok_or_else(|| format!("{at} fields of {FIELDS}"))?;
+            *field = number(word)
+                .ok_or_else(|| format!("field {} is `{}`, not a number", at + 1, word.escape_debug()))?;
+            rest = &rest[word.len()..];
+        }
+    }
+    Ok(fields)
+}
+
+/// How many digits text begins with, and what they come to where that fits.
+fn leading_digits(text: &[u8]) -> (usize, u64) {
+    let (mut digits, mut whole) = (0, 0u64);
+    for byte in text.iter().take_while(|byte| byte.is_ascii_digit()) {
+        whole = whole.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
+        digits += 1;
+    }
+    (digits, whole)
 }
 
 /// A number, rounded down; `Some(None)` for -1 and other negative ones, which stand for unknown.
@@ -117,13 +150,13 @@ mod tests {
 
     #[test]
     fn a_row_is_read_with_what_is_unknown_left_open() {
-        let mut header = Header::default();
-        assert_eq!(read("; MaxProcs: 128", &mut header), Ok(None));
-        assert_eq!(read(";UnixStartTime: 843480031", &mut header), Ok(None));
+        let (mut header, mut names) = (Header::default(), Names::new());
+        assert_eq!(read("; MaxProcs: 128", &mut header, &mut names), Ok(None));
+        assert_eq!(read(";UnixStartTime: 843480031", &mut header, &mut names), Ok(None));
         assert_eq!(header, Header { procs: Some(128), zero: Some(Time(843_480_031_000)) });
         let row =
             "60003 43359178   8033     38    4   2.50    -1    -1    600    -1  1   3   3 29604  3 -1 -1 -1";
-        let job = read(row, &mut header).unwrap().unwrap();
+        let job = read(row, &mut header, &mut names).unwrap().unwrap();
         assert_eq!(
             (&*job.id, job.submit, job.tasks),
             ("60003", Time(43_359_178_000), 4),
@@ -134,16 +167,51 @@ mod tests {
             (job.user.as_deref(), job.queue.as_deref(), job.ended),
             (Some("3"), Some("3"), Ended::Completed)
         );
-        let never = read("1 0 -1 -1 -1 -1 -1 8 -1 -1 5 -1 -1 -1 -1 -1 -1 -1", &mut header).unwrap().unwrap();
+        let never = read("1 0 -1 -1 -1 -1 -1 8 -1 -1 5 -1 -1 -1 -1 -1 -1 -1", &mut header, &mut names)
+            .unwrap()
+            .unwrap();
         assert_eq!((never.runtime, never.requested, never.user), (None, None, None));
     }
 
     #[test]
     fn a_row_that_is_none_says_why() {
-        let read = |text| read(text, &mut Header::default()).unwrap_err();
+        let read = |text| read(text, &mut Header::default(), &mut Names::new()).unwrap_err();
         assert_eq!(read("1 2 3"), "3 fields of 18");
         assert_eq!(read("1 0 x 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"), "field 3 is `x`, not a number");
         assert_eq!(read("1 -1 0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"), "field 2, the submit time, is missing");
         assert_eq!(read("1 0 0 1 -1 1 1 0 1 1 1 1 1 1 1 1 1 1"), "fields 5 and 8 name no processors");
+    }
+
+    #[test]
+    fn numbers_are_read_alike_however_they_are_written() {
+        let check = |word: &str, expected: Option<u64>| {
+            let row = format!("1\t0 0  {word} 1 -1 -1 1 1 -1 1 1 1 -1 1 -1 -1 {word}");
+            let job = read(&row, &mut Header::default(), &mut Names::new()).unwrap().unwrap();
+            assert_eq!(job.runtime, expected.map(Span::from_secs), "{word}");
+            assert_eq!(number(word), Some(expected), "{word}");
+        };
+        check("0", Some(0));
+        check("007", Some(7));
+        check("+7", Some(7));
+        check("-0", Some(0));
+        check("-1", None);
+        check("-1.5", None);
+        check("-10", None);
+        check("2.99", Some(2));
+        check("1e3", Some(1000));
+        check("9999999999999999", Some(9_999_999_999_999_999));
+        let id = |word: &str| {
+            let row = format!("{word} 0 0 1 1 -1 -1 1 1 -1 1 1 1 -1 1 -1 -1 -1");
+            read(&row, &mut Header::default(), &mut Names::new()).map(|job| job.unwrap().id.to_string())
+        };
+        assert_eq!(id("0012").unwrap(), "12");
+        assert_eq!(id("999999999999999999").unwrap(), "999999999999999999");
+        assert_eq!(id("9223372036854775807").unwrap(), "9223372036854775807");
+        assert_eq!(id("9223372036854775808").unwrap(), "9223372036854775808");
+        assert_eq!(id("99999999999999999999").unwrap(), u64::MAX.to_string());
+        assert_eq!(id("12é").unwrap_err(), "field 1 is `12é`, not a number");
+        assert_eq!(id("-1é").unwrap_err(), "field 1 is `-1é`, not a number");
+        assert_eq!(id("-").unwrap_err(), "field 1 is `-`, not a number");
+        assert_eq!(id("-1").unwrap_err(), "field 1, the number of the job, is missing");
     }
 }

@@ -4,15 +4,14 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::{Bytes, CpuMilli, Span, Time};
 
 use super::Ended;
-use crate::quantity::parse_instant;
-
-/// What stands for a value that is not there.
-const MISSING: [&str; 7] = ["", "None", "Unknown", "NaN", "nan", "null", "N/A"];
+use crate::quantity::{decimal, parse_instant};
 
 /// The text, unless it says that there is none.
 pub(super) fn given(text: &str) -> Option<&str> {
-    let text = text.trim();
-    (!MISSING.contains(&text)).then_some(text)
+    let is_trimmed = |end: Option<&u8>| end.is_none_or(u8::is_ascii_graphic);
+    let (first, last) = (text.as_bytes().first(), text.as_bytes().last());
+    let text = if is_trimmed(first) && is_trimmed(last) { text } else { text.trim() };
+    (!matches!(text, "" | "None" | "Unknown" | "NaN" | "nan" | "null" | "N/A")).then_some(text)
 }
 
 /// Seconds since the trace's own zero or the epoch, or a date; one without a zone is taken for UTC.
@@ -25,12 +24,29 @@ pub(super) fn instant(text: &str) -> Option<Time> {
 
 /// Seconds with an optional fraction, to the millisecond.
 pub(super) fn seconds(text: &str) -> Option<Span> {
+    // So many digits come to the same in any way of reading them.
+    if let Some((number, places @ 0..=3)) = decimal(text).filter(|(number, _)| *number < 1_000_000_000_000) {
+        return Some(Span(number as u64 * 10u64.pow(3 - places)));
+    }
     if let Ok(secs) = text.parse::<u64>() {
         return secs.checked_mul(1000).map(Span);
     }
     let secs: f64 = text.parse().ok()?;
     let millis = (secs * 1000.0).round();
     (0.0..1e18).contains(&millis).then_some(Span(millis as u64))
+}
+
+/// A number as text. It is written to `digits`, which `to_string` would ask memory for.
+pub(super) fn decimal_text(number: u64, digits: &mut [u8; 20]) -> &str {
+    let (mut at, mut rest) = (digits.len(), number);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            return std::str::from_utf8(&digits[at..]).expect("digits are text");
+        }
+    }
 }
 
 /// More GPUs, CPUs or nodes than this are taken for a mistake; sums of thousandths of so many still fit.
@@ -107,6 +123,50 @@ mod tests {
             ("inf", None),
         ] {
             assert_eq!(instant(text), millis.map(Time), "{text}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_cut_to_no_other_millisecond_than_floating_point_has() {
+        let check = |text: &str| {
+            let secs: f64 = text.parse().unwrap();
+            assert_eq!(seconds(text), Some(Span((secs * 1000.0).round() as u64)), "{text}");
+        };
+        for whole in [0, 1, 95_902, 1_700_000_000, 99_999_999_999u64] {
+            check(&format!("{whole}"));
+            (0..10).for_each(|digit| check(&format!("{whole}.{digit}")));
+            (0..1000).for_each(|millis| check(&format!("{whole}.{millis:03}")));
+        }
+        for text in ["0.0004", "0.0005", "1.9996", "7.", ".5", "+2", "+2.5", "1e3", "999999999999.999"] {
+            check(text);
+        }
+        for (text, expected) in [
+            ("18446744073709551", Some(18_446_744_073_709_551_000)),
+            ("18446744073709552", None),
+            ("99999999999999999999", None),
+            ("1.2.3", None),
+            ("2h", None),
+            ("1 ", None),
+            ("", None),
+        ] {
+            assert_eq!(seconds(text), expected.map(Span), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_as_everywhere() {
+        for number in [0, 9, 10, 1_234_567_890, u64::MAX] {
+            assert_eq!(decimal_text(number, &mut [0; _]), number.to_string());
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_said_in_many_words() {
+        for text in ["", "  ", "None", " NaN\t", "N/A", "\u{a0}null\u{a0}"] {
+            assert_eq!(given(text), None, "{text:?}");
+        }
+        for (text, expected) in [("none", "none"), (" a b ", "a b"), ("\u{a0}é", "é"), ("0", "0")] {
+            assert_eq!(given(text), Some(expected));
         }
     }
 
