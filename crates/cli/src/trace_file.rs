@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::mem;
 use std::path::Path;
 
 use anyhow::Result;
@@ -100,7 +101,7 @@ pub fn stream(
         }
     };
     while let Some(line) = lines.next()? {
-        reader.read(&line, &mut found).map_err(|refusal| refused(&lines.name, refusal))?;
+        reader.read(line, &mut found).map_err(|refusal| refused(&lines.name, refusal))?;
     }
     reader.finish(&mut found).map_err(|refusal| refused(&lines.name, refusal))?;
 
@@ -128,7 +129,7 @@ pub fn stream(
 pub fn lines(path: &Path, each: &mut dyn FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut lines = Lines::open(path)?;
     while let Some(line) = lines.next()? {
-        each(&line)?;
+        each(line)?;
     }
     Ok(())
 }
@@ -152,6 +153,8 @@ struct Lines {
     name: String,
     source: Box<dyn BufRead>,
     head: VecDeque<String>,
+    /// The last line that was read. Its memory is that of the next.
+    line: String,
 }
 
 impl Lines {
@@ -175,16 +178,18 @@ impl Lines {
             true => Box::new(BufReader::new(MultiGzDecoder::new(whole))),
             false => Box::new(whole),
         };
-        Ok(Self { name, source, head: VecDeque::new() })
+        Ok(Self { name, source, head: VecDeque::new(), line: String::new() })
     }
 
     /// The format that the first lines are in.
     fn format(&mut self) -> Result<TraceFormat, Failure> {
         let mut bytes = 0;
         while self.head.len() < HEAD_LINES && bytes < HEAD_BYTES {
-            let Some(line) = self.line()? else { break };
-            bytes += line.len();
-            self.head.push_back(line);
+            if !self.read_line()? {
+                break;
+            }
+            bytes += self.line.len();
+            self.head.push_back(mem::take(&mut self.line));
         }
         let head: Vec<&str> = self.head.iter().map(String::as_str).collect();
         if head.iter().all(|line| line.trim().is_empty()) {
@@ -209,20 +214,26 @@ impl Lines {
             .hint(format!("`--format` names one: {}; docs/traces.md has what each looks like", formats()))
     }
 
-    fn next(&mut self) -> Result<Option<String>, Failure> {
-        match self.head.pop_front() {
-            Some(line) => Ok(Some(line)),
-            None => self.line(),
-        }
+    fn next(&mut self) -> Result<Option<&str>, Failure> {
+        let is_there = match self.head.pop_front() {
+            Some(line) => {
+                self.line = line;
+                true
+            }
+            None => self.read_line()?,
+        };
+        Ok(is_there.then_some(&self.line))
     }
 
-    /// The next line of the file, without its end. What is no UTF-8, as in old headers, is replaced.
-    fn line(&mut self) -> Result<Option<String>, Failure> {
-        let mut bytes = Vec::new();
+    /// Reads the next line of the file, without its end; false where there is none. What is no UTF-8, as in old headers, is
+    /// replaced.
+    fn read_line(&mut self) -> Result<bool, Failure> {
+        let mut bytes = mem::take(&mut self.line).into_bytes();
+        bytes.clear();
         let mut limited = (&mut self.source).take(MAX_LINE_BYTES + 1);
         limited.read_until(b'\n', &mut bytes).map_err(|error| broken(&self.name, &error))?;
         if bytes.is_empty() {
-            return Ok(None);
+            return Ok(false);
         }
         if bytes.last() == Some(&b'\n') {
             bytes.pop();
@@ -234,9 +245,12 @@ impl Lines {
         if bytes.last() == Some(&b'\r') {
             bytes.pop();
         }
-        let text = String::from_utf8(bytes)
+        self.line = String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-        Ok(Some(source::without_mark(&text).map(str::to_owned).unwrap_or(text)))
+        if let Some(rest) = source::without_mark(&self.line) {
+            self.line.drain(..self.line.len() - rest.len());
+        }
+        Ok(true)
     }
 }
 
@@ -266,8 +280,12 @@ mod tests {
                        2 5 0 20 4 -1 -1 4 60 -1 1 2 1 -1 1 -1 -1 -1";
 
     fn gzip(text: &str) -> Vec<u8> {
+        gzip_of(text.as_bytes())
+    }
+
+    fn gzip_of(bytes: &[u8]) -> Vec<u8> {
         let mut packed = GzEncoder::new(Vec::new(), Compression::default());
-        packed.write_all(text.as_bytes()).unwrap();
+        packed.write_all(bytes).unwrap();
         packed.finish().unwrap()
     }
 
@@ -285,6 +303,24 @@ mod tests {
             let ids: Vec<&str> = trace.jobs.iter().map(|job| &*job.id).collect();
             assert_eq!((ids, trace.procs, trace.bad_count), (vec!["1", "2"], Some(8), 1));
             assert_eq!(trace.bad[0].to_string(), "line 3: field 1 is `nonsense`, not a number");
+        }
+    }
+
+    #[test]
+    fn lines_keep_nothing_of_those_before_them() {
+        let mut many: Vec<u8> = (0..HEAD_LINES).flat_map(|at| format!("line {at}\n").into_bytes()).collect();
+        many.extend(b"a long line\r\n\nb\r\n\xef\xbb\xbfmarked\ncaf\xe9\n\r\n\xef\xbb\xbf\nlast\r");
+        for bytes in [[b"\xef\xbb\xbf".as_slice(), &many].concat(), gzip_of(&many)] {
+            let file = file(&bytes);
+            let mut found = Lines::open(file.path()).unwrap();
+            // The lines that are looked at for the format are handed out like the others.
+            assert!(found.format().is_err());
+            let mut all = Vec::new();
+            while let Some(line) = found.next().unwrap() {
+                all.push(line.to_owned());
+            }
+            assert_eq!((all.len(), all[0].as_str()), (HEAD_LINES + 8, "line 0"));
+            assert_eq!(all[HEAD_LINES..], ["a long line", "", "b", "marked", "caf\u{fffd}", "", "", "last"]);
         }
     }
 
