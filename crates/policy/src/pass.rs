@@ -37,6 +37,8 @@ pub struct Pass {
     skipped: BTreeSet<LeafId>,
     /// Users of whom nothing more is given, by leaf.
     gone: BTreeMap<usize, BTreeSet<UserId>>,
+    /// Somewhere on the way there was a choice between queues or users.
+    follows_shares: bool,
 }
 
 /// The highest priority of the last tier; those after it are of it, too.
@@ -70,6 +72,7 @@ impl Policy {
             current: None,
             skipped: BTreeSet::new(),
             gone: BTreeMap::new(),
+            follows_shares: false,
         }
     }
 }
@@ -92,11 +95,18 @@ impl Pass {
             });
             let is_skipped = !self.skipped.is_empty() && self.skipped.contains(&cursor.leaf);
             if !is_skipped && let Some(slot) = cursor.next(policy, self.now) {
+                self.follows_shares |= cursor.users.len() > 1;
                 return Some(slot);
             }
             (self.current, self.leaves[node]) = (None, None);
             self.close(policy, node);
         }
+    }
+
+    /// Shares had a part in the order of what was given so far. Where they had not, what is held changes nothing of it.
+    #[must_use]
+    pub fn follows_shares(&self) -> bool {
+        self.follows_shares
     }
 
     /// What `user` holds in `leaf` has changed (held or undone): their ranks and those of the path are taken anew.
@@ -145,6 +155,7 @@ impl Pass {
             let now = self.now;
             let ranking =
                 self.rankings[index].get_or_insert_with(|| Box::new(Ranking::new(policy, now, index)));
+            self.follows_shares |= ranking.ranks.len() > 1;
             // Only the root runs empty: `close` removes any other queue with its last child.
             index = ranking.first()?;
         }
@@ -263,6 +274,15 @@ impl LeafCursor {
             while self.left == 0 {
                 self.open_next_priority(policy, now)?;
             }
+            let priority = self.priority?;
+            // Who is alone has no order to keep.
+            if let [cursor] = &mut self.users[..] {
+                let slot = cursor.head.1;
+                if !cursor.go_on(policy, self.leaf, priority) {
+                    self.left -= 1;
+                }
+                return Some(slot);
+            }
             let mut top = self.order.peek_mut()?;
             let cursor = &mut self.users[top.0.2];
             if cursor.is_done || (cursor.share, cursor.head.0) != (top.0.0, top.0.1) {
@@ -270,16 +290,10 @@ impl LeafCursor {
                 continue;
             }
             let slot = cursor.head.1;
-            if cursor.ahead.is_empty() {
-                let level = policy.leaf_state(self.leaf).levels.get(&self.priority?)?;
-                level.users.get(&cursor.user).into_iter().for_each(|entries| cursor.read_on(entries));
-            }
-            if let Some(head) = cursor.ahead.pop() {
-                cursor.head = head;
-                top.0.1 = head.0;
+            if cursor.go_on(policy, self.leaf, priority) {
+                top.0.1 = cursor.head.0;
             } else {
                 PeekMut::pop(top);
-                cursor.is_done = true;
                 self.left -= 1;
             }
             return Some(slot);
@@ -335,6 +349,20 @@ impl LeafCursor {
 }
 
 impl UserCursor {
+    /// Comes to the user's next entry; false where there is none.
+    fn go_on(&mut self, policy: &Policy, leaf: LeafId, priority: Reverse<i32>) -> bool {
+        if self.ahead.is_empty() {
+            let level = policy.leaf_state(leaf).levels.get(&priority);
+            let entries = level.and_then(|level| level.users.get(&self.user));
+            entries.into_iter().for_each(|entries| self.read_on(entries));
+        }
+        match self.ahead.pop() {
+            Some(head) => self.head = head,
+            None => self.is_done = true,
+        }
+        !self.is_done
+    }
+
     /// Reads on among the user's entries.
     fn read_on(&mut self, entries: &VecDeque<(u64, Slot)>) {
         let until = entries.len().min(self.read + AT_ONCE);

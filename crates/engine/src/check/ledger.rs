@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use muster_model::job::Resources;
 use muster_model::{NodeId, TaskPlacement};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::Violation;
@@ -88,6 +87,3 @@ fn offered(node: &Node) -> (u64, u64) {
     let cpus = u64::from(node.spec.cpus.0).saturating_sub(u64::from(node.foreign.cpus.0));
     (cpus, node.spec.memory.0.saturating_sub(node.foreign.memory.0))
 }
-
-/// By node: everything that would be held, and of that what a plan adds.
-pub(super) type Sums = FxHashMap<NodeId, (Sum, Sum)>;

@@ -7,22 +7,28 @@ use std::sync::Arc;
 
 use muster_model::job::{Resources, TaskGroup};
 use muster_model::{AttemptId, Decision, Effect, ElementId, JobId, NodeId, Plan, TaskPlacement, Time};
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
-use super::ledger::{Sum, Sums};
+use super::ledger::Sum;
 use super::resized::GoingOn;
 use super::{Violation, borrowed, budget, claims, drained, quota, reserved, topology, windows};
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::node::Node;
 
+/// What a plan starts: on which node, whose task.
+type Tasks<'a> = SmallVec<[(NodeId, &'a Job, &'a TaskPlacement); 4]>;
+
 /// Everything that is wrong with a plan.
 pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Violation>> {
+    if plan.decisions.is_empty() && plan.reservations.is_empty() {
+        return Ok(());
+    }
     let mut found = Vec::new();
-    let count = plan.decisions.len();
-    let mut sums = Sums::with_capacity_and_hasher(count, FxBuildHasher);
-    let mut seen = FxHashSet::with_capacity_and_hasher(count, FxBuildHasher);
-    let mut started_of: FxHashMap<JobId, u32> = FxHashMap::with_capacity_and_hasher(count, FxBuildHasher);
+    let mut held = Tasks::with_capacity(plan.decisions.len());
+    let mut seen: SmallVec<[ElementId; 4]> = SmallVec::new();
+    let mut started_of: FxHashMap<JobId, u32> = FxHashMap::default();
     let (going_on, given_up) = (GoingOn::of(plan), given_up(state, plan));
     let mut promised: FxHashMap<ElementId, &Arc<[TaskPlacement]>> = FxHashMap::default();
     for decision in &plan.decisions {
@@ -41,21 +47,22 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
         {
             found.extend((places != placement).then_some(Violation::NotAsClaimed(element)));
             check_attempt(job, *id, &mut found);
-            add(state, job, placement, &mut sums);
+            held.extend(placement.iter().map(|task| (task.node, job, task)));
             continue;
         }
         if matches!(decision, Decision::Claim { .. }) {
             promised.insert(element, placement);
         }
         // 1. May it start, and is it a new attempt?
-        if !seen.insert(element) {
-            found.push(Violation::StartedTwice(element));
-        }
+        seen.push(element);
         let goes_on = going_on.has(state, element);
-        let more = started_of.entry(element.job).or_default();
-        *more += u32::from(!goes_on && !is_claimed(job, element));
-        let given_up = given_up.get(&element.job).copied().unwrap_or(0);
-        check_startable(state, job, now, element, (*more, given_up, goes_on), &mut found);
+        check_startable(job, now, element, goes_on, &mut found);
+        if let Some(cap) = job.record.spec.array.as_ref().and_then(|array| array.max_running) {
+            let more = started_of.entry(element.job).or_default();
+            *more += u32::from(!goes_on && !is_claimed(job, element));
+            let given_up = given_up.get(&element.job).copied().unwrap_or(0);
+            check_cap(state, job, element.job, (*more, cap + given_up), &mut found);
+        }
         if let Decision::Start { id, .. } = decision {
             check_attempt(job, *id, &mut found);
         }
@@ -66,16 +73,13 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
         topology::check(state, job, element, placement, &mut found);
         topology::check_spread(state, job, element, placement, plan, &mut found);
         if matches!(decision, Decision::Start { .. }) {
-            add(state, job, placement, &mut sums);
+            held.extend(placement.iter().map(|task| (task.node, job, task)));
         }
     }
+    seen.sort_unstable();
+    found.extend(seen.windows(2).filter(|two| two[0] == two[1]).map(|two| Violation::StartedTwice(two[0])));
     // 4. Is there enough of everything?
-    let mut nodes: Vec<&NodeId> = sums.keys().collect();
-    nodes.sort_unstable();
-    for node in nodes {
-        let (all, added) = &sums[node];
-        found.extend(all.excess(added, *node, &state.pool, true));
-    }
+    check_room(state, &mut held, &mut found);
     // 5. Claims, limits, quotas, reservations.
     let once = &without_starts_of_promises(plan);
     claims::check(state, now, once, &mut found);
@@ -145,16 +149,8 @@ fn is_claimed(job: &Job, element: ElementId) -> bool {
     known.is_some_and(|known| known.claim.is_some())
 }
 
-/// `more` is how many elements of its job the plan starts or promises places, with this one, and without those that count
-/// before; then whether this one only changes its size.
-fn check_startable(
-    state: &State,
-    job: &Job,
-    now: Time,
-    element: ElementId,
-    (more, given_up, goes_on): (u32, u32, bool),
-    found: &mut Vec<Violation>,
-) {
+/// May it start at all? `goes_on`: it only changes its size.
+fn check_startable(job: &Job, now: Time, element: ElementId, goes_on: bool, found: &mut Vec<Violation>) {
     let record = &job.record;
     let Some(ordinal) = record.ordinal_of(element.index) else {
         found.push(Violation::Unknown(element));
@@ -174,15 +170,20 @@ fn check_startable(
         _ => None,
     };
     found.extend(refused.map(|why| Violation::NotStartable(element, why)));
+}
+
+/// `more` is how many elements of a job the plan starts or promises places, up to one of them, and without those that count
+/// before; `cap` is what may run beside what gives up a promise.
+fn check_cap(state: &State, job: &Job, id: JobId, (more, cap): (u32, u32), found: &mut Vec<Violation>) {
+    let record = &job.record;
     // An array may have a million elements, of which few are promised anything.
-    let cap = record.spec.array.as_ref().and_then(|array| array.max_running);
     let promised = || {
-        let claims = state.claims.of.range((element.job, 0)..=(element.job, u32::MAX));
+        let claims = state.claims.of.range((id, 0)..=(id, u32::MAX));
         let known = claims.filter_map(|(_, ordinal)| record.elements.get(ordinal));
         known.filter(|known| known.phase != Phase::Active && known.claim.is_some()).count() as u32
     };
-    if cap.is_some_and(|cap| more > 0 && record.active + promised() + more > cap + given_up) {
-        found.push(Violation::ArrayCap(element.job));
+    if more > 0 && record.active + promised() + more > cap {
+        found.push(Violation::ArrayCap(id));
     }
 }
 
@@ -266,18 +267,22 @@ fn wrong_devices(state: &State, group: &TaskGroup, task: &TaskPlacement) -> Opti
     models.any(|other| other != Some(model)).then_some("its devices are not of one model")
 }
 
-/// Adds what a start holds to what its nodes hold already.
-fn add(state: &State, job: &Job, placement: &Arc<[TaskPlacement]>, sums: &mut Sums) {
-    for task in placement.iter() {
-        let Some(node) = state.pool.get(task.node) else { continue };
-        let Some(needs) = needs_of(job, task) else { continue };
-        let (all, added) =
-            sums.entry(task.node).or_insert_with(|| (held_quantities(state, node), Sum::default()));
-        for device in task.devices.iter() {
-            all.devices.entry(device, || u64::from(node.held_of(device)));
+/// On every node, what is held already and what starts there.
+fn check_room(state: &State, held: &mut Tasks<'_>, found: &mut Vec<Violation>) {
+    held.sort_by_key(|(node, ..)| *node);
+    for tasks in held.chunk_by(|(one, ..), (next, ..)| one == next) {
+        let id = tasks[0].0;
+        let Some(node) = state.pool.get(id) else { continue };
+        let (mut all, mut added) = (held_quantities(state, node), Sum::default());
+        for (_, job, task) in tasks {
+            let Some(needs) = needs_of(job, task) else { continue };
+            for device in task.devices.iter() {
+                all.devices.entry(device, || u64::from(node.held_of(device)));
+            }
+            all.add(task, needs);
+            added.add(task, needs);
         }
-        all.add(task, needs);
-        added.add(task, needs);
+        found.extend(all.excess(&added, id, &state.pool, true));
     }
 }
 

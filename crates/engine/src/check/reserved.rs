@@ -1,10 +1,8 @@
 //! Are reservations kept? On every node with a reservation, and at every instant at which one begins there, what is held
 //! by then, what the plan starts and what is reserved must fit together.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use muster_model::{Decision, ElementId, NodeId, Plan, Span, TaskPlacement, Time};
+use smallvec::SmallVec;
 
 use super::Violation;
 use super::counted::{self, Counted};
@@ -29,63 +27,65 @@ pub(super) fn check(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viola
     if plan.reservations.is_empty() {
         return;
     }
-    for (node, stays) in stays_by_node(state, now, plan) {
-        let mut starts: Vec<Time> =
-            stays.iter().filter(|stay| stay.is_reservation).map(|stay| stay.start).collect();
-        starts.sort_unstable();
-        starts.dedup();
-        let broken = starts.into_iter().find(|at| {
-            let (mut sum, mut reserved) = (Sum::default(), Sum::default());
-            for stay in stays.iter().filter(|stay| stay.start <= *at && *at < stay.end) {
-                if let Some(needs) = needs_of(stay.job, stay.task) {
-                    sum.add(stay.task, needs);
-                    if stay.is_reservation {
-                        reserved.add(stay.task, needs);
-                    }
+    let mut stays = stays(state, now, plan);
+    stays.sort_by_key(|stay| stay.task.node);
+    for stays in stays.chunk_by(|one, next| one.task.node == next.task.node) {
+        check_node(state, stays, found);
+    }
+}
+
+/// On one node, at every instant at which a reservation begins there.
+fn check_node(state: &State, stays: &[Stay<'_>], found: &mut Vec<Violation>) {
+    let node = stays[0].task.node;
+    let reserved = stays.iter().filter(|stay| stay.is_reservation);
+    let mut starts: SmallVec<[Time; 4]> = reserved.map(|stay| stay.start).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    let broken = starts.into_iter().find(|at| {
+        let (mut sum, mut reserved) = (Sum::default(), Sum::default());
+        for stay in stays.iter().filter(|stay| stay.start <= *at && *at < stay.end) {
+            if let Some(needs) = needs_of(stay.job, stay.task) {
+                sum.add(stay.task, needs);
+                if stay.is_reservation {
+                    reserved.add(stay.task, needs);
                 }
             }
-            !sum.excess(&reserved, node, &state.pool, false).is_empty()
-        });
-        let whose = |at| stays.iter().find(|stay| stay.is_reservation && stay.start == at);
-        if let Some(stay) = broken.and_then(whose) {
-            found.push(Violation::Reservation { element: stay.element, node });
         }
+        !sum.excess(&reserved, node, &state.pool, false).is_empty()
+    });
+    let whose = |at| stays.iter().find(|stay| stay.is_reservation && stay.start == at);
+    if let Some(stay) = broken.and_then(whose) {
+        found.push(Violation::Reservation { element: stay.element, node });
     }
 }
 
 /// Everything that is or will be on the nodes that have a reservation.
-fn stays_by_node<'a>(state: &'a State, now: Time, plan: &'a Plan) -> BTreeMap<NodeId, Vec<Stay<'a>>> {
-    let mut by_node: BTreeMap<NodeId, Vec<Stay<'a>>> = BTreeMap::new();
+fn stays<'a>(state: &'a State, now: Time, plan: &'a Plan) -> Vec<Stay<'a>> {
     // 1. What is reserved: this says which nodes matter.
+    let mut stays = Vec::with_capacity(16);
     for one in &plan.reservations {
         let Some(job) = state.jobs.get(&one.element.job) else { continue };
-        for task in one.placement.iter() {
-            by_node.entry(task.node).or_default().push(Stay {
-                element: one.element,
-                start: one.start,
-                end: one.end,
-                job,
-                task,
-                is_reservation: true,
-            });
-        }
+        let (element, start, end) = (one.element, one.start, one.end);
+        let of_task = |task| Stay { element, start, end, job, task, is_reservation: true };
+        stays.extend(one.placement.iter().map(of_task));
     }
+    let mut nodes: SmallVec<[NodeId; 8]> = stays.iter().map(|stay| stay.task.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let mut push = |job: &'a Job, element, (start, end), placement: &'a [TaskPlacement]| {
+        let there = placement.iter().filter(|task| nodes.binary_search(&task.node).is_ok());
+        stays.extend(there.map(|task| Stay { element, start, end, job, task, is_reservation: false }));
+    };
     // 2. What is held there; who goes on with another size holds nothing beside that.
-    let holds = by_node.keys().flat_map(|node| &state.pool.node(*node).holds);
-    let mut keys: Vec<HoldKey> = holds.map(|hold| hold.key).collect();
+    let holds = nodes.iter().flat_map(|node| &state.pool.node(*node).holds);
+    let mut keys: SmallVec<[HoldKey; 16]> = holds.map(|hold| hold.key).collect();
     keys.sort_unstable();
     keys.dedup();
     let going_on = GoingOn::of(plan);
-    let stays = |holding: &&Holding| !going_on.has(state, holding.element);
-    for holding in keys.into_iter().map(|key| state.pool.holding(key)).filter(stays) {
+    let stay = |holding: &&Holding| !going_on.has(state, holding.element);
+    for holding in keys.into_iter().map(|key| state.pool.holding(key)).filter(stay) {
         let Some(job) = state.jobs.get(&holding.element.job) else { continue };
-        push(
-            &mut by_node,
-            job,
-            holding.element,
-            (now, end_of(state, now, plan, holding)),
-            &holding.placement,
-        );
+        push(job, holding.element, (now, end_of(state, now, plan, holding)), &holding.placement);
     }
     // 3. What was promised there: it may begin at any moment.
     let promised = state.claims.of.iter().filter_map(|(id, ordinal)| {
@@ -98,7 +98,7 @@ fn stays_by_node<'a>(state: &'a State, now: Time, plan: &'a Plan) -> BTreeMap<No
     };
     for one in promised.filter(is_open) {
         let end = one.job.record.duration().map_or(Time::NEVER, |span| now + span);
-        push(&mut by_node, one.job, one.element, (now, end), one.placement);
+        push(one.job, one.element, (now, end), one.placement);
     }
     // 4. What the plan starts or promises there.
     let comes = plan.decisions.iter().filter_map(|decision| match decision {
@@ -110,9 +110,9 @@ fn stays_by_node<'a>(state: &'a State, now: Time, plan: &'a Plan) -> BTreeMap<No
         let Some(job) = state.jobs.get(&element.job) else { continue };
         let spec = &job.record.spec;
         let end = spec.time_limit.map_or(Time::NEVER, |limit| now + limit + spec.grace);
-        push(&mut by_node, job, element, (now, end), placement);
+        push(job, element, (now, end), placement);
     }
-    by_node
+    stays
 }
 
 /// When a holding ends at the latest: who is told to go has the time to save his progress, and his grace.
@@ -129,18 +129,4 @@ fn end_of(state: &State, now: Time, plan: &Plan, holding: &Holding) -> Time {
     let saves = run.is_some_and(|run| run.stage == RunStage::Running);
     let lead = spec.checkpoint.filter(|_| saves).map_or(Span(0), |terms| terms.lead);
     end.min((now + lead + spec.grace).max(now + Span(1)))
-}
-
-fn push<'a>(
-    by_node: &mut BTreeMap<NodeId, Vec<Stay<'a>>>,
-    job: &'a Job,
-    element: ElementId,
-    (start, end): (Time, Time),
-    placement: &'a Arc<[TaskPlacement]>,
-) {
-    for task in placement.iter() {
-        if let Some(stays) = by_node.get_mut(&task.node) {
-            stays.push(Stay { element, start, end, job, task, is_reservation: false });
-        }
-    }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Back {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Return {
     pub(crate) at: Time,
+    /// Whose holding.
+    pub(crate) key: HoldKey,
     pub(crate) node: NodeId,
     pub(crate) devices: DeviceSet,
     /// Of some device only a share comes back.

@@ -21,7 +21,7 @@ use crate::state::ends::End;
 use crate::state::entries::ENDLESS;
 use crate::state::job::{Element, Job};
 use crate::state::node::Window;
-use crate::state::pool::HoldKey;
+use crate::state::pool::{HoldKey, Pool};
 use crate::state::shape::{ClassId, Eligible, Shape};
 use crate::state::topology::Scope;
 
@@ -236,24 +236,30 @@ impl Planner<'_> {
         eligible: &Eligible,
         duration: Option<Span>,
     ) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
-        let until = duration.map_or(Time::NEVER, |span| self.now + span);
-        let window = Window { now: self.now, from: self.now, until };
-        let (pick, caps, avoid, home) = (one.pick, &one.caps, seat.avoid, seat.home);
-        let ask = Ask {
-            shape,
-            scope: Scope::Cluster,
-            pick,
-            caps,
-            eligible,
-            avoid,
-            home,
-            window,
-            freed: None,
-            effort: EFFORT,
-            scoring: Scoring::new(self.state.policy.tree().placement, &self.state.mix),
-        };
+        let scoring = Scoring::new(self.state.policy.tree().placement, &self.state.mix);
+        let ask = Ask { scoring, ..ask(seat, shape, one, eligible, (self.now, duration)) };
         let end = duration.map_or(End::Never, End::After);
         gang::place(&mut self.state.pool, ask, seat.element, end, shape)
+    }
+
+    /// Is there a place for a gang from now on, by one of these tries? Nothing changes.
+    pub(super) fn has_place(
+        &mut self,
+        seat: Seat<'_>,
+        shape: &Arc<Shape>,
+        tries: &[Admitted<'_>],
+        eligible: &Eligible,
+        duration: Option<Span>,
+    ) -> bool {
+        let now = self.now;
+        let fits = |pool: &mut Pool, one| gang::fits(pool, &ask(seat, shape, one, eligible, (now, duration)));
+        if let Some(fits) = tries.first().and_then(|one| fits(&mut self.state.pool, one)) {
+            return fits;
+        }
+        let checkpoint = self.state.pool.checkpoint();
+        let fits = tries.iter().any(|one| self.place(seat, shape, one, eligible, duration).is_some());
+        self.state.pool.rollback(checkpoint);
+        fits
     }
 
     /// Books a place later. True when there is one now after all, since others are moved.
@@ -336,5 +342,29 @@ impl Planner<'_> {
         let whose = candidate.whose();
         let promise = self.promise(candidate.duration);
         terms::admitted(&self.state.policy, whose, &candidate.shape, promise, picks)
+    }
+}
+
+/// What is looked for, anywhere from now on.
+fn ask<'a>(
+    seat: Seat<'a>,
+    shape: &'a Shape,
+    one: &'a Admitted<'_>,
+    eligible: &'a Eligible,
+    (now, duration): (Time, Option<Span>),
+) -> Ask<'a> {
+    let until = duration.map_or(Time::NEVER, |span| now + span);
+    Ask {
+        shape,
+        scope: Scope::Cluster,
+        pick: one.pick,
+        caps: &one.caps,
+        eligible,
+        avoid: seat.avoid,
+        home: seat.home,
+        window: Window { now, from: now, until },
+        freed: None,
+        effort: EFFORT,
+        scoring: None,
     }
 }

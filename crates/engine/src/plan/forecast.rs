@@ -1,7 +1,7 @@
 //! When will enough whole devices have come back? Counts ahead in time, node by node, over the ends of what is held and
 //! over what is booked; nothing is given back on scratch for it, and indexes stay as they are. It answers for one group of
-//! whole devices without a topology, which is what most of those wait for that get a reservation; `reserve.rs` sweeps for
-//! all others, and must find the same.
+//! whole devices, or without any, that has no topology, which is what most of those wait for that get a reservation; `reserve.rs`
+//! sweeps for all others, and must find the same.
 //!
 //! What comes back when is the same for everybody who waits, so it is listed once, as far as somebody looks and as long as nothing
 //! else is held.
@@ -12,10 +12,11 @@ use smallvec::SmallVec;
 
 use super::ask::{Freed, Return};
 use super::reserve::{Slot, Wish};
-use super::walk::{List, Walk};
+use super::walk::{List, PlainWalk, Walk};
 use crate::state::ends::Upcoming;
 use crate::state::node::{Node, WHOLE, Window};
 use crate::state::pool::{HoldKey, Pool};
+use crate::state::scalars::Scalars;
 use crate::state::shape::GroupNeed;
 use crate::state::topology::Scope;
 
@@ -36,15 +37,24 @@ pub(crate) struct Forecast {
 struct Count<'w> {
     wish: &'w Wish<'w>,
     now: Time,
-    /// Nodes that were looked at: free devices, and tasks. All others take none.
-    seen: FxHashMap<NodeId, (DeviceSet, u32)>,
+    /// Nodes that were looked at. All others take none.
+    seen: FxHashMap<NodeId, Seen>,
     sum: u64,
+}
+
+/// A node as it will be.
+struct Seen {
+    free: DeviceSet,
+    /// Quantities held, and who gave some back last; kept where no devices are asked for and nothing is booked.
+    used: Option<(Scalars, Option<HoldKey>)>,
+    tasks: u32,
 }
 
 impl Forecast {
     /// True for what can be told by counting.
     pub(super) fn tells(wish: &Wish<'_>) -> bool {
-        matches!(&wish.shape.groups[..], [group] if group.devices > 0) && wish.shape.topology.is_none()
+        let is_counted = |group: &GroupNeed| group.devices > 0 || !group.wants_gpu();
+        matches!(&wish.shape.groups[..], [group] if is_counted(group)) && wish.shape.topology.is_none()
     }
 
     /// The earliest future start. On success its places are held on scratch.
@@ -113,7 +123,7 @@ impl Forecast {
                     last.devices = last.devices.or(devices);
                     last.is_partial |= is_partial;
                 }
-                _ => self.returns.push(Return { at, node: task.node, devices, is_partial }),
+                _ => self.returns.push(Return { at, key, node: task.node, devices, is_partial }),
             }
         }
     }
@@ -167,6 +177,15 @@ impl Edges {
 impl<'w> Count<'w> {
     fn new(pool: &mut Pool, now: Time, wish: &'w Wish<'w>) -> Self {
         let mut count = Self { wish, now, seen: FxHashMap::default(), sum: 0 };
+        if count.group().devices == 0 {
+            let block = u64::from(count.group().per_node.unwrap_or(1));
+            let cpus = count.group().scalars.cpus.saturating_mul(block);
+            let mut walk = PlainWalk::new(Scope::Cluster, cpus);
+            while let Some(id) = walk.next(pool) {
+                count.look_again(pool, id, now);
+            }
+            return count;
+        }
         let least = u16::try_from(count.group().devices).unwrap_or(u16::MAX);
         let models = pool.models().filter(|model| count.group().accepts(*model));
         // Only nodes with that many devices free take anything now; the indexes know them.
@@ -202,14 +221,35 @@ impl<'w> Count<'w> {
             return false;
         }
         let node = pool.node(one.node);
-        if is_plain(node) && !one.is_partial {
-            let before = self.seen.get(&one.node).map_or_else(|| node.free(), |(free, _)| *free);
-            let free = before.or(one.devices.and(node.usable));
-            self.set(node, one.node, free, self.window(one.at));
-        } else {
-            self.look_again(pool, one.node, one.at);
+        match self.group().devices {
+            _ if !is_plain(node) => self.look_again(pool, one.node, one.at),
+            0 => self.give_back_quantities(node, one),
+            _ if one.is_partial => self.look_again(pool, one.node, one.at),
+            _ => {
+                let before = self.seen.get(&one.node).map_or_else(|| node.free(), |seen| seen.free);
+                let free = before.or(one.devices.and(node.usable));
+                self.set(node, one.node, free, self.window(one.at));
+            }
         }
         true
+    }
+
+    /// On a node where that is all that changes, for who asks for no devices.
+    fn give_back_quantities(&mut self, node: &Node, one: &Return) {
+        let group = &self.wish.shape.groups[0];
+        let new = || Seen { free: DeviceSet::EMPTY, used: None, tasks: 0 };
+        let seen = self.seen.entry(one.node).or_insert_with(new);
+        let (used, last) = seen.used.get_or_insert_with(|| (node.used.clone(), None));
+        // A gang of several groups may come back to a node; it gives all back at once.
+        if last.replace(one.key) == Some(one.key) {
+            return;
+        }
+        if let Some(hold) = node.holds.iter().find(|hold| hold.key == one.key) {
+            used.sub(&hold.scalars);
+        }
+        let tasks = in_blocks(group, node.limit.fits(used, &group.scalars));
+        self.sum = self.sum + u64::from(tasks) - u64::from(seen.tasks);
+        seen.tasks = tasks;
     }
 
     /// A node is looked at as it will be then.
@@ -217,15 +257,19 @@ impl<'w> Count<'w> {
         if self.wish.reach.admits(pool, id) {
             let (node, window) = (pool.node(id), self.window(from));
             let is_now = from == self.now && is_plain(node);
-            let free = if is_now { node.free() } else { node.free_during(window) };
+            let free = match self.group().devices {
+                0 => DeviceSet::EMPTY,
+                _ if is_now => node.free(),
+                _ => node.free_during(window),
+            };
             self.set(node, id, free, window);
         }
     }
 
     fn set(&mut self, node: &Node, id: NodeId, free: DeviceSet, window: Window) {
-        let room = room(node, self.group(), free, window);
-        let known = self.seen.insert(id, (free, room));
-        self.sum = self.sum + u64::from(room) - known.map_or(0, |(_, room)| u64::from(room));
+        let tasks = room(node, self.group(), free, window);
+        let known = self.seen.insert(id, Seen { free, used: None, tasks });
+        self.sum = self.sum + u64::from(tasks) - known.map_or(0, |known| u64::from(known.tasks));
     }
 }
 
@@ -236,19 +280,28 @@ fn is_plain(node: &Node) -> bool {
 
 /// How many tasks of a group a node takes, with so many devices free; models of a try aside.
 fn room(node: &Node, group: &GroupNeed, free: DeviceSet, window: Window) -> u32 {
-    let accepted = node.models.iter().filter(|(model, _)| group.accepts(*model));
-    let by_model = accepted.map(|(_, devices)| devices.and(free).len() / group.devices);
-    let by_gpu = by_model.sum::<u32>().min(group.tasks);
-    let enough = group.per_node.unwrap_or(1);
-    if by_gpu < enough {
+    let by_gpu = match group.devices {
+        0 => group.tasks,
+        devices => {
+            let accepted = node.models.iter().filter(|(model, _)| group.accepts(*model));
+            accepted.map(|(_, all)| all.and(free).len() / devices).sum::<u32>().min(group.tasks)
+        }
+    };
+    if by_gpu < group.per_node.unwrap_or(1) {
         return 0;
     }
     // What is held now is at least what will be held then, unless there are bookings.
     let by_now = if is_plain(node) { node.limit.fits(&node.used, &group.scalars) } else { 0 };
     let tasks = match by_now >= u64::from(by_gpu) {
-        true => by_gpu,
-        false => u64::from(by_gpu).min(node.scalar_fits(&group.scalars, window)) as u32,
+        true => by_now,
+        false => node.scalar_fits(&group.scalars, window),
     };
+    in_blocks(group, tasks.min(u64::from(by_gpu)))
+}
+
+/// How many tasks of a group go to a node that would take so many.
+fn in_blocks(group: &GroupNeed, tasks: u64) -> u32 {
+    let tasks = tasks.min(u64::from(group.tasks)) as u32;
     match group.per_node {
         Some(block) if tasks >= block => block,
         Some(_) => 0,

@@ -152,10 +152,7 @@ impl Planner<'_> {
 
     /// Would it start now, if it were its turn?
     pub(super) fn would_start(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
-        let checkpoint = self.state.pool.checkpoint();
         let (seat, shape, duration) = (candidate.seat(), &candidate.shape, candidate.duration);
-        let fits = tries.iter().any(|one| self.place(seat, shape, one, &memo.eligible, duration).is_some());
-        self.state.pool.rollback(checkpoint);
-        fits
+        self.has_place(seat, shape, tries, &memo.eligible, duration)
     }
 }

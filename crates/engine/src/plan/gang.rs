@@ -77,6 +77,19 @@ pub(crate) fn try_place(
     placing
 }
 
+/// Is there a place for a gang in the scope of the request, now? Told of one group without GPUs and topology, which need not be
+/// placed for it.
+pub(super) fn fits(pool: &mut Pool, ask: &Ask<'_>) -> Option<bool> {
+    let ([need], None) = (&ask.shape.groups[..], &ask.shape.topology) else { return None };
+    if need.wants_gpu() {
+        return None;
+    }
+    let outer = pool.look_inside(ask.shape.window.as_ref());
+    let fits = plain::fits(pool, ask, need);
+    pool.look(outer);
+    Some(fits)
+}
+
 /// Places a gang in the scope of the request, wherever it fits.
 pub(super) fn place_anywhere(
     pool: &mut Pool,

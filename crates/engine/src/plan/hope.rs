@@ -58,6 +58,21 @@ impl Planner<'_> {
         is_full
     }
 
+    /// The same of a class as such, as far as it is known. Not where there are budgets: those are to be asked who is refused, and
+    /// until when.
+    pub(super) fn is_class_full(&mut self, class: ClassId) -> bool {
+        let State { lore, pool, classes, policy, .. } = &mut *self.state;
+        if policy.has_budgets() {
+            return false;
+        }
+        let Some(memo) = lore.known(class) else { return false };
+        let is_full = gang::is_full(pool, classes.shape(class), memo.picks.iter());
+        if is_full {
+            lore.fail(class);
+        }
+        is_full
+    }
+
     /// Tries a class as such, whoever it may be of: an element of it fits only if the class does.
     fn probe(&mut self, class: ClassId, duration: Span) -> bool {
         let memo = self.memo(class).clone();
@@ -70,9 +85,7 @@ impl Planner<'_> {
             self.state.lore.fail(class);
             return false;
         }
-        let checkpoint = self.state.pool.checkpoint();
-        let fits = tries.iter().any(|one| self.place(seat, &shape, one, &memo.eligible, span).is_some());
-        self.state.pool.rollback(checkpoint);
+        let fits = self.has_place(seat, &shape, &tries, &memo.eligible, span);
         if !fits {
             let is_kept_back = self.is_kept_back(seat, class, &memo, &tries);
             self.fail(class, duration, is_kept_back);
@@ -87,11 +100,7 @@ impl Planner<'_> {
             return false;
         }
         let shape = Arc::clone(self.state.classes.shape(class));
-        let checkpoint = self.state.pool.checkpoint();
-        let fits =
-            tries.iter().any(|one| self.place(seat, &shape, one, &memo.eligible, Some(MOMENT)).is_some());
-        self.state.pool.rollback(checkpoint);
-        fits
+        self.has_place(seat, &shape, tries, &memo.eligible, Some(MOMENT))
     }
 
     fn fail(&mut self, class: ClassId, duration: Span, is_kept_back: bool) {

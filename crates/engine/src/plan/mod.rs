@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use muster_model::queue::{Backfill, PlacementPolicy};
 use muster_model::{Decision, ElementId, JobId, Plan, Reservation, Span, Tier, Time, WindowName};
-use muster_policy::{LeafId, ModelId, Promise, Slot, UserId};
+use muster_policy::{LeafId, ModelId, Pass, Promise, Slot, UserId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -130,6 +130,15 @@ enum Round {
     Again,
     Last,
     Stopped,
+}
+
+/// What starts in a round.
+#[derive(Clone, Debug, Default)]
+struct Started {
+    /// How many elements of each entry.
+    of: FxHashMap<Slot, u32>,
+    /// Some of them when something was reserved or kept already.
+    is_beside_kept: bool,
 }
 
 /// What the policy was told on scratch.
@@ -369,7 +378,7 @@ impl<'s> Planner<'s> {
     fn round(&mut self, stop: &impl Fn(Slot) -> bool) -> Round {
         let strict = self.state.policy.tree().backfill == Backfill::None;
         let mut pass = self.state.policy.begin_pass(self.now);
-        let mut started: FxHashMap<Slot, u32> = FxHashMap::default();
+        let mut started = Started::default();
         let mut blocked: Vec<u32> = Vec::new();
         let mut passed_over = PassedOver::default();
         let mut tier = Tier::Usual;
@@ -378,7 +387,7 @@ impl<'s> Planner<'s> {
             // What comes last takes what is idle: everything else has had all its rounds before.
             if tier != Tier::of_order(priority) {
                 tier = Tier::of_order(priority);
-                if self.goes_on(&started) {
+                if self.goes_on(&started, &pass) {
                     return Round::Again;
                 }
             }
@@ -393,9 +402,9 @@ impl<'s> Planner<'s> {
             let verdict = if passed_over.has(kind, duration) && self.passes_over() {
                 passed_over.count(leaf, user);
                 Verdict::Blocked
-            } else if self.is_hopeless(class, duration)
-                && !self.may_reserve(&self.lane(leaf, class))
+            } else if !self.may_reserve(&self.lane(leaf, class))
                 && !self.may_preempt(leaf, class, priority, duration)
+                && (self.is_hopeless(class, duration) || self.is_class_full(class))
             {
                 passed_over.add(kind, duration);
                 passed_over.count(leaf, user);
@@ -411,7 +420,8 @@ impl<'s> Planner<'s> {
             }
             match verdict {
                 Verdict::Started => {
-                    *started.entry(slot).or_default() += 1;
+                    *started.of.entry(slot).or_default() += 1;
+                    started.is_beside_kept |= self.has_kept();
                     pass.started(&self.state.policy, leaf, user);
                 }
                 Verdict::Blocked if strict && self.lane(leaf, class).window.is_none() => pass.skip_leaf(leaf),
@@ -430,15 +440,20 @@ impl<'s> Planner<'s> {
                 Verdict::Blocked | Verdict::Limited | Verdict::Nothing => {}
             }
         }
-        if self.goes_on(&started) { Round::Again } else { Round::Last }
+        if self.goes_on(&started, &pass) { Round::Again } else { Round::Last }
     }
 
-    /// Did a round start so much that another one may find more? Starts change the order, and with that who is reserved for
-    /// what. An array whose tickets were all used up may have more, too.
-    fn goes_on(&self, started: &FxHashMap<Slot, u32>) -> bool {
-        let is_kept = self.has_room || !self.state.pool.bookings().is_empty();
-        !started.is_empty() && is_kept
-            || started.iter().any(|(slot, count)| self.may_have_more(*slot, *count))
+    /// Did a round start so much that another one may find more? Starts change the order where shares have a part in it, and with
+    /// that who is reserved for what; and what starts beside a reservation may change where that lies. An array whose tickets
+    /// were all used up may have more, too.
+    fn goes_on(&self, started: &Started, pass: &Pass) -> bool {
+        !started.of.is_empty() && self.has_kept() && (started.is_beside_kept || pass.follows_shares())
+            || started.of.iter().any(|(slot, count)| self.may_have_more(*slot, *count))
+    }
+
+    /// Something is reserved, or kept for who waits until others have gone.
+    fn has_kept(&self) -> bool {
+        self.has_room || !self.state.pool.bookings().is_empty()
     }
 
     /// True when an entry waits for places that it was promised.

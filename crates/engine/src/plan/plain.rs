@@ -3,6 +3,7 @@
 use muster_model::{DeviceSet, NodeId};
 use rustc_hash::FxHashSet;
 
+use super::ask::{Ask, Freed};
 use super::gang::Gang;
 use super::walk::PlainWalk;
 use crate::state::pool::Pool;
@@ -22,7 +23,7 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
     let mut left = need.tasks;
     // 1. One node for all, the tightest that takes them.
     if !is_blocked && left > 1 {
-        let mut walk = PlainWalk::new(gang.ask.scope, need.scalars.cpus.saturating_mul(u64::from(left)));
+        let mut walk = Nodes::of(gang, need.scalars.cpus.saturating_mul(u64::from(left)));
         while let Some(node) = walk.next(gang.pool) {
             if room(gang, need, node) >= left {
                 grant(gang, group, node, left);
@@ -31,7 +32,7 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
         }
     }
     // 2. One after the other.
-    let mut walk = PlainWalk::new(gang.ask.scope, need.scalars.cpus.saturating_mul(u64::from(block)));
+    let mut walk = Nodes::of(gang, need.scalars.cpus.saturating_mul(u64::from(block)));
     let mut used = FxHashSet::default();
     while left > 0
         && let Some(node) = walk.next(gang.pool)
@@ -49,6 +50,61 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
         }
     }
     left == 0
+}
+
+/// True when all tasks of a group can be placed now. Nothing is changed for it.
+pub(super) fn fits(pool: &mut Pool, ask: &Ask<'_>, need: &GroupNeed) -> bool {
+    let block = need.per_node.unwrap_or(1);
+    let mut walk = PlainWalk::new(ask.scope, need.scalars.cpus.saturating_mul(u64::from(block)));
+    let mut left = need.tasks;
+    while left > 0
+        && let Some(id) = walk.next(pool)
+    {
+        let node = pool.node(id);
+        let room = if ask.admits(id, node) { node.scalar_fits(&need.scalars, ask.window) } else { 0 };
+        let tasks = match need.per_node {
+            Some(block) if room >= u64::from(block) => block,
+            Some(_) => 0,
+            None => u32::try_from(room).unwrap_or(u32::MAX),
+        };
+        left = left.saturating_sub(tasks);
+    }
+    left == 0
+}
+
+/// Nodes in the order in which they are offered.
+enum Nodes {
+    /// As the index has them now.
+    Now(PlainWalk),
+    /// As it will have them once what ends before a future start is gone.
+    Ahead(std::vec::IntoIter<NodeId>),
+}
+
+impl Nodes {
+    /// Those that have at least so many free CPUs.
+    fn of(gang: &mut Gang<'_>, cpus: u64) -> Self {
+        let mut walk = PlainWalk::new(gang.ask.scope, cpus);
+        let Some(Freed::Ahead(_)) = gang.ask.freed else { return Self::Now(walk) };
+        let changed = gang.freed_nodes();
+        let mut keys: Vec<_> =
+            changed.iter().filter_map(|id| gang.pool.plain_ahead(*id, gang.ask.window)).collect();
+        keys.retain(|(_, free, ..)| *free >= cpus);
+        let changed: FxHashSet<NodeId> = changed.into_iter().collect();
+        while let Some(id) = walk.next(gang.pool) {
+            if !changed.contains(&id) {
+                keys.extend(gang.pool.plain_ahead(id, gang.ask.window));
+            }
+        }
+        keys.sort_unstable();
+        Self::Ahead(keys.into_iter().map(|(.., id)| id).collect::<Vec<_>>().into_iter())
+    }
+
+    fn next(&mut self, pool: &mut Pool) -> Option<NodeId> {
+        match self {
+            Self::Now(walk) => walk.next(pool),
+            Self::Ahead(nodes) => nodes.next(),
+        }
+    }
 }
 
 /// How many tasks a node takes.

@@ -217,18 +217,31 @@ impl Node {
         if self.bookings.is_empty() && at == window.now {
             return Cow::Borrowed(&self.used);
         }
-        let mut used = self.used.clone();
-        for hold in &self.holds {
-            if at > window.now && hold.end.at(window.now) <= at {
-                used.sub(&hold.scalars);
-            }
-        }
+        let mut used = self.used_by(at, window.now);
         for booking in &self.bookings {
             if booking.start <= at && at < booking.end {
                 used.add(&booking.scalars, 1);
             }
         }
         Cow::Owned(used)
+    }
+
+    /// Quantities that are still held at an instant, as seen from now.
+    fn used_by(&self, at: Time, now: Time) -> Scalars {
+        let mut used = self.used.clone();
+        for hold in &self.holds {
+            if at > now && hold.end.at(now) <= at {
+                used.sub(&hold.scalars);
+            }
+        }
+        used
+    }
+
+    /// Free devices of any model and free CPUs once what ends by the beginning of the window is gone; `None` where it takes no
+    /// work.
+    pub(crate) fn plain_by(&self, window: Window) -> Option<Plain> {
+        let cpus = self.limit.cpus.saturating_sub(self.used_by(window.from, window.now).cpus);
+        self.hosts().then(|| (self.free_by(window).len() as u16, cpus))
     }
 
     /// Thousandths held of a device.

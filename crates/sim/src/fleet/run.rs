@@ -63,8 +63,7 @@ impl Fleet {
     /// # Errors
     /// A defect of whoever decides.
     pub fn step(&mut self) -> Result<bool, PlaneError> {
-        let Some(next) = self.next_instant() else { return Ok(false) };
-        let stirs = self.next_stir().is_some();
+        let Some((next, stirs)) = self.next() else { return Ok(false) };
         let now = next.max(self.desk.now());
         self.desk.pass(now);
         self.plane.turn(now);
@@ -97,16 +96,24 @@ impl Fleet {
         Ok(true)
     }
 
-    /// When something happens next. Where nothing runs or comes and nobody wants to be asked, what is broken is still mended, but
-    /// nothing breaks any more: failures alone do not keep time going.
+    /// When something happens next.
     pub fn next_instant(&mut self) -> Option<Time> {
+        self.next().map(|(next, _)| next)
+    }
+
+    /// When something happens next, and whether anything stirs. Where nothing runs or comes and nobody wants to be asked, what is
+    /// broken is still mended, but nothing breaks any more: failures alone do not keep time going.
+    fn next(&mut self) -> Option<(Time, bool)> {
         if self.arrivals.peek().is_none() && self.unfinished == 0 {
             return None;
         }
         let mend = self.weather.next_mend();
         match self.next_stir() {
-            Some(stir) => [Some(stir), mend, self.weather.next_break()].into_iter().flatten().min(),
-            None => mend,
+            Some(stir) => {
+                let instants = [Some(stir), mend, self.weather.next_break()];
+                instants.into_iter().flatten().min().map(|next| (next, true))
+            }
+            None => mend.map(|next| (next, false)),
         }
     }
 

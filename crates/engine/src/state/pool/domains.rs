@@ -8,6 +8,7 @@ use muster_model::NodeId;
 
 use super::Pool;
 use crate::state::index::{Index, describe, describe_plain};
+use crate::state::node::Window;
 use crate::state::topology::{DomainId, Domains, Level, Scope};
 
 impl Pool {
@@ -119,6 +120,13 @@ impl Pool {
             Scope::Domain(id) => Some(&self.domains.get(id).index.plain),
             Scope::Node(_) => None,
         }
+    }
+
+    /// What the index of all nodes would say of one to tasks without a GPU at the beginning of a window: free devices, free CPUs
+    /// and its rank. `None` where it takes no work.
+    pub(crate) fn plain_ahead(&self, id: NodeId, window: Window) -> Option<(u16, u64, u32, NodeId)> {
+        let node = self.node(id);
+        node.plain_by(window).map(|(devices, cpus)| (devices, cpus, node.rank, id))
     }
 
     /// A node changes: the indexes follow when they are asked next.

@@ -1,0 +1,147 @@
+//! How fast whole simulations are: `cargo bench -p muster-sim --bench replay -- [NAME…] [--jobs N] [--runs N]`. Jobs are drawn or read
+//! beforehand; what is measured is the replay with the production engine, every plan judged, in time of the processor. The
+//! public trace is measured where it lies, else it is said that it was not.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads files and the clock")]
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use flate2::read::MultiGzDecoder;
+use muster_model::QueueTree;
+use muster_sim::flat::{Estimates, FlatJob, FlatLoad, FlatScheduler, Run};
+use muster_sim::fleet::{Failures, Fleet, FleetLoad, Scheduler, Site, Terms};
+use muster_sim::trace::generate;
+use muster_spec::recipe::parse_recipe;
+use muster_spec::{TraceFormat, TraceJob, TraceReader, parse_cluster};
+use nix::time::{ClockId, clock_gettime};
+
+/// As the binary has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Processors of KTH's SP2, and where its trace lies below the public traces.
+const KTH: (u32, &str) = (100, "swf/KTH-SP2-filtered-predictsim.swf.gz");
+/// 5,000 nodes of which three quarters are in use.
+const CLUSTER: &str = "nodes:\n- {name: 'node[1-5000]', cpus: 128, memory: 2TiB, gpus: 8, gpu: h100}\n";
+const RECIPE: &str = "\
+jobs: 1000000
+every: 1.6s
+users: 200
+classes:
+- {name: one, weight: 70, gpus: 1, cpus: 8, runtime: {from: 30m, to: 6h}, overestimate: 4}
+- {name: node, weight: 20, gpus: 8, cpus: 64, runtime: {from: 30m, to: 6h}, overestimate: 4}
+- {name: gang, weight: 10, gpus: 8, cpus: 64, tasks: [2, 4, 8], runtime: {from: 30m, to: 6h}, overestimate: 4}
+";
+/// Jobs of the recipe, unless said.
+const JOBS: u64 = 100_000;
+/// The least of so many runs counts.
+const RUNS: usize = 3;
+
+/// What can be measured.
+struct Row {
+    name: &'static str,
+    what: &'static str,
+    /// Jobs, and how long their replay took; `None` where its trace is not there.
+    run: fn(u64) -> Option<(usize, Duration)>,
+}
+
+const ROWS: [Row; 3] = [
+    Row { name: "kth-easy", what: "KTH-SP2, 100 processors, EASY", run: |_| flat(FlatScheduler::Easy) },
+    Row { name: "kth-fcfs", what: "KTH-SP2, 100 processors, FCFS", run: |_| flat(FlatScheduler::Fcfs) },
+    Row { name: "fleet", what: "5,000 nodes, three quarters in use", run: |jobs| Some(fleet(jobs)) },
+];
+
+fn main() -> ExitCode {
+    let (mut jobs, mut runs) = (JOBS, RUNS);
+    let mut names = Vec::new();
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--jobs" | "--runs" => match args.next().and_then(|text| text.parse().ok()) {
+                Some(number) if arg == "--jobs" => jobs = number,
+                Some(number) => runs = number as usize,
+                None => return usage("`--jobs` and `--runs` take a number"),
+            },
+            name if ROWS.iter().any(|row| row.name == name) => names.push(arg),
+            other => return usage(&format!("there is no row `{other}`")),
+        }
+    }
+    for row in ROWS.iter().filter(|row| names.is_empty() || names.iter().any(|name| name == row.name)) {
+        let runs: Option<Vec<_>> = (0..runs).map(|_| (row.run)(jobs)).collect();
+        match runs.and_then(|runs| runs.into_iter().min_by_key(|(_, taken)| *taken)) {
+            Some((jobs, taken)) => {
+                let rate = jobs as f64 / taken.as_secs_f64();
+                println!(
+                    "{:<10} {:<36} {jobs:>9} jobs {:>8.3} s {rate:>9.0} jobs/s",
+                    row.name,
+                    row.what,
+                    taken.as_secs_f64()
+                );
+            }
+            None => {
+                println!("{:<10} {:<36} not measured: the public traces are not there", row.name, row.what)
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn usage(message: &str) -> ExitCode {
+    let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+    eprintln!(
+        "error: {message}\nusage: cargo bench -p muster-sim --bench replay -- [{}] [--jobs N] [--runs N]",
+        names.join(" ")
+    );
+    ExitCode::FAILURE
+}
+
+fn flat(scheduler: FlatScheduler) -> Option<(usize, Duration)> {
+    let (procs, file) = KTH;
+    let load = FlatLoad::of(&swf(file)?, procs, Estimates::Requested);
+    let jobs: &[FlatJob] = &load.jobs;
+    let began = own_time();
+    let Ok(Run::Engine(mut fleet)) = scheduler.begin(procs, jobs) else { panic!("the engine replays it") };
+    replay(&mut fleet);
+    Some((jobs.len(), own_time() - began))
+}
+
+fn fleet(jobs: u64) -> (usize, Duration) {
+    let cluster = parse_cluster(CLUSTER, None).expect("the cluster is right");
+    let site = Site { nodes: cluster.nodes, levels: cluster.levels, tree: QueueTree::single() };
+    let recipe = parse_recipe(RECIPE, None).expect("the recipe is right");
+    let trace: Vec<TraceJob> = generate(&recipe, 1, Some(jobs)).collect();
+    let load = FleetLoad::of(&trace, &site, Estimates::Requested, true);
+    let count = load.jobs.len();
+    let began = own_time();
+    let plane = Scheduler::Muster.begin(&site, 1).expect("the engine takes the site");
+    let mut fleet = Fleet::new(&site, plane, load.jobs, Terms::default(), Failures::default());
+    replay(&mut fleet);
+    (count, own_time() - began)
+}
+
+fn replay(fleet: &mut Fleet) {
+    while fleet.step().expect("every plan passes its judge") {}
+}
+
+/// The jobs of a packed SWF below the public traces: beside the repository, or where `MUSTER_TRACES` says.
+fn swf(file: &str) -> Option<Vec<TraceJob>> {
+    let beside =
+        || Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).map(|above| above.join("shared/traces"));
+    let dir = std::env::var_os("MUSTER_TRACES").map(PathBuf::from).or_else(beside)?;
+    let mut text = String::new();
+    MultiGzDecoder::new(File::open(dir.join(file)).ok()?).read_to_string(&mut text).ok()?;
+    let (mut reader, mut jobs) = (TraceReader::new(TraceFormat::Swf), Vec::new());
+    for line in text.lines() {
+        reader.read(line, &mut |job| jobs.extend(job.ok())).ok()?;
+    }
+    Some(jobs)
+}
+
+/// Time that this thread has had a processor, so that others who want it count for little.
+fn own_time() -> Duration {
+    Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock"))
+}
