@@ -34,10 +34,6 @@ use crate::args::{Cli, Command};
 use crate::exit::{FAILURE, Failure};
 use crate::ui::Ui;
 
-/// Jobs come and go in small pieces, and a simulation is on a thread of its own: see ADR 0021.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     // The supervisor of a task is this binary, too: it must start fast and small, before anything else is set up.
     let mut words = std::env::args_os();

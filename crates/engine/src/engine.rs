@@ -172,9 +172,11 @@ impl Engine {
         let mut events = self.state.overdue(now);
         events.extend(self.state.evictions_due(now));
         events.extend(self.state.drained_away(now));
-        let of_windows = plan::window::events(&self.state, now).into_iter();
-        let new: Vec<Event> = of_windows.filter(|event| !events.contains(event)).collect();
-        events.extend(new);
+        for event in plan::window::events(&self.state, now) {
+            if !events.contains(&event) {
+                events.push(event);
+            }
+        }
         events
     }
 

@@ -10,7 +10,8 @@
 //!
 //! Both need `1 - e^-y` for `y = f·ln 2 < 0.694`, which is `y · (1 - y/2·(1 - y/3·(1 - …)))` (the Taylor series in
 //! Horner form; every term is positive and below one, so nothing cancels). Numbers are unsigned with 64
-//! fractional bits. The first term left out is `y^18/19! < 2^-66`; with the rounding of each step,
+//! fractional bits. The first term left out is below `2^-66`, which takes 18 terms for the largest `y` and four for the minutes of
+//! a week that lie between two changes; with the rounding of each step,
 //! **the factor is within 2^-60 of exact**. So
 //!
 //! * what remains is within `v · 2^-60 + 1` of exact,
@@ -22,7 +23,7 @@ const ONE: u128 = 1 << 64;
 const LN_2: u128 = 12_786_308_645_202_655_660;
 /// 2^64 / ln 2, rounded to nearest (OEIS A007525).
 const INVERSE_LN_2: u128 = 26_613_026_195_688_644_983;
-/// Terms of the series; see the header for the error this leaves.
+/// Most terms of the series; see the header for the error this leaves.
 const TERMS: usize = 18;
 /// `2^64 / n` by `n`: a multiplication where a division would be most of the cost.
 const RECIPROCALS: [u128; TERMS + 1] = reciprocals();
@@ -35,6 +36,12 @@ const fn reciprocals() -> [u128; TERMS + 1] {
         n += 1;
     }
     table
+}
+
+/// How many terms leave an error below `2^-66`. The first left out is `y^n/(n+1)!`, where `(n+1)! >= 2^n`.
+fn needed_terms(y: u128) -> usize {
+    let bits = y.leading_zeros() as usize - 64;
+    66usize.div_ceil(bits + 1).clamp(2, TERMS)
 }
 
 /// `a · b` where both have 64 fractional bits; neither exceeds one and not both are one.
@@ -57,7 +64,7 @@ impl Factor {
         let fraction = (u128::from(elapsed_ms % half_life_ms) << 64) / u128::from(half_life_ms);
         let y = multiply(fraction, LN_2);
         let mut series = ONE;
-        for reciprocal in RECIPROCALS[2..].iter().rev() {
+        for reciprocal in RECIPROCALS[2..=needed_terms(y)].iter().rev() {
             series = ONE - multiply(multiply(y, series), *reciprocal);
         }
         Self {

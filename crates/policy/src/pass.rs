@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use muster_model::{Tier, Time};
+use smallvec::SmallVec;
 
 use crate::Policy;
 use crate::intern::{LeafId, Slot, UserId};
@@ -37,8 +38,6 @@ pub struct Pass {
     skipped: BTreeSet<LeafId>,
     /// Users of whom nothing more is given, by leaf.
     gone: BTreeMap<usize, BTreeSet<UserId>>,
-    /// Somewhere on the way there was a choice between queues or users.
-    follows_shares: bool,
 }
 
 /// The highest priority of the last tier; those after it are of it, too.
@@ -47,10 +46,10 @@ const LAST: Reverse<i32> = Reverse(Tier::LAST_ORDER);
 /// Children of an inner queue that may have entries left.
 #[derive(Clone, Debug)]
 struct Ranking {
-    /// The first first. May hold ranks that a child has left behind.
+    /// The first first. May hold ranks that a child has left behind. Empty where there is one child.
     order: BinaryHeap<Reverse<(QueueRank, usize)>>,
     /// By node, rising; `None` once a child has nothing left.
-    ranks: Vec<(usize, Option<QueueRank>)>,
+    ranks: SmallVec<[(usize, Option<QueueRank>); 1]>,
     /// How many have something left.
     left: usize,
 }
@@ -72,7 +71,6 @@ impl Policy {
             current: None,
             skipped: BTreeSet::new(),
             gone: BTreeMap::new(),
-            follows_shares: false,
         }
     }
 }
@@ -95,18 +93,11 @@ impl Pass {
             });
             let is_skipped = !self.skipped.is_empty() && self.skipped.contains(&cursor.leaf);
             if !is_skipped && let Some(slot) = cursor.next(policy, self.now) {
-                self.follows_shares |= cursor.users.len() > 1;
                 return Some(slot);
             }
             (self.current, self.leaves[node]) = (None, None);
             self.close(policy, node);
         }
-    }
-
-    /// Shares had a part in the order of what was given so far. Where they had not, what is held changes nothing of it.
-    #[must_use]
-    pub fn follows_shares(&self) -> bool {
-        self.follows_shares
     }
 
     /// What `user` holds in `leaf` has changed (held or undone): their ranks and those of the path are taken anew.
@@ -155,7 +146,6 @@ impl Pass {
             let now = self.now;
             let ranking =
                 self.rankings[index].get_or_insert_with(|| Box::new(Ranking::new(policy, now, index)));
-            self.follows_shares |= ranking.ranks.len() > 1;
             // Only the root runs empty: `close` removes any other queue with its last child.
             index = ranking.first()?;
         }
@@ -184,9 +174,10 @@ impl Ranking {
         // Who has no sibling is first whatever his share.
         let is_alone = children.len() == 1;
         let rank = |child| if is_alone { QueueRank::default() } else { policy.queue_rank(now, child) };
-        let ranks: Vec<_> = children.map(|child| (*child, Some(rank(*child)))).collect();
-        let order = ranks.iter().filter_map(|(child, rank)| Some(Reverse(((*rank)?, *child))));
-        Self { order: order.collect(), left: ranks.len(), ranks }
+        let ranks: SmallVec<_> = children.map(|child| (*child, Some(rank(*child)))).collect();
+        let order = ranks.iter().filter(|_| !is_alone);
+        let order = order.filter_map(|(child, rank)| Some(Reverse(((*rank)?, *child)))).collect();
+        Self { order, left: ranks.len(), ranks }
     }
 
     /// The rank of a child that is among those with entries, or was.
@@ -197,6 +188,9 @@ impl Ranking {
 
     /// The child that comes first.
     fn first(&mut self) -> Option<usize> {
+        if let [(child, rank)] = self.ranks[..] {
+            return rank.map(|_| child);
+        }
         loop {
             let Reverse((rank, child)) = *self.order.peek()?;
             if self.rank_of(child).is_some_and(|known| *known == Some(rank)) {
@@ -233,10 +227,11 @@ struct LeafCursor {
     tier: Tier,
     /// The priority being read.
     priority: Option<Reverse<i32>>,
-    /// Lowest share first, then the lowest `seq` of the next entry. May hold keys that its user has left behind.
+    /// Lowest share first, then the lowest `seq` of the next entry. May hold keys that its user has left behind. Empty where there
+    /// is one user.
     order: BinaryHeap<Reverse<UserKey>>,
     /// Users with entries in this priority, by id.
-    users: Vec<UserCursor>,
+    users: SmallVec<[UserCursor; 1]>,
     /// How many of them have entries left.
     left: usize,
     /// Users of whom nothing more is given.
@@ -266,7 +261,15 @@ const AT_ONCE: usize = 16;
 impl LeafCursor {
     fn new(policy: &Policy, node: usize, tier: Tier, skipped: BTreeSet<UserId>) -> Self {
         let leaf = policy.nodes[node].leaf.expect("a node without children is a leaf with an id");
-        Self { leaf, tier, priority: None, order: BinaryHeap::new(), users: Vec::new(), left: 0, skipped }
+        Self {
+            leaf,
+            tier,
+            priority: None,
+            order: BinaryHeap::new(),
+            users: SmallVec::new(),
+            left: 0,
+            skipped,
+        }
     }
 
     fn next(&mut self, policy: &Policy, now: Time) -> Option<Slot> {
@@ -320,7 +323,8 @@ impl LeafCursor {
         });
         self.users = cursors.collect();
         self.left = self.users.len();
-        self.order = self.users.iter().enumerate().map(|(at, cursor)| Reverse(cursor.key(at))).collect();
+        let ordered = self.users.iter().enumerate().filter(|_| self.left > 1);
+        self.order = ordered.map(|(at, cursor)| Reverse(cursor.key(at))).collect();
         Some(())
     }
 

@@ -19,10 +19,6 @@ use muster_spec::recipe::parse_recipe;
 use muster_spec::{TraceFormat, TraceJob, TraceReader, parse_cluster};
 use nix::time::{ClockId, clock_gettime};
 
-/// As the binary has it.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Processors of KTH's SP2, and where its trace lies below the public traces.
 const KTH: (u32, &str) = (100, "swf/KTH-SP2-filtered-predictsim.swf.gz");
 /// 5,000 nodes of which three quarters are in use.

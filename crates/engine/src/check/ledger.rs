@@ -18,6 +18,11 @@ pub(super) struct Devices(SmallVec<[(usize, u64); 8]>);
 impl Devices {
     /// What is held of a device, which is `known` where nothing was said yet.
     pub(super) fn entry(&mut self, device: usize, known: impl FnOnce() -> u64) -> &mut u64 {
+        // They mostly come in order.
+        if self.0.last().is_none_or(|(last, _)| *last < device) {
+            self.0.push((device, known()));
+            return &mut self.0.last_mut().expect("pushed above").1;
+        }
         let at = self.0.binary_search_by_key(&device, |(other, _)| *other);
         let at = at.unwrap_or_else(|at| {
             self.0.insert(at, (device, known()));

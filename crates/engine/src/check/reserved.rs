@@ -73,8 +73,9 @@ fn stays<'a>(state: &'a State, now: Time, plan: &'a Plan) -> Vec<Stay<'a>> {
     nodes.sort_unstable();
     nodes.dedup();
     let mut push = |job: &'a Job, element, (start, end), placement: &'a [TaskPlacement]| {
-        let there = placement.iter().filter(|task| nodes.binary_search(&task.node).is_ok());
-        stays.extend(there.map(|task| Stay { element, start, end, job, task, is_reservation: false }));
+        for task in placement.iter().filter(|task| nodes.binary_search(&task.node).is_ok()) {
+            stays.push(Stay { element, start, end, job, task, is_reservation: false });
+        }
     };
     // 2. What is held there; who goes on with another size holds nothing beside that.
     let holds = nodes.iter().flat_map(|node| &state.pool.node(*node).holds);
@@ -123,7 +124,10 @@ fn end_of(state: &State, now: Time, plan: &Plan, holding: &Holding) -> Time {
         Decision::Start { .. } | Decision::Unclaim { .. } => None,
     });
     let goes = evictions.flatten().any(|eviction| eviction.id.element == holding.element);
-    let Some(job) = state.jobs.get(&holding.element.job).filter(|_| goes) else { return end };
+    if !goes {
+        return end;
+    }
+    let Some(job) = state.jobs.get(&holding.element.job) else { return end };
     let spec = &job.record.spec;
     let run = state.element(holding.element).and_then(|element| element.run.as_ref());
     let saves = run.is_some_and(|run| run.stage == RunStage::Running);

@@ -93,6 +93,12 @@ impl Planner<'_> {
         Some(self.candidate_of(owner.job, job, ordinal))
     }
 
+    /// A job of which no more than so many elements may run.
+    pub(super) fn capped(&self, job: JobId) -> Option<JobId> {
+        let array = self.state.jobs[&job].record.spec.array.as_ref()?;
+        array.max_running.map(|_| job)
+    }
+
     /// An element as a pass sees it.
     pub(super) fn candidate_of(&self, id: JobId, job: &Job, ordinal: u32) -> Candidate {
         let record = &job.record;
@@ -162,7 +168,7 @@ impl Planner<'_> {
                 return Verdict::Blocked;
             }
             if !is_put_off && self.start(candidate, &memo, &tries) {
-                self.started.count(slot, candidate.job);
+                self.started.count(slot, self.capped(candidate.job));
                 return Verdict::Started;
             }
             self.learn(candidate, &memo, &tries, duration);
@@ -286,7 +292,7 @@ impl Planner<'_> {
         }
         match found {
             Some((start, end, placement)) => {
-                self.waiting.count(slot, candidate.job);
+                self.waiting.count(slot, self.capped(candidate.job));
                 self.later.entry(lane).or_default().booked += 1;
                 self.state.pool.book(
                     candidate.element,

@@ -75,10 +75,12 @@ impl Forecast {
                 is_news |= count.give_back(pool, &one);
                 past += 1;
             }
-            self.looks += begins.pass(pool, from, &mut count);
-            let ended = ends.pass(pool, from, &mut count);
-            self.looks += ended;
-            is_news |= ended > 0;
+            if !pool.bookings().is_empty() {
+                self.looks += begins.pass(pool, from, &mut count);
+                let ended = ends.pass(pool, from, &mut count);
+                self.looks += ended;
+                is_news |= ended > 0;
+            }
             // 3. Does it fit from here?
             if is_news && count.is_enough() {
                 let freed = Freed::Ahead(&self.returns[..past]);

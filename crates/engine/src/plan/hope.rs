@@ -117,6 +117,7 @@ impl Planner<'_> {
 
     /// True when nothing of a leaf can start or reserve any more in this round. Asked for every blocked entry, it looks
     /// only each time that their number has doubled.
+    #[inline]
     pub(super) fn is_leaf_hopeless(&mut self, blocked: &mut Vec<u32>, leaf: LeafId, priority: i32) -> bool {
         let at = leaf.0 as usize;
         if blocked.len() <= at {
@@ -124,9 +125,11 @@ impl Planner<'_> {
         }
         let count = &mut blocked[at];
         *count += 1;
-        let is_early = *count < LOOK_AFTER || !count.is_power_of_two();
-        if is_early
-            || self.may_reserve(&Lane::of(leaf))
+        *count >= LOOK_AFTER && count.is_power_of_two() && self.has_leaf_no_hope(leaf, priority)
+    }
+
+    fn has_leaf_no_hope(&mut self, leaf: LeafId, priority: i32) -> bool {
+        if self.may_reserve(&Lane::of(leaf))
             || self.has_rights(leaf, priority)
             || self.asked_about == Some(leaf)
         {
@@ -147,13 +150,18 @@ impl Planner<'_> {
 
     /// True when nothing that a user has in a leaf can start or reserve any more in this round, as far as that is known. Asked
     /// with how many entries of the user were passed over one after the other, it looks only each time that has doubled.
+    #[inline]
     pub(super) fn is_user_hopeless(
         &mut self,
-        (leaf, user): (LeafId, UserId),
+        whose: (LeafId, UserId),
         priority: i32,
         passed_over: u32,
     ) -> bool {
-        if passed_over < LOOK_AFTER || !passed_over.is_power_of_two() || self.asked_about == Some(leaf) {
+        passed_over >= LOOK_AFTER && passed_over.is_power_of_two() && self.has_user_no_hope(whose, priority)
+    }
+
+    fn has_user_no_hope(&mut self, (leaf, user): (LeafId, UserId), priority: i32) -> bool {
+        if self.asked_about == Some(leaf) {
             return false;
         }
         // Others may come to owe a leaf something while a round goes on, when its own are made to go; all other rights are there

@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use muster_model::queue::{Backfill, PlacementPolicy};
 use muster_model::{Decision, ElementId, JobId, Plan, Reservation, Span, Tier, Time, WindowName};
-use muster_policy::{LeafId, ModelId, Pass, Promise, Slot, UserId};
+use muster_policy::{LeafId, ModelId, Promise, Slot, UserId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -132,15 +132,6 @@ enum Round {
     Stopped,
 }
 
-/// What starts in a round.
-#[derive(Clone, Debug, Default)]
-struct Started {
-    /// How many elements of each entry.
-    of: FxHashMap<Slot, u32>,
-    /// Some of them when something was reserved or kept already.
-    is_beside_kept: bool,
-}
-
 /// What the policy was told on scratch.
 enum Planned {
     /// Somebody starts, or will.
@@ -157,9 +148,10 @@ struct Taken {
 }
 
 impl Taken {
-    fn count(&mut self, slot: Slot, job: JobId) {
+    /// `capped` is its job, where no more than so many of that may run.
+    fn count(&mut self, slot: Slot, capped: Option<JobId>) {
         *self.by_slot.entry(slot).or_default() += 1;
-        *self.by_job.entry(job).or_default() += 1;
+        capped.into_iter().for_each(|job| *self.by_job.entry(job).or_default() += 1);
     }
 
     fn of_slot(&self, slot: Slot) -> u32 {
@@ -378,7 +370,7 @@ impl<'s> Planner<'s> {
     fn round(&mut self, stop: &impl Fn(Slot) -> bool) -> Round {
         let strict = self.state.policy.tree().backfill == Backfill::None;
         let mut pass = self.state.policy.begin_pass(self.now);
-        let mut started = Started::default();
+        let mut started: SmallVec<[Slot; 8]> = SmallVec::new();
         let mut blocked: Vec<u32> = Vec::new();
         let mut passed_over = PassedOver::default();
         let mut tier = Tier::Usual;
@@ -387,7 +379,7 @@ impl<'s> Planner<'s> {
             // What comes last takes what is idle: everything else has had all its rounds before.
             if tier != Tier::of_order(priority) {
                 tier = Tier::of_order(priority);
-                if self.goes_on(&started, &pass) {
+                if self.goes_on(&mut started) {
                     return Round::Again;
                 }
             }
@@ -420,8 +412,7 @@ impl<'s> Planner<'s> {
             }
             match verdict {
                 Verdict::Started => {
-                    *started.of.entry(slot).or_default() += 1;
-                    started.is_beside_kept |= self.has_kept();
+                    started.push(slot);
                     pass.started(&self.state.policy, leaf, user);
                 }
                 Verdict::Blocked if strict && self.lane(leaf, class).window.is_none() => pass.skip_leaf(leaf),
@@ -440,20 +431,19 @@ impl<'s> Planner<'s> {
                 Verdict::Blocked | Verdict::Limited | Verdict::Nothing => {}
             }
         }
-        if self.goes_on(&started, &pass) { Round::Again } else { Round::Last }
+        if self.goes_on(&mut started) { Round::Again } else { Round::Last }
     }
 
-    /// Did a round start so much that another one may find more? Starts change the order where shares have a part in it, and with
-    /// that who is reserved for what; and what starts beside a reservation may change where that lies. An array whose tickets
-    /// were all used up may have more, too.
-    fn goes_on(&self, started: &Started, pass: &Pass) -> bool {
-        !started.of.is_empty() && self.has_kept() && (started.is_beside_kept || pass.follows_shares())
-            || started.of.iter().any(|(slot, count)| self.may_have_more(*slot, *count))
-    }
-
-    /// Something is reserved, or kept for who waits until others have gone.
-    fn has_kept(&self) -> bool {
-        self.has_room || !self.state.pool.bookings().is_empty()
+    /// Did a round start so much that another one may find more? `started` has an entry for each element, and is put in order. Starts
+    /// change the order, and with that who is reserved for what. An array whose tickets were all used up may have more, too.
+    fn goes_on(&self, started: &mut [Slot]) -> bool {
+        let is_kept = self.has_room || !self.state.pool.bookings().is_empty();
+        if !started.is_empty() && is_kept {
+            return true;
+        }
+        started.sort_unstable();
+        let mut entries = started.chunk_by(|one, next| one == next);
+        entries.any(|same| self.may_have_more(same[0], same.len() as u32))
     }
 
     /// True when an entry waits for places that it was promised.

@@ -2,6 +2,7 @@
 
 use muster_model::{DeviceSet, NodeId};
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 use super::ask::{Ask, Freed};
 use super::gang::Gang;
@@ -77,7 +78,7 @@ enum Nodes {
     /// As the index has them now.
     Now(PlainWalk),
     /// As it will have them once what ends before a future start is gone.
-    Ahead(std::vec::IntoIter<NodeId>),
+    Ahead(smallvec::IntoIter<[NodeId; 8]>),
 }
 
 impl Nodes {
@@ -85,18 +86,18 @@ impl Nodes {
     fn of(gang: &mut Gang<'_>, cpus: u64) -> Self {
         let mut walk = PlainWalk::new(gang.ask.scope, cpus);
         let Some(Freed::Ahead(_)) = gang.ask.freed else { return Self::Now(walk) };
-        let changed = gang.freed_nodes();
-        let mut keys: Vec<_> =
-            changed.iter().filter_map(|id| gang.pool.plain_ahead(*id, gang.ask.window)).collect();
-        keys.retain(|(_, free, ..)| *free >= cpus);
-        let changed: FxHashSet<NodeId> = changed.into_iter().collect();
+        let mut changed = gang.freed_nodes();
+        changed.sort_unstable();
+        let ahead =
+            |pool: &Pool, id| pool.plain_ahead(id, gang.ask.window).filter(|(_, free, ..)| *free >= cpus);
+        let mut keys: SmallVec<[_; 8]> = changed.iter().filter_map(|id| ahead(gang.pool, *id)).collect();
         while let Some(id) = walk.next(gang.pool) {
-            if !changed.contains(&id) {
-                keys.extend(gang.pool.plain_ahead(id, gang.ask.window));
+            if changed.binary_search(&id).is_err() {
+                keys.extend(ahead(gang.pool, id));
             }
         }
         keys.sort_unstable();
-        Self::Ahead(keys.into_iter().map(|(.., id)| id).collect::<Vec<_>>().into_iter())
+        Self::Ahead(keys.into_iter().map(|(.., id)| id).collect::<SmallVec<_>>().into_iter())
     }
 
     fn next(&mut self, pool: &mut Pool) -> Option<NodeId> {

@@ -67,6 +67,9 @@ impl State {
 
     /// What is still there when a drain begins that stops it, as events for the journal.
     pub(crate) fn drained_away(&self, now: Time) -> Vec<Event> {
+        if self.pool.stopping_drains().next().is_none() {
+            return Vec::new();
+        }
         let mut elements = BTreeSet::new();
         for id in self.pool.stopping_drains() {
             let node = self.pool.node(id);

@@ -43,7 +43,7 @@ pub(crate) struct Ends {
 }
 
 /// How many ends are read at first, twice as many each time after, and at most.
-const AT_FIRST: usize = 4;
+const AT_FIRST: usize = 8;
 const AT_ONCE: usize = 32;
 
 /// Ends one after the other, as seen from one instant. Valid while holdings are only parked, not removed.
@@ -82,7 +82,16 @@ impl Upcoming {
         let most = (2 * self.read.len()).clamp(AT_FIRST, AT_ONCE);
         self.read.clear();
         self.next = 0;
-        let mut fixed = ends.fixed.range((self.fixed.map_or(Unbounded, Excluded), Unbounded)).peekable();
+        let fixed = ends.fixed.range((self.fixed.map_or(Unbounded, Excluded), Unbounded));
+        // Mostly it is known of all from when on they run.
+        if ends.floating.is_empty() {
+            for one in fixed.take(most) {
+                self.read.push((End::At(one.0).at(self.now), one.2));
+                self.fixed = Some(*one);
+            }
+            return;
+        }
+        let mut fixed = fixed.peekable();
         let after = self.floating.map_or(Unbounded, Excluded);
         let mut floating = ends.floating.range((after, Unbounded)).peekable();
         while self.read.len() < most {
