@@ -10,8 +10,8 @@
 //!
 //! Both need `1 - e^-y` for `y = f·ln 2 < 0.694`, which is `y · (1 - y/2·(1 - y/3·(1 - …)))` (the Taylor series in
 //! Horner form; every term is positive and below one, so nothing cancels). Numbers are unsigned with 64
-//! fractional bits. The first term left out is below `2^-66`, which takes 18 terms for the largest `y` and four for the minutes of
-//! a week that lie between two changes; with the rounding of each step,
+//! fractional bits. The first term left out is below `2^-66`, which takes 18 terms for the largest `y` and five for a minute of a
+//! week; with the rounding of each step,
 //! **the factor is within 2^-60 of exact**. So
 //!
 //! * what remains is within `v · 2^-60 + 1` of exact,

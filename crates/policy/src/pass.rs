@@ -8,7 +8,7 @@
 //!
 //! Cost: opening a queue ranks its children that have entries, opening a priority ranks its users; then a step in a heap
 //! per entry and queue of the path, and one descent of the tree whenever the leaf changes. What has left its place in a
-//! heap stays there until it comes up: who starts is mostly first, and takes its new place at once.
+//! heap stays there until it comes up: who starts is mostly first, and takes its new place at once. Who is alone has no heap.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;

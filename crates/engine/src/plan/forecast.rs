@@ -1,4 +1,4 @@
-//! When will enough whole devices have come back? Counts ahead in time, node by node, over the ends of what is held and
+//! When will enough have come back? Counts ahead in time, node by node, over the ends of what is held and
 //! over what is booked; nothing is given back on scratch for it, and indexes stay as they are. It answers for one group of
 //! whole devices, or without any, that has no topology, which is what most of those wait for that get a reservation; `reserve.rs`
 //! sweeps for all others, and must find the same.
@@ -61,6 +61,9 @@ impl Forecast {
     pub(super) fn earliest(&mut self, pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
         self.refresh(pool, now);
         let mut count = Count::new(pool, now, wish);
+        if wish.shape.groups[0].devices == 0 {
+            self.looks += count.seen.len();
+        }
         let (mut begins, mut ends) = (Edges::begins(pool, now, wish), Edges::ends(pool, now));
         let mut past = 0;
         let found = loop {

@@ -396,7 +396,7 @@ impl<'s> Planner<'s> {
                 Verdict::Blocked
             } else if !self.may_reserve(&self.lane(leaf, class))
                 && !self.may_preempt(leaf, class, priority, duration)
-                && (self.is_hopeless(class, duration) || self.is_class_full(class))
+                && (self.is_hopeless(class, duration) || !strict && self.is_class_full(class))
             {
                 passed_over.add(kind, duration);
                 passed_over.count(leaf, user);

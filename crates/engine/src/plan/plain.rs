@@ -57,8 +57,8 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
 pub(super) fn fits(pool: &mut Pool, ask: &Ask<'_>, need: &GroupNeed) -> bool {
     let block = need.per_node.unwrap_or(1);
     let mut walk = PlainWalk::new(ask.scope, need.scalars.cpus.saturating_mul(u64::from(block)));
-    let mut left = need.tasks;
-    while left > 0
+    let mut missing = need.tasks;
+    while missing > 0
         && let Some(id) = walk.next(pool)
     {
         let node = pool.node(id);
@@ -68,9 +68,9 @@ pub(super) fn fits(pool: &mut Pool, ask: &Ask<'_>, need: &GroupNeed) -> bool {
             Some(_) => 0,
             None => u32::try_from(room).unwrap_or(u32::MAX),
         };
-        left = left.saturating_sub(tasks);
+        missing = missing.saturating_sub(tasks);
     }
-    left == 0
+    missing == 0
 }
 
 /// Nodes in the order in which they are offered.

@@ -45,7 +45,7 @@ const MOST_TURNS: u32 = 64;
 pub(crate) type Slot = (Time, Time, Arc<[TaskPlacement]>);
 
 /// The earliest future start that leaves every booking intact; `None` when what it needs never comes back. A gang of one
-/// group of whole devices can be told by counting ahead; debug builds ask the sweep, too.
+/// group of whole devices, or without any, can be told by counting ahead; debug builds ask the sweep, too.
 pub(crate) fn earliest(forecast: &mut Forecast, pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
     let checkpoint = pool.checkpoint();
     let outer = pool.look_inside(wish.shape.window.as_ref());
