@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct ModelId(pub u16);
 
 /// A leaf queue. Survives [`crate::Policy::replace_tree`] as long as a leaf of that name exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LeafId(pub u32);
 

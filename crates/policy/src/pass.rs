@@ -9,10 +9,11 @@
 //! Cost: opening a queue ranks its children that have entries, opening a priority ranks its users; then a step in a heap
 //! per entry and queue of the path, and one descent of the tree whenever the leaf changes. What has left its place in a
 //! heap stays there until it comes up: who starts is mostly first, and takes its new place at once. Who is alone has no heap.
+//! A pass that is over can be begun again, in the memory that it has.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use muster_model::{Tier, Time};
@@ -24,28 +25,27 @@ use crate::share::QueueRank;
 use crate::tree::ROOT;
 
 /// See the module's description.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Pass {
     now: Time,
     /// What is given at present.
     tier: Tier,
-    /// Inner queues visited so far, by node.
-    rankings: Vec<Option<Box<Ranking>>>,
-    /// Leaves begun and not at their end, by node.
-    leaves: Vec<Option<Box<LeafCursor>>>,
+    /// Of inner queues, by node.
+    rankings: Vec<Ranking>,
+    /// Of leaves, by node.
+    leaves: Vec<LeafCursor>,
     /// The leaf that the next entry comes from, unless its rank changes.
     current: Option<usize>,
-    skipped: BTreeSet<LeafId>,
-    /// Users of whom nothing more is given, by leaf.
-    gone: BTreeMap<usize, BTreeSet<UserId>>,
 }
 
 /// The highest priority of the last tier; those after it are of it, too.
 const LAST: Reverse<i32> = Reverse(Tier::LAST_ORDER);
 
 /// Children of an inner queue that may have entries left.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Ranking {
+    /// It was visited in this tier.
+    is_open: bool,
     /// The first first. May hold ranks that a child has left behind. Empty where there is one child.
     order: BinaryHeap<Reverse<(QueueRank, usize)>>,
     /// By node, rising; `None` once a child has nothing left.
@@ -63,19 +63,25 @@ impl Policy {
     /// Begins a pass; shares are read at `now`, with the running counters as they are at each step.
     #[must_use]
     pub fn begin_pass(&self, now: Time) -> Pass {
-        Pass {
-            now,
-            tier: Tier::Usual,
-            rankings: vec![None; self.nodes.len()],
-            leaves: vec![None; self.nodes.len()],
-            current: None,
-            skipped: BTreeSet::new(),
-            gone: BTreeMap::new(),
-        }
+        let mut pass = Pass::default();
+        pass.begin_again(self, now);
+        pass
     }
 }
 
 impl Pass {
+    /// As [`Policy::begin_pass`], whatever became of the pass that this was, and of which policy it was one.
+    pub fn begin_again(&mut self, policy: &Policy, now: Time) {
+        (self.now, self.tier, self.current) = (now, Tier::Usual, None);
+        self.rankings.resize_with(policy.nodes.len(), Ranking::default);
+        self.leaves.resize_with(policy.nodes.len(), LeafCursor::default);
+        self.close_all();
+        for leaf in &mut self.leaves {
+            leaf.is_skipped = false;
+            leaf.skipped.clear();
+        }
+    }
+
     /// The next entry; each is given once. `policy` is the one that the pass was begun on.
     pub fn next(&mut self, policy: &Policy) -> Option<Slot> {
         loop {
@@ -87,15 +93,17 @@ impl Pass {
                 return None;
             };
             self.current = Some(node);
-            let (tier, gone) = (self.tier, &self.gone);
-            let cursor = self.leaves[node].get_or_insert_with(|| {
-                Box::new(LeafCursor::new(policy, node, tier, gone.get(&node).cloned().unwrap_or_default()))
-            });
-            let is_skipped = !self.skipped.is_empty() && self.skipped.contains(&cursor.leaf);
-            if !is_skipped && let Some(slot) = cursor.next(policy, self.now) {
-                return Some(slot);
+            let cursor = &mut self.leaves[node];
+            if !cursor.is_skipped {
+                if !cursor.is_open {
+                    cursor.open(policy, node, self.tier);
+                }
+                if let Some(slot) = cursor.next(policy, self.now) {
+                    return Some(slot);
+                }
             }
-            (self.current, self.leaves[node]) = (None, None);
+            cursor.is_open = false;
+            self.current = None;
             self.close(policy, node);
         }
     }
@@ -106,46 +114,47 @@ impl Pass {
         self.current = None;
         // 2. The user within the leaf.
         let mut below = policy.node_of(leaf);
-        if let Some(cursor) = &mut self.leaves[below] {
-            cursor.rank_again(policy, self.now, user);
+        if self.leaves[below].is_open {
+            self.leaves[below].rank_again(policy, self.now, user);
         }
         // 3. The queues of the path among their siblings.
         while let Some(parent) = policy.nodes[below].parent {
-            if let Some(ranking) = &mut self.rankings[parent] {
-                ranking.rank_again(policy, self.now, below);
+            if self.rankings[parent].is_open {
+                self.rankings[parent].rank_again(policy, self.now, below);
             }
             below = parent;
         }
     }
 
     /// No more entries of this leaf in this pass.
-    pub fn skip_leaf(&mut self, leaf: LeafId) {
-        self.skipped.insert(leaf);
+    pub fn skip_leaf(&mut self, policy: &Policy, leaf: LeafId) {
+        self.leaves[policy.node_of(leaf)].is_skipped = true;
     }
 
     /// No more entries of this user in this leaf in this pass, whatever their priority.
     pub fn skip_user(&mut self, policy: &Policy, leaf: LeafId, user: UserId) {
-        let node = policy.node_of(leaf);
-        self.gone.entry(node).or_default().insert(user);
-        if let Some(cursor) = &mut self.leaves[node] {
-            cursor.skip(user);
-        }
+        self.leaves[policy.node_of(leaf)].skip(user);
     }
 
     /// Everything else was given: from the top again, through what comes last.
     fn begin_last(&mut self) {
         self.tier = Tier::Last;
-        self.rankings.fill(None);
-        self.leaves.fill(None);
+        self.close_all();
+    }
+
+    fn close_all(&mut self) {
+        self.rankings.iter_mut().for_each(|ranking| ranking.is_open = false);
+        self.leaves.iter_mut().for_each(|leaf| leaf.is_open = false);
     }
 
     /// The leaf that is first now.
     fn descend(&mut self, policy: &Policy) -> Option<usize> {
         let mut index = ROOT;
         while !policy.nodes[index].is_leaf() {
-            let now = self.now;
-            let ranking =
-                self.rankings[index].get_or_insert_with(|| Box::new(Ranking::new(policy, now, index)));
+            let ranking = &mut self.rankings[index];
+            if !ranking.is_open {
+                ranking.open(policy, self.now, index);
+            }
             // Only the root runs empty: `close` removes any other queue with its last child.
             index = ranking.first()?;
         }
@@ -156,7 +165,10 @@ impl Pass {
     fn close(&mut self, policy: &Policy, leaf: usize) {
         let mut below = leaf;
         while let Some(parent) = policy.nodes[below].parent {
-            let Some(ranking) = &mut self.rankings[parent] else { return };
+            let ranking = &mut self.rankings[parent];
+            if !ranking.is_open {
+                return;
+            }
             if ranking.rank_of(below).and_then(Option::take).is_some() {
                 ranking.left -= 1;
             }
@@ -169,15 +181,19 @@ impl Pass {
 }
 
 impl Ranking {
-    fn new(policy: &Policy, now: Time, index: usize) -> Self {
-        let children = policy.nodes[index].pending_children.iter();
+    fn open(&mut self, policy: &Policy, now: Time, index: usize) {
+        let children = &policy.nodes[index].pending_children;
+        (self.is_open, self.left) = (true, children.len());
+        self.ranks.clear();
+        self.order.clear();
         // Who has no sibling is first whatever his share.
-        let is_alone = children.len() == 1;
-        let rank = |child| if is_alone { QueueRank::default() } else { policy.queue_rank(now, child) };
-        let ranks: SmallVec<_> = children.map(|child| (*child, Some(rank(*child)))).collect();
-        let order = ranks.iter().filter(|_| !is_alone);
-        let order = order.filter_map(|(child, rank)| Some(Reverse(((*rank)?, *child)))).collect();
-        Self { order, left: ranks.len(), ranks }
+        if children.len() == 1 {
+            self.ranks.extend(children.iter().map(|child| (*child, Some(QueueRank::default()))));
+            return;
+        }
+        self.ranks.extend(children.iter().map(|child| (*child, Some(policy.queue_rank(now, *child)))));
+        let order = self.ranks.iter();
+        self.order.extend(order.filter_map(|(child, rank)| Some(Reverse(((*rank)?, *child)))));
     }
 
     /// The rank of a child that is among those with entries, or was.
@@ -220,8 +236,12 @@ impl Ranking {
 }
 
 /// How far a leaf has been read: priority by priority, and in one the users by share, then age.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct LeafCursor {
+    /// It was begun in this tier, and is not at its end.
+    is_open: bool,
+    /// Nothing more is given of it.
+    is_skipped: bool,
     leaf: LeafId,
     /// Only priorities of this tier are read.
     tier: Tier,
@@ -259,17 +279,9 @@ struct UserCursor {
 const AT_ONCE: usize = 16;
 
 impl LeafCursor {
-    fn new(policy: &Policy, node: usize, tier: Tier, skipped: BTreeSet<UserId>) -> Self {
-        let leaf = policy.nodes[node].leaf.expect("a node without children is a leaf with an id");
-        Self {
-            leaf,
-            tier,
-            priority: None,
-            order: BinaryHeap::new(),
-            users: SmallVec::new(),
-            left: 0,
-            skipped,
-        }
+    fn open(&mut self, policy: &Policy, node: usize, tier: Tier) {
+        self.leaf = policy.nodes[node].leaf.expect("a node without children is a leaf with an id");
+        (self.is_open, self.tier, self.priority, self.left) = (true, tier, None, 0);
     }
 
     fn next(&mut self, policy: &Policy, now: Time) -> Option<Slot> {
@@ -315,16 +327,23 @@ impl LeafCursor {
         }
         self.priority = Some(*priority);
         let is_alone = level.users.len() == 1;
-        let users = level.users.iter().filter(|(user, _)| !self.skipped.contains(user));
-        let cursors = users.filter_map(|(user, entries)| {
+        let mut known = 0;
+        for (user, entries) in &level.users {
+            let Some(head) = entries.front().filter(|_| !self.skipped.contains(user)) else { continue };
             let share = if is_alone { 0 } else { policy.user_share(now, self.leaf, *user) };
-            let head = *entries.front()?;
-            Some(UserCursor { user: *user, share, is_done: false, head, ahead: Vec::new(), read: 1 })
-        });
-        self.users = cursors.collect();
-        self.left = self.users.len();
-        let ordered = self.users.iter().enumerate().filter(|_| self.left > 1);
-        self.order = ordered.map(|(at, cursor)| Reverse(cursor.key(at))).collect();
+            match self.users.get_mut(known) {
+                Some(cursor) => cursor.begin_again(*user, share, *head),
+                None => self.users.push(UserCursor::new(*user, share, *head)),
+            }
+            known += 1;
+        }
+        self.users.truncate(known);
+        self.left = known;
+        self.order.clear();
+        if known > 1 {
+            let ordered = self.users.iter().enumerate();
+            self.order.extend(ordered.map(|(at, cursor)| Reverse(cursor.key(at))));
+        }
         Some(())
     }
 
@@ -336,7 +355,9 @@ impl LeafCursor {
     /// Gives nothing more of a user.
     fn skip(&mut self, user: UserId) {
         self.skipped.insert(user);
-        if let Some(at) = self.find(user) {
+        if self.is_open
+            && let Some(at) = self.find(user)
+        {
             self.users[at].is_done = true;
             self.left -= 1;
         }
@@ -353,6 +374,17 @@ impl LeafCursor {
 }
 
 impl UserCursor {
+    fn new(user: UserId, share: u64, head: (u64, Slot)) -> Self {
+        Self { user, share, is_done: false, head, ahead: Vec::new(), read: 1 }
+    }
+
+    /// As a new one, in the memory that it has.
+    fn begin_again(&mut self, user: UserId, share: u64, head: (u64, Slot)) {
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.clear();
+        *self = Self { ahead, ..Self::new(user, share, head) };
+    }
+
     /// Comes to the user's next entry; false where there is none.
     fn go_on(&mut self, policy: &Policy, leaf: LeafId, priority: Reverse<i32>) -> bool {
         if self.ahead.is_empty() {

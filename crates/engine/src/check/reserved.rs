@@ -77,9 +77,14 @@ fn stays<'a>(state: &'a State, now: Time, plan: &'a Plan) -> Vec<Stay<'a>> {
             stays.push(Stay { element, start, end, job, task, is_reservation: false });
         }
     };
-    // 2. What is held there; who goes on with another size holds nothing beside that.
-    let holds = nodes.iter().flat_map(|node| &state.pool.node(*node).holds);
-    let mut keys: SmallVec<[HoldKey; 16]> = holds.map(|hold| hold.key).collect();
+    // 2. What is held there until anything reserved begins; who goes on with another size holds nothing beside that.
+    let first = plan.reservations.iter().map(|one| one.start).min().unwrap_or(Time::NEVER);
+    let mut keys: SmallVec<[HoldKey; 16]> = SmallVec::new();
+    for hold in nodes.iter().flat_map(|node| &state.pool.node(*node).holds) {
+        if state.pool.holding(hold.key).end.at(now) > first {
+            keys.push(hold.key);
+        }
+    }
     keys.sort_unstable();
     keys.dedup();
     let going_on = GoingOn::of(plan);

@@ -245,8 +245,8 @@ impl<'s> Trial<'s> {
             home: &candidate.home,
             duration: candidate.duration,
         };
-        let (start, _, _) =
-            reserve::earliest(&mut self.planner.forecast, &mut self.planner.state.pool, now, &wish)?;
+        let state = &mut *self.planner.state;
+        let (start, _, _) = reserve::earliest(&mut state.slate.forecast, &mut state.pool, now, &wish)?;
         Some(Eta { start, reserved })
     }
 
@@ -286,12 +286,8 @@ impl<'s> Trial<'s> {
             home: &candidate.home,
             duration: candidate.duration,
         };
-        let (start, _, _) = reserve::earliest(
-            &mut self.planner.forecast,
-            &mut self.planner.state.pool,
-            self.planner.now,
-            &wish,
-        )?;
+        let (now, state) = (self.planner.now, &mut *self.planner.state);
+        let (start, _, _) = reserve::earliest(&mut state.slate.forecast, &mut state.pool, now, &wish)?;
         Some(Eta { start: start.max(refilled), reserved: false })
     }
 

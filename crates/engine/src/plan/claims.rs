@@ -48,7 +48,7 @@ impl Planner<'_> {
                 Chance::Start => {
                     // The cap of its array counts it already, as promised.
                     if let Some(slot) = self.state.entries.slot(Owner { job: id, ordinal: Some(ordinal) }) {
-                        *self.started.by_slot.entry(slot).or_default() += 1;
+                        *self.state.slate.started.by_slot.entry(slot).or_default() += 1;
                     }
                     let id = attempt_id(id, element.index, attempt);
                     let placement = Arc::clone(&claim.placement);

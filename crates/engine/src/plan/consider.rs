@@ -13,8 +13,9 @@ use super::lore::Memo;
 use super::reserve::{self, Wish};
 use super::score::Scoring;
 use super::search::EFFORT;
+use super::slate::Lane;
 use super::terms::{self, Admitted, Whose};
-use super::{Lane, Planned, Planner, Verdict, gang};
+use super::{Planned, Planner, Verdict, gang};
 use crate::state::State;
 use crate::state::attempt::{attempt_id, gpus_by_model};
 use crate::state::ends::End;
@@ -78,10 +79,11 @@ impl Planner<'_> {
     pub(crate) fn candidate(&self, slot: Slot) -> Option<Candidate> {
         let owner = self.state.entries.owner(slot);
         let job = &self.state.jobs[&owner.job];
-        let taken = self.started.of_slot(slot) + self.waiting.of_slot(slot);
+        let (started, waiting) = (&self.state.slate.started, &self.state.slate.waiting);
+        let taken = started.of_slot(slot) + waiting.of_slot(slot);
         let record = &job.record;
         let given_up = self.given_up.get(&owner.job).copied().unwrap_or(0);
-        let more = self.started.of_job(owner.job) + self.waiting.of_job(owner.job);
+        let more = started.of_job(owner.job) + waiting.of_job(owner.job);
         if record.cap_room().saturating_add(given_up) <= more {
             return None;
         }
@@ -168,7 +170,8 @@ impl Planner<'_> {
                 return Verdict::Blocked;
             }
             if !is_put_off && self.start(candidate, &memo, &tries) {
-                self.started.count(slot, self.capped(candidate.job));
+                let capped = self.capped(candidate.job);
+                self.state.slate.started.count(slot, capped);
                 return Verdict::Started;
             }
             self.learn(candidate, &memo, &tries, duration);
@@ -270,9 +273,9 @@ impl Planner<'_> {
 
     /// Books a place later. True when there is one now after all, since others are moved.
     fn reserve(&mut self, slot: Slot, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
-        self.heads.push(candidate.element);
+        self.state.slate.heads.push(candidate.element);
         let lane = self.lane(candidate.leaf, candidate.class);
-        let later = self.later.entry(lane.clone()).or_default();
+        let later = self.state.slate.later.entry(lane.clone()).or_default();
         later.looks += 1;
         if later.undatable.contains(&candidate.class) {
             return false;
@@ -292,8 +295,9 @@ impl Planner<'_> {
         }
         match found {
             Some((start, end, placement)) => {
-                self.waiting.count(slot, self.capped(candidate.job));
-                self.later.entry(lane).or_default().booked += 1;
+                let capped = self.capped(candidate.job);
+                self.state.slate.waiting.count(slot, capped);
+                self.state.slate.later.entry(lane).or_default().booked += 1;
                 self.state.pool.book(
                     candidate.element,
                     (start, end),
@@ -301,7 +305,7 @@ impl Planner<'_> {
                     placement,
                 );
             }
-            None => self.later.entry(lane).or_default().undatable.push(candidate.class),
+            None => self.state.slate.later.entry(lane).or_default().undatable.push(candidate.class),
         }
         false
     }
@@ -310,15 +314,16 @@ impl Planner<'_> {
     fn date(&mut self, wish: &Wish<'_>, is_free: bool) -> Option<reserve::Slot> {
         let is_free = is_free && wish.tries.iter().all(|one| one.caps.is_empty());
         let whose = (wish.element, wish.duration, is_free && wish.reach.avoid.is_empty());
-        let State { lore, pool, .. } = &mut *self.state;
+        let State { lore, pool, slate, .. } = &mut *self.state;
+        let forecast = &mut slate.forecast;
         if let Some((found, looks)) = lore.date(pool, whose) {
-            debug_assert_eq!(found, reserve::earliest(&mut self.forecast.clone(), pool, self.now, wish));
-            self.forecast.looks += looks;
+            debug_assert_eq!(found, reserve::earliest(&mut forecast.clone(), pool, self.now, wish));
+            forecast.looks += looks;
             return found;
         }
-        let before = self.forecast.looks;
-        let found = reserve::earliest(&mut self.forecast, pool, self.now, wish);
-        lore.give_date(whose, found.clone(), self.forecast.looks - before);
+        let before = forecast.looks;
+        let found = reserve::earliest(forecast, pool, self.now, wish);
+        lore.give_date(whose, found.clone(), forecast.looks - before);
         found
     }
 
@@ -330,8 +335,9 @@ impl Planner<'_> {
             Backfill::None | Backfill::Easy => 1,
             Backfill::Conservative { depth } => depth,
         };
-        let goes_on = self.later.get(lane).is_none_or(|later| later.goes_on(depth));
-        goes_on && self.forecast.looks < LOOKS_AHEAD
+        let slate = &self.state.slate;
+        let goes_on = slate.later.get(lane).is_none_or(|later| later.goes_on(depth));
+        goes_on && slate.forecast.looks < LOOKS_AHEAD
     }
 
     /// What a start now would promise.

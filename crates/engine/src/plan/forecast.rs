@@ -29,6 +29,8 @@ pub(crate) struct Forecast {
     returns: Vec<Return>,
     /// What comes back later.
     upcoming: Upcoming,
+    /// Of the last who was counted for; kept for its memory.
+    seen: FxHashMap<NodeId, Seen>,
     /// Instants at which some node was looked at in this round, by whichever way.
     pub(super) looks: usize,
 }
@@ -43,6 +45,7 @@ struct Count<'w> {
 }
 
 /// A node as it will be.
+#[derive(Clone, Debug)]
 struct Seen {
     free: DeviceSet,
     /// Quantities held, and who gave some back last; kept where no devices are asked for and nothing is booked.
@@ -60,7 +63,7 @@ impl Forecast {
     /// The earliest future start. On success its places are held on scratch.
     pub(super) fn earliest(&mut self, pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
         self.refresh(pool, now);
-        let mut count = Count::new(pool, now, wish);
+        let mut count = Count::new(pool, now, wish, std::mem::take(&mut self.seen));
         if wish.shape.groups[0].devices == 0 {
             self.looks += count.seen.len();
         }
@@ -94,6 +97,7 @@ impl Forecast {
             }
         };
         self.looks += past;
+        self.seen = count.seen;
         found
     }
 
@@ -180,8 +184,10 @@ impl Edges {
 }
 
 impl<'w> Count<'w> {
-    fn new(pool: &mut Pool, now: Time, wish: &'w Wish<'w>) -> Self {
-        let mut count = Self { wish, now, seen: FxHashMap::default(), sum: 0 };
+    /// `seen` is of somebody else, and kept for its memory.
+    fn new(pool: &mut Pool, now: Time, wish: &'w Wish<'w>, mut seen: FxHashMap<NodeId, Seen>) -> Self {
+        seen.clear();
+        let mut count = Self { wish, now, seen, sum: 0 };
         if count.group().devices == 0 {
             let block = u64::from(count.group().per_node.unwrap_or(1));
             let cpus = count.group().scalars.cpus.saturating_mul(block);

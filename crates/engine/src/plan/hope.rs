@@ -11,8 +11,9 @@ use smallvec::SmallVec;
 use super::ask::Caps;
 use super::consider::{Candidate, Seat};
 use super::lore::Memo;
+use super::slate::Lane;
 use super::terms::Admitted;
-use super::{Lane, Planner, gang};
+use super::{Planner, gang};
 use crate::state::State;
 use crate::state::entries::ENDLESS;
 use crate::state::shape::ClassId;
@@ -77,14 +78,14 @@ impl Planner<'_> {
     fn probe(&mut self, class: ClassId, duration: Span) -> bool {
         let memo = self.memo(class).clone();
         let shape = Arc::clone(self.state.classes.shape(class));
-        let seat = Seat { element: ElementId::single(JobId(0)), avoid: &[], home: &[] };
-        let tries: Vec<Admitted<'_>> =
-            memo.picks.iter().map(|pick| Admitted { pick, caps: Caps::new() }).collect();
-        let span = (duration < ENDLESS).then_some(duration);
         if gang::is_full(&mut self.state.pool, &shape, memo.picks.iter()) {
             self.state.lore.fail(class);
             return false;
         }
+        let seat = Seat { element: ElementId::single(JobId(0)), avoid: &[], home: &[] };
+        let tries: SmallVec<[Admitted<'_>; 1]> =
+            memo.picks.iter().map(|pick| Admitted { pick, caps: Caps::new() }).collect();
+        let span = (duration < ENDLESS).then_some(duration);
         let fits = self.has_place(seat, &shape, &tries, &memo.eligible, span);
         if !fits {
             let is_kept_back = self.is_kept_back(seat, class, &memo, &tries);
@@ -136,16 +137,17 @@ impl Planner<'_> {
             return false;
         }
         // The shortest of each class decides for all of it: longer is never easier to place.
-        let classes: SmallVec<[(ClassId, Span); 8]> = self.state.entries.shortest_in_leaf(leaf).collect();
+        let mut classes: SmallVec<[(ClassId, Span); 8]> = SmallVec::new();
+        for (class, duration) in self.state.entries.shortest_in_leaf(leaf) {
+            if !self.is_hopeless(class, duration) || self.may_reserve(&self.lane(leaf, class)) {
+                classes.push((class, duration));
+            }
+        }
         // All are tried, so that what is learnt does not depend on the order in which they are kept.
-        let hopeful = classes
-            .iter()
-            .filter(|(class, duration)| {
-                self.may_reserve(&self.lane(leaf, *class))
-                    || !self.is_hopeless(*class, *duration) && self.probe(*class, *duration)
-            })
-            .count();
-        hopeful == 0
+        let is_hopeful = |(class, duration): &&(ClassId, Span)| {
+            self.may_reserve(&self.lane(leaf, *class)) || self.probe(*class, *duration)
+        };
+        classes.iter().filter(is_hopeful).count() == 0
     }
 
     /// True when nothing that a user has in a leaf can start or reserve any more in this round, as far as that is known. Asked

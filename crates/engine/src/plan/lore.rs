@@ -3,17 +3,18 @@
 //!
 //! **Within a round nothing is given back**, so what did not fit once does not fit later, nor for longer.
 //!
-//! **From one pass to the next** this holds as well where the first decided nothing and nothing was given back since: then
-//! all that is held, and until when, is as it was, and time has only gone on. What did not fit even without reservations does
-//! not fit. As long as all ends and promised dates still lie ahead, who waited first is promised the same date at the same
+//! **From one pass to the next** this holds as well where the first decided nothing, or only to start what holds since what it was
+//! to hold on scratch, and nothing was given back since: then all that is held, and until when, is as the first left it, and time has
+//! only gone on. What did not fit even without reservations does not fit. As long as all ends and promised dates still lie ahead, who waited first is promised the same date at the same
 //! place; and who was kept back by such promises would last into them now even sooner. It holds for gangs of one group
 //! without a topology alone: others are searched for, and a search may give up. With windows, drains ahead or claims, whose
 //! part in it time changes, a pass begins anew; and with budgets, since it is to be asked who is refused by one, and until when.
 
 use std::sync::Arc;
 
-use muster_model::{ElementId, Span, Time};
+use muster_model::{ElementId, Plan, Span, TaskPlacement, Time};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::ask::Pick;
 use super::hope::MOMENT;
@@ -70,8 +71,10 @@ pub(crate) struct Lore {
     era: Stamp,
     pass: Stamp,
     round: Stamp,
-    /// The last pass decided nothing, and so much had been given back by then.
+    /// The last pass decided nothing but what was committed, and so much had been given back by then.
     still: Option<u64>,
+    /// What the last pass decided, if it was to start and nothing else.
+    awaited: Option<Awaited>,
     /// The dates of the last pass in order, if they are still true; and the round in which they were given.
     dates: Vec<Dated>,
     dates_of: Stamp,
@@ -80,6 +83,15 @@ pub(crate) struct Lore {
     /// How many of them this round has come to, one after the other, and those that it gave itself.
     met: usize,
     own: Vec<Dated>,
+}
+
+/// Starts that are all that a pass decided.
+#[derive(Debug)]
+struct Awaited {
+    now: Time,
+    /// Of what is held without them.
+    version: u64,
+    placements: SmallVec<[Arc<[TaskPlacement]>; 2]>,
 }
 
 /// A copy knows nothing: it finds out anew.
@@ -92,6 +104,7 @@ impl Clone for Lore {
 impl Lore {
     /// A pass begins. Unless it `carries_on`, nothing of the pass before counts for it.
     pub(super) fn begin_pass(&mut self, pool: &Pool, now: Time, basis: Basis, carries_on: bool) {
+        self.awaited = None;
         if self.basis != Some(basis) {
             (self.basis, self.still) = (Some(basis), None);
             self.memos.clear();
@@ -130,12 +143,32 @@ impl Lore {
         self.dates_of = Stamp::default();
     }
 
-    /// The pass that ends has decided nothing: what it knows may be true in the next.
-    pub(super) fn stand_still(&mut self, pool: &Pool) {
-        self.still = is_timeless(pool).then(|| pool.returned());
-        (self.dates_of, self.dates_with) = (self.round, pool.version());
+    /// The pass that ends decides to start some and nothing else, or nothing at all: what it knows may be true in the next.
+    pub(super) fn settle(&mut self, pool: &mut Pool, now: Time, plan: &Plan) {
         self.dates.truncate(self.met);
         self.dates.append(&mut self.own);
+        if plan.decisions.is_empty() {
+            return self.stand_still(pool, now);
+        }
+        let placements = plan.starts().map(|(_, placement, _)| Arc::clone(placement)).collect();
+        self.awaited = Some(Awaited { now, version: pool.version(), placements });
+    }
+
+    /// What a plan decides is about to be done. Answers from when it was planned, if it is what the last pass decided and nothing
+    /// else has happened since.
+    pub(crate) fn awaits(&mut self, pool: &Pool, plan: &Plan) -> Option<Time> {
+        let awaited = self.awaited.take().filter(|awaited| awaited.version == pool.version())?;
+        let placements = plan.starts().map(|(_, placement, _)| placement);
+        let is_same = awaited.placements.len() == plan.decisions.len()
+            && awaited.placements.iter().zip(placements).all(|(one, other)| Arc::ptr_eq(one, other));
+        is_same.then_some(awaited.now)
+    }
+
+    /// All is held as the last pass, which was at `now`, has left it.
+    pub(crate) fn stand_still(&mut self, pool: &mut Pool, now: Time) {
+        self.still = is_timeless(pool).then(|| pool.returned());
+        pool.foresee(Some(now));
+        (self.dates_of, self.dates_with) = (self.round, pool.version());
     }
 
     fn next_stamp(&mut self) -> Stamp {

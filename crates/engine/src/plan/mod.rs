@@ -29,6 +29,7 @@ pub(crate) mod score;
 mod search;
 mod share;
 mod shrink;
+pub(crate) mod slate;
 pub(crate) mod terms;
 #[cfg(test)]
 mod tests;
@@ -43,8 +44,8 @@ pub(crate) use consider::{Candidate, Seat};
 use std::sync::Arc;
 
 use muster_model::queue::{Backfill, PlacementPolicy};
-use muster_model::{Decision, ElementId, JobId, Plan, Reservation, Span, Tier, Time, WindowName};
-use muster_policy::{LeafId, ModelId, Promise, Slot, UserId};
+use muster_model::{Decision, ElementId, JobId, Plan, Reservation, Span, Tier, Time};
+use muster_policy::{LeafId, ModelId, Pass, Promise, Slot, UserId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -55,11 +56,11 @@ use crate::state::shape::ClassId;
 use claims::Kept;
 use defragment::Moves;
 use elastic::Seed;
-use forecast::Forecast;
 use fresh::{Fresh, MOST_TRIES, Turns};
 use hope::MOMENT;
 use limited::Limited;
 use rights::Rights;
+use slate::Lane;
 
 /// Makes a plan and leaves the state as it was.
 pub(crate) fn plan(state: &mut State, now: Time) -> Plan {
@@ -99,10 +100,10 @@ fn passes(
         let thaw = if is_settled { planner.rights.thaw } else { Some(now + MOMENT) };
         let refill = planner.limited.refill();
         let again = planner.fresh.again.take();
-        let is_still = planner.is_still();
+        let only_starts = planner.only_starts();
         let plan = planner.finish();
-        if is_still {
-            state.lore.stand_still(&state.pool);
+        if only_starts {
+            state.lore.settle(&mut state.pool, now, &plan);
         }
         match again {
             Some(next) => turns = next,
@@ -138,65 +139,6 @@ enum Planned {
     Came { leaf: LeafId, user: UserId, gpus: SmallVec<[(ModelId, u64); 1]>, milli: u64, promise: Promise },
     /// Somebody goes, or gives up what it was promised.
     Left { leaf: LeafId, user: UserId, gpus: SmallVec<[(ModelId, u64); 1]> },
-}
-
-/// Elements that a pass has dealt with.
-#[derive(Clone, Debug, Default)]
-struct Taken {
-    by_slot: FxHashMap<Slot, u32>,
-    by_job: FxHashMap<JobId, u32>,
-}
-
-impl Taken {
-    /// `capped` is its job, where no more than so many of that may run.
-    fn count(&mut self, slot: Slot, capped: Option<JobId>) {
-        *self.by_slot.entry(slot).or_default() += 1;
-        capped.into_iter().for_each(|job| *self.by_job.entry(job).or_default() += 1);
-    }
-
-    fn of_slot(&self, slot: Slot) -> u32 {
-        self.by_slot.get(&slot).copied().unwrap_or(0)
-    }
-
-    fn of_job(&self, job: JobId) -> u32 {
-        self.by_job.get(&job).copied().unwrap_or(0)
-    }
-}
-
-/// Entries that get in each other's way: those of a leaf, apart from those of it that run in one window.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Lane {
-    leaf: LeafId,
-    window: Option<WindowName>,
-}
-
-impl Lane {
-    /// Of the entries that name no window.
-    fn of(leaf: LeafId) -> Self {
-        Self { leaf, window: None }
-    }
-}
-
-/// What a lane's blocked entries were promised in a round.
-#[derive(Clone, Debug, Default)]
-struct Later {
-    /// Entries with a reservation.
-    booked: u32,
-    /// Classes for which no date was found: what they need does not come back by itself.
-    undatable: SmallVec<[ClassId; Later::UNDATABLE]>,
-    /// Entries looked at.
-    looks: u32,
-}
-
-impl Later {
-    /// A sweep costs as much as there are running elements: no more of them than this are made in vain.
-    const UNDATABLE: usize = 8;
-    /// Nor are more entries than this visited for the sake of a reservation, so that a long queue without hope is left.
-    const LOOKS: u32 = 64;
-
-    fn goes_on(&self, depth: u32) -> bool {
-        self.booked < depth && self.undatable.len() < Self::UNDATABLE && self.looks < Self::LOOKS.max(depth)
-    }
 }
 
 /// Entries of a leaf that need the same and stand at the same priority.
@@ -246,16 +188,8 @@ pub(crate) struct Planner<'s> {
     pub(crate) now: Time,
     checkpoint: Checkpoint,
     limited: Limited,
-    /// What is held, ahead in time.
-    pub(crate) forecast: Forecast,
-    /// Elements started in this pass.
-    started: Taken,
-    /// Elements reserved in this round.
-    waiting: Taken,
     /// Others were told to go in this round.
     has_room: bool,
-    /// Who was given a reservation in this round, or would have been if what it needs ever came back.
-    heads: Vec<ElementId>,
     /// Places that were promised: nobody else gets them.
     kept: Vec<Kept>,
     /// What was promised before starts.
@@ -269,8 +203,6 @@ pub(crate) struct Planner<'s> {
     rights: Rights,
     moves: Moves,
     fresh: Fresh,
-    /// Reservations of this round, per lane.
-    later: FxHashMap<Lane, Later>,
     /// A leaf that is read to its end even when nothing of it can start: somebody asks about an entry of it.
     pub(crate) asked_about: Option<LeafId>,
     planned: Vec<Planned>,
@@ -288,17 +220,15 @@ impl<'s> Planner<'s> {
         let basis = (state.pool.epoch(), weighs, state.classes.forgotten());
         let carries_on = state.claims.of.is_empty() && !state.policy.has_budgets();
         state.lore.begin_pass(&state.pool, now, basis, carries_on);
+        state.pool.foresee(None);
+        state.slate.wipe();
         let checkpoint = state.pool.checkpoint();
         Self {
             state,
             now,
             checkpoint,
             limited: Limited::default(),
-            forecast: Forecast::default(),
-            started: Taken::default(),
-            waiting: Taken::default(),
             has_room: false,
-            heads: Vec::new(),
             kept: Vec::new(),
             keeps: false,
             claimed: FxHashSet::default(),
@@ -307,7 +237,6 @@ impl<'s> Planner<'s> {
             rights: Rights::default(),
             moves: Moves::default(),
             fresh: Fresh::default(),
-            later: FxHashMap::default(),
             asked_about: None,
             planned: Vec::new(),
             decisions: Vec::new(),
@@ -350,11 +279,8 @@ impl<'s> Planner<'s> {
     fn begin_round(&mut self) {
         self.state.pool.clear_bookings();
         self.keep_again();
-        self.later.clear();
-        self.forecast.looks = 0;
-        self.waiting = Taken::default();
+        self.state.slate.wipe_round();
         self.has_room = false;
-        self.heads.clear();
         self.state.lore.begin_round();
         self.rights.in_vain.clear();
         self.moves.in_vain.clear();
@@ -368,10 +294,19 @@ impl<'s> Planner<'s> {
 
     /// One round: every entry once.
     fn round(&mut self, stop: &impl Fn(Slot) -> bool) -> Round {
+        let mut pass = std::mem::take(&mut self.state.slate.pass);
+        let mut blocked = std::mem::take(&mut self.state.slate.blocked);
+        pass.begin_again(&self.state.policy, self.now);
+        blocked.clear();
+        let round = self.read(&mut pass, &mut blocked, stop);
+        (self.state.slate.pass, self.state.slate.blocked) = (pass, blocked);
+        round
+    }
+
+    /// Every entry in the order of `pass`; `blocked` counts those that are.
+    fn read(&mut self, pass: &mut Pass, blocked: &mut Vec<u32>, stop: &impl Fn(Slot) -> bool) -> Round {
         let strict = self.state.policy.tree().backfill == Backfill::None;
-        let mut pass = self.state.policy.begin_pass(self.now);
         let mut started: SmallVec<[Slot; 8]> = SmallVec::new();
-        let mut blocked: Vec<u32> = Vec::new();
         let mut passed_over = PassedOver::default();
         let mut tier = Tier::Usual;
         while let Some(slot) = pass.next(&self.state.policy) {
@@ -415,9 +350,11 @@ impl<'s> Planner<'s> {
                     started.push(slot);
                     pass.started(&self.state.policy, leaf, user);
                 }
-                Verdict::Blocked if strict && self.lane(leaf, class).window.is_none() => pass.skip_leaf(leaf),
-                Verdict::Blocked if self.is_leaf_hopeless(&mut blocked, leaf, priority) => {
-                    pass.skip_leaf(leaf);
+                Verdict::Blocked if strict && self.lane(leaf, class).window.is_none() => {
+                    pass.skip_leaf(&self.state.policy, leaf)
+                }
+                Verdict::Blocked if self.is_leaf_hopeless(blocked, leaf, priority) => {
+                    pass.skip_leaf(&self.state.policy, leaf);
                 }
                 Verdict::Blocked
                     if self.passes_over()
@@ -468,15 +405,19 @@ impl<'s> Planner<'s> {
 
     /// Entries that were blocked by capacity and are protected, in order.
     pub(crate) fn blocked_heads(&self) -> &[ElementId] {
-        &self.heads
+        &self.state.slate.heads
     }
 
-    /// Nothing was decided, and nothing promised before is kept clear: all is as it was before the pass.
-    fn is_still(&self) -> bool {
-        self.decisions.is_empty()
-            && self.planned.is_empty()
+    /// Nothing was decided but to start some with the size that they were found a place for, and nothing promised before is kept
+    /// clear.
+    fn only_starts(&self) -> bool {
+        let is_start = |decision: &Decision| matches!(decision, Decision::Start { .. });
+        let starts = self.planned.iter().filter(|planned| matches!(planned, Planned::Came { .. })).count();
+        self.decisions.iter().all(is_start)
+            && (starts, starts) == (self.planned.len(), self.decisions.len())
             && self.kept.is_empty()
             && self.claimed.is_empty()
+            && self.seeds.is_empty()
     }
 
     /// The reservations made so far.

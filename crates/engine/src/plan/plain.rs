@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::ask::{Ask, Freed};
 use super::gang::Gang;
 use super::walk::PlainWalk;
-use crate::state::pool::Pool;
+use crate::state::pool::{PlainKey, Pool};
 use crate::state::shape::GroupNeed;
 use crate::state::topology::Scope;
 
@@ -78,7 +78,7 @@ enum Nodes {
     /// As the index has them now.
     Now(PlainWalk),
     /// As it will have them once what ends before a future start is gone.
-    Ahead(smallvec::IntoIter<[NodeId; 8]>),
+    Ahead(smallvec::IntoIter<[PlainKey; 4]>),
 }
 
 impl Nodes {
@@ -90,20 +90,22 @@ impl Nodes {
         changed.sort_unstable();
         let ahead =
             |pool: &Pool, id| pool.plain_ahead(id, gang.ask.window).filter(|(_, free, ..)| *free >= cpus);
-        let mut keys: SmallVec<[_; 8]> = changed.iter().filter_map(|id| ahead(gang.pool, *id)).collect();
+        let mut keys: SmallVec<[PlainKey; 4]> = SmallVec::new();
+        let mut add = |pool: &Pool, id| ahead(pool, id).into_iter().for_each(|key| keys.push(key));
+        changed.iter().for_each(|id| add(gang.pool, *id));
         while let Some(id) = walk.next(gang.pool) {
             if changed.binary_search(&id).is_err() {
-                keys.extend(ahead(gang.pool, id));
+                add(gang.pool, id);
             }
         }
         keys.sort_unstable();
-        Self::Ahead(keys.into_iter().map(|(.., id)| id).collect::<SmallVec<_>>().into_iter())
+        Self::Ahead(keys.into_iter())
     }
 
     fn next(&mut self, pool: &mut Pool) -> Option<NodeId> {
         match self {
             Self::Now(walk) => walk.next(pool),
-            Self::Ahead(nodes) => nodes.next(),
+            Self::Ahead(keys) => keys.next().map(|(.., id)| id),
         }
     }
 }

@@ -210,7 +210,8 @@ impl Planner<'_> {
         let id = attempt_id(element.job, element.index, candidate.attempt);
         let (shape, fresh) = (Arc::clone(&candidate.shape), Some((id, candidate.duration)));
         self.keep(Kept { element, until, shape, placement, fresh });
-        self.started.count(slot, self.capped(candidate.job));
+        let capped = self.capped(candidate.job);
+        self.state.slate.started.count(slot, capped);
         for Leaver { victim, keeps } in way.leavers {
             if let Some(keeps) = keeps {
                 self.settle(victim.id.element, victim.delay, keeps);

@@ -46,6 +46,7 @@ pub(crate) fn gpus_by_model(pool: &Pool, placement: &[TaskPlacement]) -> SmallVe
 impl State {
     /// Decisions enter the state.
     pub(crate) fn commit(&mut self, now: Time, plan: &Plan) {
+        let planned = self.lore.awaits(&self.pool, plan);
         for decision in &plan.decisions {
             match decision {
                 Decision::Start { id, placement, backfilled } => {
@@ -56,6 +57,9 @@ impl State {
                 }
                 Decision::Unclaim { element } => self.unclaim(now, *element),
             }
+        }
+        if let Some(planned) = planned {
+            self.lore.stand_still(&mut self.pool, planned);
         }
         self.spread_news(now);
     }

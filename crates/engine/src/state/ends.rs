@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
-use muster_model::{ElementId, Span, Time};
+use muster_model::{ElementId, JobId, Span, Time};
 use smallvec::SmallVec;
 
 use super::pool::HoldKey;
@@ -116,6 +116,12 @@ impl Ends {
         self.floating.is_empty() && self.fixed.first().is_none_or(|(at, ..)| *at > now)
     }
 
+    /// True when some are at this instant.
+    pub(crate) fn has_at(&self, at: Time) -> bool {
+        let from = (at, ElementId::single(JobId(0)), HoldKey(0));
+        self.fixed.range(from..).next().is_some_and(|(first, ..)| *first == at)
+    }
+
     pub(crate) fn insert(&mut self, end: End, element: ElementId, key: HoldKey) {
         match end {
             End::At(time) => self.fixed.insert((time, element, key)),
@@ -135,8 +141,6 @@ impl Ends {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::JobId;
-
     use super::*;
 
     #[test]

@@ -41,6 +41,7 @@ use muster_policy::{Policy, Promise, TreeError};
 
 use crate::fact::{Fact, Facts};
 use crate::plan::lore::Lore;
+use crate::plan::slate::Slate;
 use claim::Claims;
 use depend::Recent;
 use entries::{Entries, Owner, Rank, Standing};
@@ -86,6 +87,8 @@ pub(crate) struct State {
     pub(crate) facts: Facts,
     /// What passes know that need not be found out again.
     pub(crate) lore: Lore,
+    /// What a pass writes on.
+    pub(crate) slate: Slate,
     /// Of the last pass.
     pub(crate) reservations: Vec<Reservation>,
     /// When the first budget is refilled that kept something back in the last pass.
@@ -122,6 +125,7 @@ impl State {
             effects: Vec::new(),
             facts: Facts::default(),
             lore: Lore::default(),
+            slate: Slate::default(),
             reservations: Vec::new(),
             refill: None,
             thaw: None,

@@ -144,7 +144,7 @@ fn a_pass_follows_what_starts_and_skips_what_it_is_told() {
         policy.try_hold(leaf, user, &[(model, 1000)]);
         pass.started(&policy, leaf, user);
         if slot.0 == 1 {
-            pass.skip_leaf(a);
+            pass.skip_leaf(&policy, a);
         }
     }
     assert_eq!(order, [0, 3, 1, 4, 5]);
@@ -253,7 +253,7 @@ proptest! {
                     pass.started(&policy, other, by);
                 }
                 8 => {
-                    pass.skip_leaf(leaf);
+                    pass.skip_leaf(&policy, leaf);
                     skipped.insert(leaf);
                 }
                 _ => {}

@@ -11,6 +11,9 @@ use crate::state::index::{Index, describe, describe_plain};
 use crate::state::node::Window;
 use crate::state::topology::{DomainId, Domains, Level, Scope};
 
+/// A node in the index for tasks without a GPU: free devices, free CPUs, its rank, and which it is.
+pub(crate) type PlainKey = (u16, u64, u32, NodeId);
+
 impl Pool {
     /// Sets the levels, widest first; every node finds its domains anew.
     pub(crate) fn set_levels(&mut self, levels: &[Arc<str>]) {
@@ -122,9 +125,9 @@ impl Pool {
         }
     }
 
-    /// What the index of all nodes would say of one to tasks without a GPU at the beginning of a window: free devices, free CPUs
-    /// and its rank. `None` where it takes no work.
-    pub(crate) fn plain_ahead(&self, id: NodeId, window: Window) -> Option<(u16, u64, u32, NodeId)> {
+    /// What the index of all nodes would say of one to tasks without a GPU at the beginning of a window. `None` where it takes no
+    /// work.
+    pub(crate) fn plain_ahead(&self, id: NodeId, window: Window) -> Option<PlainKey> {
         let node = self.node(id);
         node.plain_by(window).map(|(devices, cpus)| (devices, cpus, node.rank, id))
     }

@@ -20,6 +20,7 @@ use crate::state::scalars::ExtraId;
 use crate::state::shape::Shape;
 use crate::state::topology::Domains;
 use crate::state::wall::View;
+pub(crate) use domains::PlainKey;
 
 /// Key of a holding in the pool. It carries no meaning and no order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,6 +115,8 @@ pub(crate) struct Pool {
     /// One number for each set of holdings with their ends and places; a rollback brings the earlier one back.
     version: u64,
     versions: u64,
+    /// Ends that were seen from this instant are of the same version when they turn out to be so.
+    foreseen_from: Option<Time>,
     /// Changes whenever something may have come back for good, or into service.
     returned: u64,
     /// Changes whenever what an idle cluster could host may have changed.
@@ -232,8 +235,24 @@ impl Pool {
 
     /// It is now known when a holding ends.
     pub(crate) fn set_end(&mut self, key: HoldKey, end: End) {
+        let is_foreseen = self.is_foreseen(key, end);
         self.move_end(key, end);
-        self.renew();
+        if !is_foreseen {
+            self.renew();
+        }
+    }
+
+    /// Somebody who has looked ahead from an instant keeps what he saw.
+    pub(crate) fn foresee(&mut self, from: Option<Time>) {
+        self.foreseen_from = from;
+    }
+
+    /// True when it was seen ahead that a holding comes back at that instant, alone.
+    fn is_foreseen(&self, key: HoldKey, end: End) -> bool {
+        match (self.foreseen_from, self.holding(key).end, end) {
+            (Some(from), End::After(span), End::At(at)) => at == from + span && !self.ends.has_at(at),
+            _ => false,
+        }
     }
 
     fn move_end(&mut self, key: HoldKey, end: End) {
