@@ -5,6 +5,7 @@
 
 mod arrows;
 mod bench;
+mod dist;
 mod generated;
 mod mutants;
 mod simulate;
@@ -32,6 +33,7 @@ usage: cargo xtask <command>
                      are deliberate bugs found by stories and scenarios? --write puts the table into docs/proof.md
   bench [--json] [--only NAMES] [--quick] [--instructions] [--list]
                      how fast the engine is and how cost grows, as in docs/PERFORMANCE.md
+  dist               the binary for others to install, laid out by how it runs: two builds and some replays
   slurm up|down|status|start|stop|kill|shell|test
                      a real Slurm cluster of eight nodes on this machine; `cargo xtask slurm help` tells the rest
 ";
@@ -57,6 +59,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["bench", rest @ ..] => return bench::run(&root, rest),
         ["slurm", rest @ ..] => return slurm::run(&root, rest),
         ["tidy"] => tidy::run(&root)?,
+        ["dist"] => dist::run(&root)?,
         ["gen"] => generated::write(&root)?,
         ["gen", "--check"] => generated::check(&root)?,
         ["arrows"] => arrows::compare(&root)?,

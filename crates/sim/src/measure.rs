@@ -25,7 +25,7 @@ pub(crate) fn spread(values: impl Iterator<Item = f64>) -> Spread {
     }
     // Summed in order of arrival, so that the same schedule has the same mean to the last digit.
     let mean = values.iter().sum::<f64>() / values.len() as f64;
-    values.sort_by(f64::total_cmp);
+    values.sort_unstable_by(f64::total_cmp);
     let rank = |percent: usize| quantile(&values, percent);
     Spread { mean, p50: rank(50), p95: rank(95), p99: rank(99), max: rank(100) }
 }

@@ -63,7 +63,7 @@ impl Planner<'_> {
                 }
                 Chance::GiveUp => {
                     self.state.policy.undo_hold(leaf, user, &claim.gpus);
-                    self.planned.push(Planned::Left { leaf, user, gpus: claim.gpus });
+                    self.state.slate.planned.push(Planned::Left { leaf, user, gpus: claim.gpus });
                     let is_active = self.state.element(element).is_some_and(|one| one.phase == Phase::Active);
                     *self.given_up.entry(id).or_default() += u32::from(!is_active);
                     self.decisions.push(Decision::Unclaim { element });

@@ -211,7 +211,7 @@ impl Planner<'_> {
             self.state.policy.try_promise(candidate.leaf, candidate.user, milli, promise);
             let (leaf, user) = (candidate.leaf, candidate.user);
             self.note_start(candidate, key, &gpus);
-            self.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
+            self.state.slate.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
             let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
             let window = &candidate.shape.window;
             let ahead = self.state.pool.bookings().iter();

@@ -44,7 +44,7 @@ impl Planner<'_> {
     pub(super) fn sow(&mut self, candidate: &Candidate, key: HoldKey) {
         let spec = &self.state.jobs[&candidate.job].record.spec;
         if let Some(elastic) = spec.elastic() {
-            let (decision, planned) = (self.decisions.len(), self.planned.len() - 1);
+            let (decision, planned) = (self.decisions.len(), self.state.slate.planned.len() - 1);
             self.seeds.push(Seed { candidate: candidate.clone(), elastic, key, decision, planned });
         }
     }
@@ -74,7 +74,8 @@ impl Planner<'_> {
     /// A start as large as can be. True when it can be larger.
     fn grow_start(&mut self, seed: &Seed) -> bool {
         let candidate = &seed.candidate;
-        let Planned::Came { leaf, user, gpus, milli, promise } = &self.planned[seed.planned] else {
+        let Planned::Came { leaf, user, gpus, milli, promise } = &self.state.slate.planned[seed.planned]
+        else {
             return false;
         };
         let (leaf, user, gpus, milli, promise) = (*leaf, *user, gpus.clone(), *milli, *promise);
@@ -95,7 +96,7 @@ impl Planner<'_> {
         if let Some(runner) = fresh.and_then(|those| those.get_mut(&candidate.element)) {
             (runner.key, runner.gpus) = (larger.key, gpus.clone());
         }
-        self.planned[seed.planned] = Planned::Came { leaf, user, gpus, milli, promise };
+        self.state.slate.planned[seed.planned] = Planned::Came { leaf, user, gpus, milli, promise };
         let Decision::Start { placement, .. } = &mut self.decisions[seed.decision] else { return false };
         *placement = larger.placement;
         true
@@ -139,7 +140,7 @@ impl Planner<'_> {
         };
         // 3. It goes, and its places are kept.
         self.evicted.insert(key);
-        self.planned.push(Planned::Left { leaf, user, gpus: held });
+        self.state.slate.planned.push(Planned::Left { leaf, user, gpus: held });
         self.state.pool.hasten(key, self.now + delay);
         self.look_again();
         let evict = vec![Eviction { id: old, cause: EvictionCause::Grown }];
@@ -175,7 +176,7 @@ impl Planner<'_> {
         let (promise, milli) = (self.promise(candidate.duration), shape.milli());
         self.state.policy.try_hold(leaf, user, &gpus);
         self.state.policy.try_promise(leaf, user, milli, promise);
-        self.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
+        self.state.slate.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
         let until = candidate.duration.map_or(Time::NEVER, |span| self.now + span);
         self.keep(Kept { element, until, shape, placement: Arc::clone(&placement), fresh: None });
         self.decisions.push(Decision::Claim { element, placement, evict });

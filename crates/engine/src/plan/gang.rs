@@ -23,7 +23,7 @@ pub(crate) struct Gang<'a> {
     pub(crate) pool: &'a mut Pool,
     pub(crate) ask: Ask<'a>,
     pub(crate) key: HoldKey,
-    tasks: Vec<TaskPlacement>,
+    tasks: SmallVec<[TaskPlacement; 4]>,
     /// Held of models that have a cap.
     spent: Caps,
 }
@@ -119,7 +119,7 @@ pub(super) fn place_anywhere(
     }
     let checkpoint = pool.checkpoint();
     let key = pool.open(element, end, Arc::clone(shape));
-    let mut gang = Gang { pool, ask, key, tasks: Vec::new(), spent: Caps::new() };
+    let mut gang = Gang { pool, ask, key, tasks: SmallVec::new(), spent: Caps::new() };
     match search::place(&mut gang, ask.effort) {
         Found::Placed => {
             let placement = gang.by_rank();
@@ -164,7 +164,7 @@ pub(super) fn place_in_order<'s>(
 ) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
     let checkpoint = pool.checkpoint();
     let key = pool.open(element, end, Arc::clone(shape));
-    let mut gang = Gang { pool, ask, key, tasks: Vec::new(), spent: Caps::new() };
+    let mut gang = Gang { pool, ask, key, tasks: SmallVec::new(), spent: Caps::new() };
     for group in order {
         if !place(&mut gang, *group) {
             gang.pool.rollback(checkpoint);
@@ -288,6 +288,6 @@ impl Gang<'_> {
                 by_domain.then_with(|| key(one).cmp(&key(other)))
             }),
         }
-        tasks.into()
+        Arc::from(&tasks[..])
     }
 }

@@ -134,6 +134,7 @@ enum Round {
 }
 
 /// What the policy was told on scratch.
+#[derive(Debug)]
 enum Planned {
     /// Somebody starts, or will.
     Came { leaf: LeafId, user: UserId, gpus: SmallVec<[(ModelId, u64); 1]>, milli: u64, promise: Promise },
@@ -205,7 +206,6 @@ pub(crate) struct Planner<'s> {
     fresh: Fresh,
     /// A leaf that is read to its end even when nothing of it can start: somebody asks about an entry of it.
     pub(crate) asked_about: Option<LeafId>,
-    planned: Vec<Planned>,
     decisions: Vec<Decision>,
     /// Gangs that start at their fewest, and may be larger.
     seeds: Vec<Seed>,
@@ -238,7 +238,6 @@ impl<'s> Planner<'s> {
             moves: Moves::default(),
             fresh: Fresh::default(),
             asked_about: None,
-            planned: Vec::new(),
             decisions: Vec::new(),
             seeds: Vec::new(),
             #[cfg(test)]
@@ -412,9 +411,10 @@ impl<'s> Planner<'s> {
     /// clear.
     fn only_starts(&self) -> bool {
         let is_start = |decision: &Decision| matches!(decision, Decision::Start { .. });
-        let starts = self.planned.iter().filter(|planned| matches!(planned, Planned::Came { .. })).count();
+        let starts =
+            self.state.slate.planned.iter().filter(|planned| matches!(planned, Planned::Came { .. })).count();
         self.decisions.iter().all(is_start)
-            && (starts, starts) == (self.planned.len(), self.decisions.len())
+            && (starts, starts) == (self.state.slate.planned.len(), self.decisions.len())
             && self.kept.is_empty()
             && self.claimed.is_empty()
             && self.seeds.is_empty()
@@ -438,13 +438,14 @@ impl<'s> Planner<'s> {
     pub(crate) fn finish(mut self) -> Plan {
         let reservations = self.reservations();
         self.state.pool.rollback(self.checkpoint);
-        for planned in self.planned.drain(..).rev() {
+        let State { policy, slate, .. } = &mut *self.state;
+        for planned in slate.planned.drain(..).rev() {
             match planned {
                 Planned::Came { leaf, user, gpus, milli, promise } => {
-                    self.state.policy.undo_promise(leaf, user, milli, promise);
-                    self.state.policy.undo_hold(leaf, user, &gpus);
+                    policy.undo_promise(leaf, user, milli, promise);
+                    policy.undo_hold(leaf, user, &gpus);
                 }
-                Planned::Left { leaf, user, gpus } => self.state.policy.try_hold(leaf, user, &gpus),
+                Planned::Left { leaf, user, gpus } => policy.try_hold(leaf, user, &gpus),
             }
         }
         Plan { decisions: std::mem::take(&mut self.decisions), reservations }

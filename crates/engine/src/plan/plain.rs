@@ -47,7 +47,9 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
         if tasks > 0 {
             grant(gang, group, node, tasks);
             left -= tasks;
-            used.insert(node);
+            if is_blocked {
+                used.insert(node);
+            }
         }
     }
     left == 0

@@ -195,14 +195,14 @@ impl Planner<'_> {
             self.evicted.insert(victim.key);
             self.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
             let gpus = victim.gpus.clone();
-            self.planned.push(Planned::Left { leaf: victim.leaf, user: victim.user, gpus });
+            self.state.slate.planned.push(Planned::Left { leaf: victim.leaf, user: victim.user, gpus });
             self.state.pool.hasten(victim.key, self.now + victim.delay);
         }
         let gpus = gpus_by_model(&self.state.pool, &way.placement);
         let (promise, milli) = (self.promise(candidate.duration), candidate.shape.milli());
         self.state.policy.try_hold(leaf, user, &gpus);
         self.state.policy.try_promise(leaf, user, milli, promise);
-        self.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
+        self.state.slate.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
         let placement = Arc::clone(&way.placement);
         self.decisions.push(Decision::Claim { element: candidate.element, placement: way.placement, evict });
         let until = candidate.duration.map_or(Time::NEVER, |span| self.now + delay + span);

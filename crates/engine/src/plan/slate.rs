@@ -9,6 +9,7 @@ use muster_policy::{LeafId, Pass, Slot};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::Planned;
 use super::forecast::Forecast;
 use crate::state::shape::ClassId;
 
@@ -29,6 +30,8 @@ pub(crate) struct Slate {
     pub(super) later: FxHashMap<Lane, Later>,
     /// What is held, ahead in time.
     pub(crate) forecast: Forecast,
+    /// What the policy was told in this pass.
+    pub(super) planned: Vec<Planned>,
 }
 
 /// A copy is a clean one.
@@ -42,6 +45,7 @@ impl Slate {
     /// For a new pass.
     pub(super) fn wipe(&mut self) {
         self.started.wipe();
+        self.planned.clear();
         self.wipe_round();
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use muster_model::job::Resources;
 use muster_model::queue::{Backfill, Preemption};
-use muster_model::{Bytes, CpuMilli, NodeSpec, QueueTree};
+use muster_model::{Bytes, CpuMilli, NodeSpec, QueueName, QueueTree, UserName};
 
 use super::{FlatJob, Ran};
 use crate::fleet::{EnginePlane, Failures, Fleet, FleetJob, JobNo, PlaneError, Site, Terms};
@@ -129,6 +129,7 @@ fn shortest_first(job: &FlatJob) -> i32 {
 /// in these policies.
 fn fleet_jobs(jobs: &[FlatJob], priority: impl Fn(&FlatJob) -> i32) -> Vec<FleetJob> {
     let mut tasks: BTreeMap<u32, Arc<Resources>> = BTreeMap::new();
+    let (user, queue) = (UserName::from("all"), QueueName::from("default"));
     let fleet_job = |job: &FlatJob| FleetJob {
         id: Arc::clone(&job.id),
         submit: job.submit,
@@ -141,8 +142,8 @@ fn fleet_jobs(jobs: &[FlatJob], priority: impl Fn(&FlatJob) -> i32) -> Vec<Fleet
                 .or_insert_with(|| Arc::new(Resources { cpus: milli(job.width), ..Resources::default() })),
         ),
         asked_milli: 0,
-        user: "all".into(),
-        queue: "default".into(),
+        user: user.clone(),
+        queue: queue.clone(),
         priority: priority(job),
         fewest_nodes: 1,
     };

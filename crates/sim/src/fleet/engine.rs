@@ -23,6 +23,9 @@ use super::site::Site;
 #[derive(Debug)]
 pub struct EnginePlane {
     engine: Engine,
+    /// What all jobs have in common.
+    plain: JobSpec,
+    role: Arc<str>,
     now: Time,
     /// The attempt of each job that was started last.
     attempts: Vec<Option<AttemptId>>,
@@ -49,7 +52,37 @@ impl EnginePlane {
             engine.judge(&event).map_err(refused(format!("node {}", node.name)))?;
             engine.apply(Time(0), &event);
         }
-        Ok(Self { engine, now: Time(0), attempts: Vec::new(), refused: BTreeMap::new() })
+        let (now, attempts, refused) = (Time(0), Vec::new(), BTreeMap::new());
+        Ok(Self { engine, plain: plain(), role: "main".into(), now, attempts, refused })
+    }
+
+    /// A job as its user would have written it; it takes the signal to save if it can, and is to lie close together where the
+    /// site has levels.
+    fn spec(&self, job: &FleetJob, saves_when_told: bool) -> JobSpec {
+        let group = TaskGroup::of(Arc::clone(&self.role), job.tasks, (*job.task).clone());
+        // As the models of those who know of topology take it: close together if it can be.
+        let narrowest = self.engine.levels().last().filter(|_| job.tasks > 1);
+        let topology = narrowest.map(|narrowest| Topology {
+            rule: TopologyRule::Preferred(Arc::clone(narrowest)),
+            segment: None,
+        });
+        let checkpoint = Checkpoint {
+            signal: 10,
+            lead: Span::from_secs(60),
+            by: CheckpointBy::First,
+            then: AfterCheckpoint::Continue,
+        };
+        JobSpec {
+            name: Arc::clone(&job.id),
+            user: job.user.clone(),
+            queue: job.queue.clone(),
+            groups: vec![group],
+            priority: job.priority,
+            time_limit: job.estimate,
+            checkpoint: saves_when_told.then_some(checkpoint),
+            constraint: NodeConstraint { topology, ..NodeConstraint::default() },
+            ..self.plain.clone()
+        }
     }
 
     /// Says the same of every task of a job's attempt.
@@ -135,7 +168,7 @@ impl Plane for EnginePlane {
 
     fn arrived(&mut self, desk: &Desk, job: JobNo) -> Result<(), PlaneError> {
         self.attempts.push(None);
-        let spec = spec(desk.job(job), desk.terms().saves_when_told, self.engine.levels());
+        let spec = self.spec(desk.job(job), desk.terms().saves_when_told);
         let event = Event::Submitted { job: JobId(u64::from(job.0) + 1), spec: spec.into() };
         match self.engine.judge(&event) {
             Ok(()) => self.engine.apply(self.now, &event),
@@ -214,28 +247,10 @@ fn job_no(id: AttemptId) -> JobNo {
     JobNo(id.element.job.0 as u32 - 1)
 }
 
-/// A job as its user would have written it: it restarts when a node is lost, takes the signal to save if it can, and is to lie close
-/// together where the site has levels.
-fn spec(job: &FleetJob, saves_when_told: bool, levels: &[Arc<str>]) -> JobSpec {
-    let group = TaskGroup::of("main", job.tasks, (*job.task).clone());
-    // As the models of those who know of topology take it: close together if it can be.
-    let topology = levels
-        .last()
-        .filter(|_| job.tasks > 1)
-        .map(|narrowest| Topology { rule: TopologyRule::Preferred(Arc::clone(narrowest)), segment: None });
-    let checkpoint = Checkpoint {
-        signal: 10,
-        lead: Span::from_secs(60),
-        by: CheckpointBy::First,
-        then: AfterCheckpoint::Continue,
-    };
+/// Of nobody and nothing: it restarts when a node is lost.
+fn plain() -> JobSpec {
     JobSpec {
-        queue: job.queue.clone(),
-        priority: job.priority,
-        time_limit: job.estimate,
         restart: Restart { on_failure: true, max_restarts: u32::MAX, ..Restart::NEVER },
-        checkpoint: saves_when_told.then_some(checkpoint),
-        constraint: NodeConstraint { topology, ..NodeConstraint::default() },
-        ..JobSpec::plain(job.id.clone(), job.user.clone(), vec![group])
+        ..JobSpec::plain("", "", Vec::new())
     }
 }

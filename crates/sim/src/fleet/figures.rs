@@ -138,7 +138,7 @@ fn sizes(desk: &Desk) -> Vec<SizeFigures> {
     named
         .map(|((_, size), mut waits)| {
             let wait_secs = spread(waits.iter().copied());
-            waits.sort_by(f64::total_cmp);
+            waits.sort_unstable_by(f64::total_cmp);
             SizeFigures {
                 size: (*size).to_owned(),
                 jobs: waits.len() as u64,

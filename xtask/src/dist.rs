@@ -1,0 +1,141 @@
+//! `cargo xtask dist`: the binary for others to install, laid out by how it runs. It is built so that it counts what it runs, replays
+//! traces of this folder's recipes, and is built again with those counts (profile-guided optimisation): a pass of the engine
+//! goes once through some hundred kilobytes of code, which it mostly waits for, and what runs comes to lie together.
+//! It must not measure: that is `bench.rs`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::cargo;
+
+/// What is replayed: a recipe of `xtask/dist`, and how. `DIR` stands for that folder.
+const REPLAYS: &[(&str, &[&str])] = &[
+    ("processors.yaml", &["--procs", "100", "--scheduler", "fcfs,easy,conservative,sjf"]),
+    ("idle.yaml", &["--cluster", "DIR/idle-cluster.yaml", "--scheduler", "muster"]),
+    (
+        "busy.yaml",
+        &[
+            "--cluster",
+            "DIR/busy-cluster.yaml",
+            "--queues",
+            "DIR/busy-queues.yaml",
+            "--scheduler",
+            "muster",
+            "--checkpoint-every",
+            "1h",
+            "--node-mtbf",
+            "300d",
+        ],
+    ),
+];
+
+/// Builds it, and says where it is.
+pub fn run(root: &Path) -> Result<()> {
+    let told = Told::by_rustc()?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let counts = target.join("dist-counts");
+    if counts.exists() {
+        std::fs::remove_dir_all(&counts).with_context(|| format!("{} is in the way", counts.display()))?;
+    }
+    let binary = target.join(&told.host).join("dist/muster");
+    // 1. One that counts.
+    println!("1 of 3: a binary that counts what it runs");
+    build(root, &told, &flag("-Cprofile-generate=", &counts))?;
+    // 2. What it runs.
+    println!("2 of 3: replays");
+    for (recipe, args) in REPLAYS {
+        replay(root, &binary, &counts, recipe, args)?;
+    }
+    let merged = counts.join("merged.profdata");
+    merge(&told.profdata, &counts, &merged)?;
+    // 3. One that is laid out by that.
+    println!("3 of 3: the binary");
+    build(root, &told, &flag("-Cprofile-use=", &merged))?;
+    println!("{}", binary.display());
+    Ok(())
+}
+
+/// What the compiler says of itself.
+struct Told {
+    /// What it builds for.
+    host: String,
+    /// The program that merges counts.
+    profdata: PathBuf,
+}
+
+impl Told {
+    fn by_rustc() -> Result<Self> {
+        let about = said(Command::new("rustc").arg("-vV"))?;
+        let host =
+            about.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+        let sysroot = said(Command::new("rustc").args(["--print", "sysroot"]))?;
+        let profdata = Path::new(sysroot.trim()).join("lib/rustlib").join(host).join("bin/llvm-profdata");
+        ensure!(
+            profdata.is_file(),
+            "the compiler's tools are missing\nhint: rustup component add llvm-tools"
+        );
+        Ok(Self { host: host.to_owned(), profdata })
+    }
+}
+
+/// A compiler flag with a path. What stands in `RUSTFLAGS` already stays.
+fn flag(name: &str, path: &Path) -> OsString {
+    let mut flags = std::env::var_os("RUSTFLAGS").unwrap_or_default();
+    flags.push(" ");
+    flags.push(name);
+    flags.push(path);
+    flags
+}
+
+/// With a target named, what runs at build time is built without the flags.
+fn build(root: &Path, told: &Told, flags: &OsString) -> Result<()> {
+    let args = ["build", "--locked", "--profile", "dist", "--package", "muster", "--target", &told.host];
+    done(Command::new(cargo()).args(args).env("RUSTFLAGS", flags).current_dir(root))
+}
+
+/// Draws the jobs of a recipe and replays them.
+fn replay(root: &Path, binary: &Path, counts: &Path, recipe: &str, args: &[&str]) -> Result<()> {
+    let dir = root.join("xtask/dist");
+    let trace = counts.join(recipe).with_extension("csv.gz");
+    // One file a process.
+    let muster = || {
+        let mut command = Command::new(binary);
+        command.env("LLVM_PROFILE_FILE", counts.join("%p.profraw"));
+        command
+    };
+    done(muster().args(["trace", "generate", "--output"]).arg(&trace).arg(dir.join(recipe)))?;
+    let dir = dir.display().to_string();
+    let args = args.iter().map(|arg| arg.replace("DIR", &dir));
+    said(muster().args(["simulate", "--json", "--trace"]).arg(&trace).args(args))?;
+    Ok(())
+}
+
+fn merge(profdata: &Path, counts: &Path, merged: &Path) -> Result<()> {
+    let files = std::fs::read_dir(counts)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let raw: Vec<_> =
+        files.iter().filter(|file| file.extension().is_some_and(|end| end == "profraw")).collect();
+    ensure!(!raw.is_empty(), "no counts were written to {}", counts.display());
+    done(Command::new(profdata).args(["merge", "--output"]).arg(merged).args(raw))
+}
+
+fn done(command: &mut Command) -> Result<()> {
+    let name = command.get_program().display().to_string();
+    let status = command.status().with_context(|| format!("{name} did not start"))?;
+    if !status.success() {
+        bail!("{name} failed: {status}");
+    }
+    Ok(())
+}
+
+/// What a program that succeeds writes.
+fn said(command: &mut Command) -> Result<String> {
+    let name = command.get_program().display().to_string();
+    let out = command.output().with_context(|| format!("{name} did not start"))?;
+    if !out.status.success() {
+        bail!("{name} failed: {}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
+    }
+    String::from_utf8(out.stdout).with_context(|| format!("{name} writes something else than text"))
+}
