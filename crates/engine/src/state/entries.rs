@@ -4,7 +4,9 @@
 //! The fresh elements of an array are enqueued as a few tickets on one slot: the policy interleaves tickets of
 //! different users by their shares, and a pass that uses up all tickets of an array begins another round.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use muster_model::{JobId, Span, Time};
 use muster_policy::{LeafId, Policy, Slot, UserId};
@@ -51,35 +53,44 @@ pub(crate) struct Rank {
 /// Longer than every real duration.
 pub(crate) const ENDLESS: Span = Span(u64::MAX);
 
-/// What stands in an order: by class, how many entries of each duration, the shortest first.
+/// What stands in an order: how many entries of each class and duration, by class, the shortest first.
 #[derive(Clone, Debug, Default)]
-struct Census(FxHashMap<ClassId, BTreeMap<Span, u32>>);
+struct Census(BTreeMap<(ClassId, Span), u32>);
 
 impl Census {
     /// Counts one in or out.
     fn count(&mut self, class: ClassId, duration: Span, joins: bool) {
-        let durations = self.0.entry(class).or_default();
-        let count = durations.entry(duration).or_default();
-        *count = if joins { *count + 1 } else { *count - 1 };
-        if *count == 0 {
-            durations.remove(&duration);
-            if durations.is_empty() {
-                self.0.remove(&class);
+        match self.0.entry((class, duration)) {
+            Entry::Vacant(entry) => {
+                entry.insert(1);
+            }
+            Entry::Occupied(mut entry) if joins || *entry.get() > 1 => {
+                *entry.get_mut() = if joins { *entry.get() + 1 } else { *entry.get() - 1 };
+            }
+            Entry::Occupied(entry) => {
+                entry.remove();
             }
         }
     }
 
-    /// Every class with its shortest duration; in no meaningful order.
+    /// Every class with its shortest duration, by class.
     fn shortest(&self) -> impl Iterator<Item = (ClassId, Span)> {
-        let first = |(class, durations): (&ClassId, &BTreeMap<Span, u32>)| {
-            durations.first_key_value().map(|(duration, _)| (*class, *duration))
-        };
-        self.0.iter().filter_map(first)
+        let first = self.0.first_key_value().map(|(key, _)| *key);
+        std::iter::successors(first, |(class, _)| {
+            let after = self.0.range((Excluded((*class, ENDLESS)), Unbounded)).next();
+            after.map(|(key, _)| *key)
+        })
+    }
+
+    /// The shortest duration of a class.
+    fn shortest_of(&self, class: ClassId) -> Option<Span> {
+        let first = self.0.range((class, Span(0))..=(class, ENDLESS)).next();
+        first.map(|((_, duration), _)| *duration)
     }
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct Row {
     owner: Owner,
     rank: Rank,
     standing: Standing,
@@ -88,7 +99,7 @@ struct Entry {
 /// All entries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entries {
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<Row>>,
     vacant: Vec<Slot>,
     by_owner: FxHashMap<Owner, Slot>,
     sleepers: BTreeSet<(Time, Owner)>,
@@ -175,18 +186,17 @@ impl Entries {
         }
     }
 
-    /// Classes that stand in the order of a leaf, each with its shortest duration; in no meaningful order.
+    /// Classes that stand in the order of a leaf, each with its shortest duration.
     pub(crate) fn shortest_in_leaf(&self, leaf: LeafId) -> impl Iterator<Item = (ClassId, Span)> {
         self.census.get(&leaf).into_iter().flat_map(Census::shortest)
     }
 
     /// The shortest duration of a class in the order of a leaf.
     pub(crate) fn shortest(&self, leaf: LeafId, class: ClassId) -> Span {
-        let durations = self.census.get(&leaf).and_then(|census| census.0.get(&class));
-        durations.and_then(BTreeMap::first_key_value).map_or(ENDLESS, |(duration, _)| *duration)
+        self.census.get(&leaf).and_then(|census| census.shortest_of(class)).unwrap_or(ENDLESS)
     }
 
-    /// Classes that stand there for a user, each with his shortest duration; in no meaningful order.
+    /// Classes that stand there for a user, each with his shortest duration.
     pub(crate) fn shortest_of_user(
         &self,
         leaf: LeafId,
@@ -198,12 +208,9 @@ impl Entries {
     /// Counts an entry in or out of both censuses.
     fn count(&mut self, rank: Rank, joins: bool) {
         self.census.entry(rank.leaf).or_default().count(rank.class, rank.duration, joins);
-        let whose = (rank.leaf, rank.user);
-        let own = self.by_user.entry(whose).or_default();
+        // Who waits for nothing now will again.
+        let own = self.by_user.entry((rank.leaf, rank.user)).or_default();
         own.count(rank.class, rank.duration, joins);
-        if own.0.is_empty() {
-            self.by_user.remove(&whose);
-        }
     }
 
     /// The policy has a new tree and has moved its own entries; keeps the ids here in step.
@@ -225,7 +232,7 @@ impl Entries {
             self.entries.push(None);
             Slot(self.entries.len() as u32 - 1)
         });
-        self.entries[slot.0 as usize] = Some(Entry { owner, rank, standing: Standing::Out });
+        self.entries[slot.0 as usize] = Some(Row { owner, rank, standing: Standing::Out });
         self.by_owner.insert(owner, slot);
         slot
     }

@@ -105,12 +105,18 @@ impl Index {
 
     /// Takes out what is said of a node, under its rank in this index.
     pub(crate) fn leave(&mut self, node: &Node, rank: u32) {
+        if !node.is_described() {
+            return;
+        }
         self.update(node, rank, &node.published, &Published::default());
         self.update_plain(rank, node.plain, None);
     }
 
     /// Enters what is said of a node, under its rank in this index.
     pub(crate) fn enter(&mut self, node: &Node, rank: u32) {
+        if !node.is_described() {
+            return;
+        }
         self.update(node, rank, &Published::default(), &node.published);
         self.update_plain(rank, None, node.plain);
     }

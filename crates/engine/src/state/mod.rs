@@ -290,10 +290,12 @@ impl State {
     pub(crate) fn sync(&mut self, now: Time, owner: Owner) {
         self.count_waiting(owner.job);
         let Some(job) = self.jobs.get(&owner.job) else { return };
-        let rank = rank_of(job, owner.ordinal);
         let opens = self.opens(job, now);
         let standing = standing(&job.record, owner.ordinal, opens, now);
-        self.entries.set(&mut self.policy, owner, rank, standing);
+        if standing != Standing::Out || self.entries.slot(owner).is_some() {
+            let rank = rank_of(job, owner.ordinal);
+            self.entries.set(&mut self.policy, owner, rank, standing);
+        }
         // What waits no more, or may not start, gives up what it was promised; what goes for itself waits again.
         if standing == Standing::Out
             && let Some(ordinal) = owner.ordinal
@@ -333,9 +335,11 @@ impl State {
             self.policy.job_waits_no_more(leaf, job.user);
         }
         let owners = std::iter::once(None).chain(job.record.elements.keys().map(|ordinal| Some(*ordinal)));
-        for ordinal in owners {
-            let rank = rank_of(job, ordinal);
-            self.entries.set(&mut self.policy, Owner { job: id, ordinal }, rank, Standing::Out);
+        for owner in owners.map(|ordinal| Owner { job: id, ordinal }) {
+            if self.entries.slot(owner).is_some() {
+                let rank = rank_of(job, owner.ordinal);
+                self.entries.set(&mut self.policy, owner, rank, Standing::Out);
+            }
         }
     }
 }

@@ -126,6 +126,11 @@ impl NodeBooking {
 }
 
 impl Node {
+    /// The indexes say something of it.
+    pub(crate) fn is_described(&self) -> bool {
+        self.plain.is_some() || !self.published.buckets.is_empty() || !self.published.shared.is_empty()
+    }
+
     /// True when it may take new work.
     pub(crate) fn hosts(&self) -> bool {
         self.up && !self.walls.whole

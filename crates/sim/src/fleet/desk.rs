@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
 
 use muster_model::{DeviceSet, NodeId, Span, Time};
 
@@ -80,7 +81,8 @@ pub struct Desk {
     terms: Terms,
     has_gpus: bool,
     size: u64,
-    jobs: Vec<FleetJob>,
+    /// In order of arrival; so many of them have arrived as there are runs.
+    jobs: Arc<Vec<FleetJob>>,
     runs: Vec<Run>,
     pool: Pool,
     domains: Domains,
@@ -93,14 +95,14 @@ pub struct Desk {
 }
 
 impl Desk {
-    pub(super) fn new(site: &Site, terms: Terms) -> Self {
+    pub(super) fn new(site: &Site, terms: Terms, jobs: Arc<Vec<FleetJob>>) -> Self {
         Self {
             now: Time(0),
             terms,
             has_gpus: site.has_gpus(),
             size: site.size_milli(),
-            jobs: Vec::new(),
-            runs: Vec::new(),
+            runs: Vec::with_capacity(jobs.len()),
+            jobs,
             pool: Pool::new(&site.nodes),
             domains: Domains::new(site),
             kept: KeptNodes::default(),
@@ -140,7 +142,7 @@ impl Desk {
     /// Jobs that have arrived, by number.
     #[must_use]
     pub fn jobs(&self) -> &[FleetJob] {
-        &self.jobs
+        &self.jobs[..self.runs.len()]
     }
 
     /// A job that has arrived.
@@ -301,12 +303,18 @@ impl Desk {
         self.now = to;
     }
 
-    pub(super) fn arrive(&mut self, job: FleetJob) -> JobNo {
-        let number = JobNo(self.jobs.len() as u32);
+    /// When the next job comes.
+    pub(super) fn next_arrival(&self) -> Option<Time> {
+        self.jobs.get(self.runs.len()).map(|job| job.submit)
+    }
+
+    /// The next job comes.
+    pub(super) fn arrive(&mut self) -> JobNo {
+        let number = JobNo(self.runs.len() as u32);
+        let job = &self.jobs[number.at()];
         self.record.first.get_or_insert(self.now);
         let fate = Fate { fewest_nodes: job.fewest_nodes, ..Fate::default() };
         self.runs.push(Run { held: vec![None; job.tasks as usize], fate, ..Run::default() });
-        self.jobs.push(job);
         self.waits(number, true);
         self.record.tell(self.now, Happening::Arrived(number));
         number

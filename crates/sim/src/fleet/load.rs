@@ -64,8 +64,8 @@ impl FleetJob {
 /// Jobs in order of arrival, and what was left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetLoad {
-    /// Jobs that can run.
-    pub jobs: Vec<FleetJob>,
+    /// Jobs that can run; runs share them.
+    pub jobs: Arc<Vec<FleetJob>>,
     /// Jobs that never ran where they come from.
     pub never_ran: u64,
     /// Jobs that not even the idle cluster could host.
@@ -79,7 +79,8 @@ impl FleetLoad {
     /// (`as_tasks` is false), a job gets as few nodes as can host it, with equally many on each.
     #[must_use]
     pub fn of(trace: &[TraceJob], site: &Site, estimates: Estimates, as_tasks: bool) -> Self {
-        let mut load = Self::default();
+        let (mut load, mut jobs) = (Self::default(), Vec::with_capacity(trace.len()));
+        let nobody = UserName::from("all");
         let leaves = leaves(site);
         let mut shapes = Shapes::new(Pool::new(&site.nodes));
         for job in trace {
@@ -105,7 +106,8 @@ impl FleetLoad {
                 Estimates::Requested => job.requested,
                 Estimates::Actual => Some(runtime),
             };
-            load.jobs.push(FleetJob {
+            let user = job.user.as_ref().or(job.queue.as_ref());
+            jobs.push(FleetJob {
                 id: Arc::clone(&job.id),
                 submit: job.submit,
                 runtime: estimate.map_or(runtime, |estimate| runtime.min(estimate)),
@@ -113,20 +115,21 @@ impl FleetLoad {
                 tasks,
                 asked_milli: task.gpu.milli().0,
                 task,
-                user: job.user.as_deref().or(job.queue.as_deref()).unwrap_or("all").into(),
+                user: user.map_or_else(|| nobody.clone(), |user| UserName(Arc::clone(user))),
                 queue: queue.unwrap_or(&site.tree.default_queue).clone(),
                 priority: job.priority,
                 fewest_nodes,
             });
         }
-        load.jobs.sort_by_key(|job| job.submit);
+        jobs.sort_by_key(|job| job.submit);
+        load.jobs = Arc::new(jobs);
         load
     }
 
     /// The same with arrivals `factor` times as fast.
     #[must_use]
     pub fn at(mut self, factor: f64) -> Self {
-        arrivals::hasten(self.jobs.iter_mut().map(|job| &mut job.submit), factor);
+        arrivals::hasten(Arc::make_mut(&mut self.jobs).iter_mut().map(|job| &mut job.submit), factor);
         self
     }
 
@@ -134,7 +137,7 @@ impl FleetLoad {
     #[must_use]
     pub fn with_noise(mut self, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
-        for job in &mut self.jobs {
+        for job in Arc::make_mut(&mut self.jobs) {
             job.estimate = Some(arrivals::noisy(job.runtime, &mut dice));
         }
         self
@@ -142,17 +145,21 @@ impl FleetLoad {
 
     /// The jobs as they are where only whole GPUs are given: who asks for a share holds a whole one.
     #[must_use]
-    pub fn in_whole_gpus(&self) -> Vec<FleetJob> {
-        let mut jobs = self.jobs.clone();
+    pub fn in_whole_gpus(&self) -> Arc<Vec<FleetJob>> {
+        let asks_for_share = |job: &FleetJob| job.task.gpu.devices == 0 && job.task.gpu.share.0 > 0;
+        if !self.jobs.iter().any(asks_for_share) {
+            return Arc::clone(&self.jobs);
+        }
+        let mut jobs = self.jobs.to_vec();
         let mut rounded: BTreeMap<Resources, Arc<Resources>> = BTreeMap::new();
-        for job in jobs.iter_mut().filter(|job| job.task.gpu.devices == 0 && job.task.gpu.share.0 > 0) {
+        for job in jobs.iter_mut().filter(|job| asks_for_share(job)) {
             let task = rounded.entry((*job.task).clone()).or_insert_with_key(|task| {
                 let gpu = GpuRequest { models: task.gpu.models.clone(), ..GpuRequest::whole(1) };
                 Arc::new(Resources { gpu, ..task.clone() })
             });
             job.task = Arc::clone(task);
         }
-        jobs
+        Arc::new(jobs)
     }
 }
 

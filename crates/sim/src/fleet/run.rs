@@ -1,7 +1,6 @@
 //! Time passes: from one instant at which something happens to the next.
 
-use std::iter::Peekable;
-use std::vec::IntoIter;
+use std::sync::Arc;
 
 use muster_model::{Span, Time};
 
@@ -17,7 +16,6 @@ use super::site::Site;
 pub struct Fleet {
     desk: Desk,
     plane: Box<dyn Plane>,
-    arrivals: Peekable<IntoIter<FleetJob>>,
     weather: Weather,
     unfinished: usize,
 }
@@ -28,15 +26,15 @@ impl Fleet {
     pub fn new(
         site: &Site,
         plane: Box<dyn Plane>,
-        jobs: Vec<FleetJob>,
+        jobs: impl Into<Arc<Vec<FleetJob>>>,
         terms: Terms,
         failures: Failures,
     ) -> Self {
+        let jobs = jobs.into();
         let start = jobs.first().map_or(Time(0), |job| job.submit);
         Self {
-            desk: Desk::new(site, terms),
+            desk: Desk::new(site, terms, jobs),
             plane,
-            arrivals: jobs.into_iter().peekable(),
             weather: Weather::new(failures, &site.nodes, start),
             unfinished: 0,
         }
@@ -82,8 +80,8 @@ impl Fleet {
             self.plane.lost(&self.desk, part.node, part.device, &lost);
         }
         // 3. Arrivals.
-        while let Some(job) = self.arrivals.next_if(|job| job.submit <= now) {
-            let number = self.desk.arrive(job);
+        while self.desk.next_arrival().is_some_and(|submit| submit <= now) {
+            let number = self.desk.arrive();
             self.unfinished += 1;
             self.plane.arrived(&self.desk, number)?;
             if self.plane.refuses(number) {
@@ -104,7 +102,7 @@ impl Fleet {
     /// When something happens next, and whether anything stirs. Where nothing runs or comes and nobody wants to be asked, what is
     /// broken is still mended, but nothing breaks any more: failures alone do not keep time going.
     fn next(&mut self) -> Option<(Time, bool)> {
-        if self.arrivals.peek().is_none() && self.unfinished == 0 {
+        if self.desk.next_arrival().is_none() && self.unfinished == 0 {
             return None;
         }
         let mend = self.weather.next_mend();
@@ -120,7 +118,7 @@ impl Fleet {
     /// When a job arrives or ends next, or whoever decides wants to be asked.
     fn next_stir(&mut self) -> Option<Time> {
         let now = self.desk.now();
-        let arrival = self.arrivals.peek().map(|job| job.submit);
+        let arrival = self.desk.next_arrival();
         let wake = self.plane.next_wake(now).map(|wake| wake.max(now + Span(1)));
         [arrival, self.desk.next_end(), wake].into_iter().flatten().min()
     }

@@ -19,9 +19,9 @@ use crate::measure::{secs, spread};
 #[derive(Clone, Debug)]
 pub struct Replays {
     /// As it is: the site, and what arrives.
-    pub as_it_is: (Site, Vec<FleetJob>),
+    pub as_it_is: (Site, Arc<Vec<FleetJob>>),
     /// With the change.
-    pub changed: (Site, Vec<FleetJob>),
+    pub changed: (Site, Arc<Vec<FleetJob>>),
     /// Runs that never got to work.
     pub never_ran: u64,
     /// Runs that not even the idle site could host.
@@ -47,8 +47,8 @@ impl Replays {
         let FleetLoad { mut jobs, never_ran, too_large, strangers: _ } = one;
         let ids = |jobs: &[FleetJob]| jobs.iter().map(|job| Arc::clone(&job.id)).collect::<BTreeSet<_>>();
         let (fit, fit_then) = (ids(&jobs), ids(&other.jobs));
-        jobs.retain(|job| fit_then.contains(&job.id));
-        other.jobs.retain(|job| fit.contains(&job.id));
+        Arc::make_mut(&mut jobs).retain(|job| fit_then.contains(&job.id));
+        Arc::make_mut(&mut other.jobs).retain(|job| fit.contains(&job.id));
         let replayed = past.iter().filter(|run| {
             let id: &str = &run.element.to_string();
             fit.contains(id) && fit_then.contains(id)

@@ -1,6 +1,8 @@
 //! Kueue's own performance test as a load: what its generator creates, under the quotas that it sets. Quotas are in CPUs there and
 //! in GPUs here, one for one, and a workload may lie on any nodes, since its test has none.
 
+use std::sync::Arc;
+
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::queue::{Preemption, QueueSpec};
 use muster_model::{Bytes, CpuMilli, Device, NodeSpec, QueueTree, Span};
@@ -70,7 +72,7 @@ fn load(recipe: &Recipe, site: &Site) -> FleetLoad {
     load
 }
 
-fn played(site: &Site, plane: Box<dyn Plane>, jobs: Vec<FleetJob>, saves_when_told: bool) -> Fleet {
+fn played(site: &Site, plane: Box<dyn Plane>, jobs: Arc<Vec<FleetJob>>, saves_when_told: bool) -> Fleet {
     let terms = Terms { saves_when_told, ..Terms::default() };
     let mut fleet = Fleet::new(site, plane, jobs, terms, Failures::default());
     while fleet.step().unwrap() {}

@@ -2,6 +2,7 @@
 //! figures say, is decided in `muster-sim`; here are options, files and threads. The advice is not changed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Result;
 use muster_model::advice::{ProvedKind, ProvedPlane, RuleEffect, SiteAdvice, SiteProfile, SiteProof};
@@ -308,7 +309,7 @@ fn one(watch: &Watch, given: &Given, scheduler: Scheduler, seed: u64) -> Result<
         _ => None,
     };
     let Load { load, counted: (_, until), .. } = again.as_ref().unwrap_or(&given.first);
-    let jobs = if scheduler.gives_shares() { load.jobs.clone() } else { load.in_whole_gpus() };
+    let jobs = if scheduler.gives_shares() { Arc::clone(&load.jobs) } else { load.in_whole_gpus() };
     // 2. Until what counts is over, and until the end.
     let plane = scheduler.begin(&given.site, seed)?;
     let mut fleet = Fleet::new(&given.site, plane, jobs, Terms::default(), Failures::default());

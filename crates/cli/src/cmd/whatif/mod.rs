@@ -5,6 +5,7 @@ mod change;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use muster_api::query::{JobFilter, SnapshotQuery};
@@ -204,7 +205,7 @@ impl Question {
 fn answer(
     watch: &Watch,
     situation: &Situation,
-    (site, jobs): &(Site, Vec<FleetJob>),
+    (site, jobs): &(Site, Arc<Vec<FleetJob>>),
     usual: &Usual,
 ) -> Result<Answer> {
     // 1. What waits.
@@ -220,7 +221,7 @@ fn answer(
     let starts = forecast.starts().clone();
     // 2. What has run.
     let plane = Scheduler::Muster.begin(site, 0)?;
-    let mut fleet = Fleet::new(site, plane, jobs.clone(), Terms::default(), Failures::default());
+    let mut fleet = Fleet::new(site, plane, Arc::clone(jobs), Terms::default(), Failures::default());
     let is_over = watch::play(watch, &mut fleet, None, |_| Ok(()))?;
     let past = figures(Scheduler::Muster, fleet.desk(), !is_over);
     Ok(Answer { starts, reasons, past, is_partial: !is_over })

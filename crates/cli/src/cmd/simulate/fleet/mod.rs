@@ -12,6 +12,7 @@ mod slurm_conf;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use muster_model::{QueueTree, Span};
@@ -101,7 +102,7 @@ impl Given {
     /// A run that has not begun.
     fn fleet(&self, scheduler: Scheduler, seed: u64) -> Result<Fleet, PlaneError> {
         let load = if self.has_noise { &self.load.clone().with_noise(seed) } else { &self.load };
-        let jobs = if scheduler.gives_shares() { load.jobs.clone() } else { load.in_whole_gpus() };
+        let jobs = if scheduler.gives_shares() { Arc::clone(&load.jobs) } else { load.in_whole_gpus() };
         let failures = Failures { seed, ..self.failures };
         let plane = scheduler.begin_as(&self.site, seed, self.slurm)?;
         Ok(Fleet::new(&self.site, plane, jobs, self.terms, failures))
