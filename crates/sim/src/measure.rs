@@ -25,14 +25,25 @@ pub(crate) fn spread(values: impl Iterator<Item = f64>) -> Spread {
     }
     // Summed in order of arrival, so that the same schedule has the same mean to the last digit.
     let mean = values.iter().sum::<f64>() / values.len() as f64;
-    values.sort_unstable_by(f64::total_cmp);
-    let rank = |percent: usize| quantile(&values, percent);
-    Spread { mean, p50: rank(50), p95: rank(95), p99: rank(99), max: rank(100) }
+    // The highest first: all below it lie before it then, and the others are looked for among those.
+    let mut below = values.len();
+    let [max, p99, p95, p50] = [100, 99, 95, 50].map(|percent| {
+        let at = nearest_rank(values.len(), percent);
+        let (_, value, _) = values[..below].select_nth_unstable_by(at, f64::total_cmp);
+        below = at + 1;
+        *value
+    });
+    Spread { mean, p50, p95, p99, max }
 }
 
 /// The nearest rank of a percentage in sorted values, of which there is one at least.
 pub(crate) fn quantile(sorted: &[f64], percent: usize) -> f64 {
-    sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1]
+    sorted[nearest_rank(sorted.len(), percent)]
+}
+
+/// Where it is among so many.
+fn nearest_rank(values: usize, percent: usize) -> usize {
+    (values * percent).div_ceil(100).max(1) - 1
 }
 
 #[cfg(test)]

@@ -103,6 +103,11 @@ impl Index {
         self.models.get(usize::from(model.0))
     }
 
+    /// Nothing has been said of any node.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.models.is_empty() && self.plain.is_empty()
+    }
+
     /// Takes out what is said of a node, under its rank in this index.
     pub(crate) fn leave(&mut self, node: &Node, rank: u32) {
         if !node.is_described() {

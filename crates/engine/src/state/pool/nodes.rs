@@ -116,8 +116,9 @@ impl Pool {
         self.kinds_are_stale();
         let id = NodeId(self.nodes.len() as u32);
         let rank = self.by_rank.partition_point(|other| self.node(*other).spec.name < spec.name);
-        for at in rank..self.by_rank.len() {
-            let moved = &self.nodes[self.by_rank[at].0 as usize];
+        // Many join before anybody asks; then nothing is said of any.
+        let moved = if self.index.is_blank() { &[] } else { &self.by_rank[rank..] };
+        for moved in moved.iter().map(|id| &self.nodes[id.0 as usize]) {
             self.index.leave(moved, moved.rank);
         }
         self.by_rank.insert(rank, id);
