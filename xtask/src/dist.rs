@@ -35,7 +35,7 @@ const REPLAYS: &[(&str, &[&str])] = &[
 /// Builds it, and says where it is.
 pub fn run(root: &Path) -> Result<()> {
     let told = Told::by_rustc()?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
     let counts = target.join("dist-counts");
     if counts.exists() {
         std::fs::remove_dir_all(&counts).with_context(|| format!("{} is in the way", counts.display()))?;
@@ -43,7 +43,7 @@ pub fn run(root: &Path) -> Result<()> {
     let binary = target.join(&told.host).join("dist/muster");
     // 1. One that counts.
     println!("1 of 3: a binary that counts what it runs");
-    build(root, &told, &flag("-Cprofile-generate=", &counts))?;
+    build(root, &told, &target, &flags("-Cprofile-generate=", &counts))?;
     // 2. What it runs.
     println!("2 of 3: replays");
     for (recipe, args) in REPLAYS {
@@ -53,7 +53,7 @@ pub fn run(root: &Path) -> Result<()> {
     merge(&told.profdata, &counts, &merged)?;
     // 3. One that is laid out by that.
     println!("3 of 3: the binary");
-    build(root, &told, &flag("-Cprofile-use=", &merged))?;
+    build(root, &told, &target, &flags("-Cprofile-use=", &merged))?;
     println!("{}", binary.display());
     Ok(())
 }
@@ -81,19 +81,30 @@ impl Told {
     }
 }
 
-/// A compiler flag with a path. What stands in `RUSTFLAGS` already stays.
-fn flag(name: &str, path: &Path) -> OsString {
-    let mut flags = std::env::var_os("RUSTFLAGS").unwrap_or_default();
-    flags.push(" ");
+/// Compiler flags as cargo takes them whatever is in a path: those that are asked for already, and one with a path.
+fn flags(name: &str, path: &Path) -> OsString {
+    let asked = std::env::var("CARGO_ENCODED_RUSTFLAGS").or_else(|_| {
+        let plain = std::env::var("RUSTFLAGS")?;
+        Ok::<_, std::env::VarError>(plain.split_whitespace().collect::<Vec<_>>().join(BETWEEN_FLAGS))
+    });
+    let mut flags = OsString::from(asked.unwrap_or_default());
+    if !flags.is_empty() {
+        flags.push(BETWEEN_FLAGS);
+    }
     flags.push(name);
     flags.push(path);
     flags
 }
 
+/// What cargo has between two of them.
+const BETWEEN_FLAGS: &str = "\u{1f}";
+
 /// With a target named, what runs at build time is built without the flags.
-fn build(root: &Path, told: &Told, flags: &OsString) -> Result<()> {
+fn build(root: &Path, told: &Told, target: &Path, flags: &OsString) -> Result<()> {
     let args = ["build", "--locked", "--profile", "dist", "--package", "muster", "--target", &told.host];
-    done(Command::new(cargo()).args(args).env("RUSTFLAGS", flags).current_dir(root))
+    let mut build = Command::new(cargo());
+    build.args(args).arg("--target-dir").arg(target).env("CARGO_ENCODED_RUSTFLAGS", flags);
+    done(build.current_dir(root))
 }
 
 /// Draws the jobs of a recipe and replays them.

@@ -323,7 +323,7 @@ impl Planner<'_> {
         }
         let before = forecast.looks;
         let found = reserve::earliest(forecast, pool, self.now, wish);
-        lore.give_date(whose, found.clone(), forecast.looks - before);
+        lore.give_date(pool, whose, found.clone(), forecast.looks - before);
         found
     }
 

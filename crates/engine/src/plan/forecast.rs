@@ -101,6 +101,11 @@ impl Forecast {
         found
     }
 
+    /// For a new pass: since the last, ends that were foreseen may have become fixed, and come in another order.
+    pub(super) fn wipe(&mut self) {
+        self.of = None;
+    }
+
     /// Forgets what comes back, unless it is the same as before.
     fn refresh(&mut self, pool: &Pool, now: Time) {
         let of = Some((pool.version(), now));

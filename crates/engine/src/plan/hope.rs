@@ -143,7 +143,7 @@ impl Planner<'_> {
                 classes.push((class, duration));
             }
         }
-        // All are tried, so that what is learnt does not depend on the order in which they are kept.
+        // All are tried: what is learnt of them is of use to the rest of the round.
         let is_hopeful = |(class, duration): &&(ClassId, Span)| {
             self.may_reserve(&self.lane(leaf, *class)) || self.probe(*class, *duration)
         };

@@ -3,12 +3,13 @@
 //!
 //! **Within a round nothing is given back**, so what did not fit once does not fit later, nor for longer.
 //!
-//! **From one pass to the next** this holds as well where the first decided nothing, or only to start what holds since what it was
-//! to hold on scratch, and nothing was given back since: then all that is held, and until when, is as the first left it, and time has
-//! only gone on. What did not fit even without reservations does not fit. As long as all ends and promised dates still lie ahead, who waited first is promised the same date at the same
-//! place; and who was kept back by such promises would last into them now even sooner. It holds for gangs of one group
-//! without a topology alone: others are searched for, and a search may give up. With windows, drains ahead or claims, whose
-//! part in it time changes, a pass begins anew; and with budgets, since it is to be asked who is refused by one, and until when.
+//! **From one pass to the next** this holds as well where the first decided nothing, or only starts that were committed, and nothing
+//! was given back since: then all that is held, and until when, is as the first left it, and time has only gone on. What did not fit
+//! even without reservations does not fit. As long as all ends and promised dates still lie ahead, who waited first is promised the
+//! same date at the same place; and who was kept back by such promises would last into them now even sooner. It holds for gangs of
+//! one group without a topology alone: others are searched for, and a search may give up. With windows, drains ahead or claims,
+//! whose part in it time changes, a pass begins anew; and with budgets, since it is to be asked who is refused by one, and until
+//! when. Where a round has started somebody after it gave a date, as it may after one that was not found, no date is kept.
 
 use std::sync::Arc;
 
@@ -83,14 +84,17 @@ pub(crate) struct Lore {
     /// How many of them this round has come to, one after the other, and those that it gave itself.
     met: usize,
     own: Vec<Dated>,
+    /// What was held when the first of either was given in this round.
+    dated_with: Option<u64>,
 }
 
 /// Starts that are all that a pass decided.
 #[derive(Debug)]
 struct Awaited {
     now: Time,
-    /// Of what is held without them.
+    /// Of what is held without them, and how much had been given back.
     version: u64,
+    returned: u64,
     placements: SmallVec<[Arc<[TaskPlacement]>; 2]>,
 }
 
@@ -128,6 +132,7 @@ impl Lore {
         self.round = self.next_stamp();
         self.met = 0;
         self.own.clear();
+        self.dated_with = None;
     }
 
     /// Something was given back in this pass: what did not fit may now.
@@ -143,21 +148,28 @@ impl Lore {
         self.dates_of = Stamp::default();
     }
 
-    /// The pass that ends decides to start some and nothing else, or nothing at all: what it knows may be true in the next.
-    pub(super) fn settle(&mut self, pool: &mut Pool, now: Time, plan: &Plan) {
+    /// The pass that ends decides to start some and nothing else, or nothing at all: what it knows may be true in the next. `held` is
+    /// the version of what it held in the end.
+    pub(super) fn settle(&mut self, pool: &mut Pool, now: Time, plan: &Plan, held: u64) {
         self.dates.truncate(self.met);
         self.dates.append(&mut self.own);
+        self.dates_of = self.round;
+        if self.dated_with != Some(held) {
+            self.forget_dates();
+        }
         if plan.decisions.is_empty() {
             return self.stand_still(pool, now);
         }
         let placements = plan.starts().map(|(_, placement, _)| Arc::clone(placement)).collect();
-        self.awaited = Some(Awaited { now, version: pool.version(), placements });
+        let (version, returned) = (pool.version(), pool.returned());
+        self.awaited = Some(Awaited { now, version, returned, placements });
     }
 
     /// What a plan decides is about to be done. Answers from when it was planned, if it is what the last pass decided and nothing
     /// else has happened since.
     pub(crate) fn awaits(&mut self, pool: &Pool, plan: &Plan) -> Option<Time> {
-        let awaited = self.awaited.take().filter(|awaited| awaited.version == pool.version())?;
+        let now = (pool.version(), pool.returned());
+        let awaited = self.awaited.take().filter(|awaited| (awaited.version, awaited.returned) == now)?;
         let placements = plan.starts().map(|(_, placement, _)| placement);
         let is_same = awaited.placements.len() == plan.decisions.len()
             && awaited.placements.iter().zip(placements).all(|(one, other)| Arc::ptr_eq(one, other));
@@ -168,7 +180,7 @@ impl Lore {
     pub(crate) fn stand_still(&mut self, pool: &mut Pool, now: Time) {
         self.still = is_timeless(pool).then(|| pool.returned());
         pool.foresee(Some(now));
-        (self.dates_of, self.dates_with) = (self.round, pool.version());
+        self.dates_with = pool.version();
     }
 
     fn next_stamp(&mut self) -> Stamp {
@@ -253,6 +265,7 @@ impl Lore {
             return None;
         }
         self.met += 1;
+        self.dated_with.get_or_insert(pool.version());
         Some((known.found.clone(), known.looks))
     }
 
@@ -265,10 +278,12 @@ impl Lore {
     /// Somebody is given a date.
     pub(super) fn give_date(
         &mut self,
+        pool: &Pool,
         (element, duration, is_certain): (ElementId, Option<Span>, bool),
         found: Option<Slot>,
         looks: usize,
     ) {
+        self.dated_with.get_or_insert(pool.version());
         self.own.push(Dated { element, duration, is_certain, found, looks });
     }
 }

@@ -100,10 +100,10 @@ fn passes(
         let thaw = if is_settled { planner.rights.thaw } else { Some(now + MOMENT) };
         let refill = planner.limited.refill();
         let again = planner.fresh.again.take();
-        let only_starts = planner.only_starts();
+        let (only_starts, held) = (planner.only_starts(), planner.state.pool.version());
         let plan = planner.finish();
         if only_starts {
-            state.lore.settle(&mut state.pool, now, &plan);
+            state.lore.settle(&mut state.pool, now, &plan, held);
         }
         match again {
             Some(next) => turns = next,
@@ -407,8 +407,7 @@ impl<'s> Planner<'s> {
         &self.state.slate.heads
     }
 
-    /// Nothing was decided but to start some with the size that they were found a place for, and nothing promised before is kept
-    /// clear.
+    /// Nothing was decided but to start some, with the size that they were found a place for, and nothing promised before is kept.
     fn only_starts(&self) -> bool {
         let is_start = |decision: &Decision| matches!(decision, Decision::Start { .. });
         let starts =
@@ -417,7 +416,7 @@ impl<'s> Planner<'s> {
             && (starts, starts) == (self.state.slate.planned.len(), self.decisions.len())
             && self.kept.is_empty()
             && self.claimed.is_empty()
-            && self.seeds.is_empty()
+            && !self.keeps
     }
 
     /// The reservations made so far.

@@ -46,6 +46,7 @@ impl Slate {
     pub(super) fn wipe(&mut self) {
         self.started.wipe();
         self.planned.clear();
+        self.forecast.wipe();
         self.wipe_round();
     }
 

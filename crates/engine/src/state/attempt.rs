@@ -47,10 +47,11 @@ impl State {
     /// Decisions enter the state.
     pub(crate) fn commit(&mut self, now: Time, plan: &Plan) {
         let planned = self.lore.awaits(&self.pool, plan);
+        let mut has_all = true;
         for decision in &plan.decisions {
             match decision {
                 Decision::Start { id, placement, backfilled } => {
-                    self.start(now, *id, placement, *backfilled);
+                    has_all &= self.start(now, *id, placement, *backfilled);
                 }
                 Decision::Claim { element, placement, evict } => {
                     self.claim(now, *element, placement, evict);
@@ -58,18 +59,25 @@ impl State {
                 Decision::Unclaim { element } => self.unclaim(now, *element),
             }
         }
-        if let Some(planned) = planned {
+        if let Some(planned) = planned.filter(|_| has_all) {
             self.lore.stand_still(&mut self.pool, planned);
         }
         self.spread_news(now);
     }
 
-    fn start(&mut self, now: Time, id: AttemptId, placement: &Arc<[TaskPlacement]>, backfilled: bool) {
-        let Some(job) = self.jobs.get(&id.element.job) else { return };
-        let Some(ordinal) = job.record.ordinal_of(id.element.index) else { return };
+    /// False when there is nobody to start.
+    fn start(
+        &mut self,
+        now: Time,
+        id: AttemptId,
+        placement: &Arc<[TaskPlacement]>,
+        backfilled: bool,
+    ) -> bool {
+        let Some(job) = self.jobs.get(&id.element.job) else { return false };
+        let Some(ordinal) = job.record.ordinal_of(id.element.index) else { return false };
         // 1. Hold what it takes; what was promised is kept with that.
         self.end_claim(now, id.element.job, ordinal);
-        let Some(job) = self.jobs.get_mut(&id.element.job) else { return };
+        let Some(job) = self.jobs.get_mut(&id.element.job) else { return false };
         let record = &mut job.record;
         let end = record.end_from_start();
         let shape = Arc::clone(self.classes.shape(job.class));
@@ -117,6 +125,7 @@ impl State {
         self.effects.push(Effect::Prepare { id, placement: Arc::clone(placement), payload });
         self.watch(id.element.job, ordinal);
         self.track(id.element.job, ordinal);
+        true
     }
 
     /// Every task of an attempt is over: resources come back, and the element restarts or ends.

@@ -62,6 +62,7 @@ impl Census {
     fn count(&mut self, class: ClassId, duration: Span, joins: bool) {
         match self.0.entry((class, duration)) {
             Entry::Vacant(entry) => {
+                debug_assert!(joins, "only what was counted in is counted out");
                 entry.insert(1);
             }
             Entry::Occupied(mut entry) if joins || *entry.get() > 1 => {
@@ -208,7 +209,7 @@ impl Entries {
     /// Counts an entry in or out of both censuses.
     fn count(&mut self, rank: Rank, joins: bool) {
         self.census.entry(rank.leaf).or_default().count(rank.class, rank.duration, joins);
-        // Who waits for nothing now will again.
+        // Who waits for nothing now will again; there are as many as users of queues.
         let own = self.by_user.entry((rank.leaf, rank.user)).or_default();
         own.count(rank.class, rank.duration, joins);
     }
