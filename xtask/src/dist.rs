@@ -150,3 +150,33 @@ fn said(command: &mut Command) -> Result<String> {
     }
     String::from_utf8(out.stdout).with_context(|| format!("{name} writes something else than text"))
 }
+
+#[cfg(test)]
+mod tests {
+    use muster_spec::recipe::parse_recipe;
+    use muster_spec::{parse_cluster, parse_queues};
+
+    use super::*;
+
+    #[test]
+    fn what_is_replayed_is_there_and_can_be_read() {
+        let dir = crate::root().join("xtask/dist");
+        let text = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+        for (recipe, args) in REPLAYS {
+            parse_recipe(&text(recipe), None).unwrap();
+            for pair in args.chunks(2) {
+                match (pair[0], pair[1].strip_prefix("DIR/")) {
+                    ("--cluster", Some(name)) => drop(parse_cluster(&text(name), None).unwrap()),
+                    ("--queues", Some(name)) => drop(parse_queues(&text(name), None).unwrap()),
+                    (_, name) => assert_eq!(name, None),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn flags_with_spaces_in_their_paths_stay_whole() {
+        let flags = flags("-Cprofile-use=", Path::new("/a b/c"));
+        assert!(flags.to_string_lossy().ends_with("-Cprofile-use=/a b/c"), "{flags:?}");
+    }
+}

@@ -229,6 +229,18 @@ proptest! {
         }
         let now = Time(super::trees::WEEK_MS);
         let (mut pass, mut skipped) = (policy.begin_pass(now), BTreeSet::new());
+        // Begun again, a pass knows nothing of what it was.
+        for at in 0..moves.len() / 2 {
+            pass.next(&policy);
+            let leaf = leaves[at % leaves.len()];
+            match at % 3 {
+                0 => pass.skip_user(&policy, leaf, UserId(at as u32 % 4)),
+                1 => pass.started(&policy, leaf, UserId(at as u32 % 4)),
+                _ if at % 5 == 0 => pass.skip_leaf(&policy, leaf),
+                _ => {}
+            }
+        }
+        pass.begin_again(&policy, now);
         for choice in moves {
             let expected = first_of(&policy, now, &left, &skipped);
             let given = pass.next(&policy);
