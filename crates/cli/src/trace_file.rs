@@ -53,8 +53,6 @@ pub struct Streamed {
 pub struct ReadTrace {
     /// In the order of the file.
     pub jobs: Vec<TraceJob>,
-    /// How it is written.
-    pub format: TraceFormat,
     /// Processors of the machine, where the trace says so.
     pub procs: Option<u32>,
     /// The first rows that cannot be read.
@@ -67,8 +65,8 @@ pub struct ReadTrace {
 pub fn read(path: &Path, format: Option<TraceFormat>, strict: bool) -> Result<ReadTrace> {
     let mut jobs = Vec::new();
     let streamed = stream(path, format, strict, &mut |job| jobs.push(job))?;
-    let Streamed { format, procs, bad, bad_count, .. } = streamed;
-    Ok(ReadTrace { jobs, format, procs, bad, bad_count })
+    let Streamed { procs, bad, bad_count, .. } = streamed;
+    Ok(ReadTrace { jobs, procs, bad, bad_count })
 }
 
 /// Hands every job of a trace to `each`, in the order of the file; `-` is stdin.
@@ -78,50 +76,72 @@ pub fn stream(
     strict: bool,
     each: &mut dyn FnMut(TraceJob),
 ) -> Result<Streamed> {
-    // 1. The file, unpacked, and how it is written.
-    let mut lines = Lines::open(path)?;
-    let format = match format {
-        Some(format) => format,
-        None => lines.format()?,
-    };
+    Opened::at(path, format)?.stream(strict, each)
+}
 
-    // 2. Rows.
-    let mut reader = TraceReader::new(format);
-    let (mut bad, mut bad_count, mut good_count) = (Vec::new(), 0u64, 0u64);
-    let mut found = |row: Result<TraceJob, RowError>| match row {
-        Ok(job) => {
-            good_count += 1;
-            each(job);
-        }
-        Err(error) => {
-            bad_count += 1;
-            if bad.len() < BAD_SHOWN {
-                bad.push(error);
-            }
-        }
-    };
-    while let Some(line) = lines.next()? {
-        reader.read(line, &mut found).map_err(|refusal| refused(&lines.name, refusal))?;
+/// A trace of which it is known how it is written.
+pub struct Opened {
+    lines: Lines,
+    format: TraceFormat,
+}
+
+impl Opened {
+    /// The file, unpacked; `-` is stdin.
+    pub fn at(path: &Path, format: Option<TraceFormat>) -> Result<Self> {
+        let mut lines = Lines::open(path)?;
+        let format = match format {
+            Some(format) => format,
+            None => lines.format()?,
+        };
+        Ok(Self { lines, format })
     }
-    reader.finish(&mut found).map_err(|refusal| refused(&lines.name, refusal))?;
 
-    // 3. What there is to complain of.
-    let name = lines.name;
-    match bad.first() {
-        Some(first) if good_count == 0 => Err(Failure::usage(format!(
-            "{name}: no row can be read as {}; the first is {first}",
-            format.name()
-        ))
-        .hint(format!("`--format` takes {}", formats()))
-        .into()),
-        Some(first) if strict => Err(Failure::usage(format!(
-            "{name}: {bad_count} of {} rows cannot be read; the first is {first}",
-            bad_count + good_count
-        ))
-        .hint("without `--strict` they are counted, shown and left out")
-        .into()),
-        None if good_count == 0 => Err(empty(&name).into()),
-        _ => Ok(Streamed { name, format, procs: reader.procs(), zero: reader.zero(), bad, bad_count }),
+    /// How it is written.
+    pub fn format(&self) -> TraceFormat {
+        self.format
+    }
+
+    /// Hands every job to `each`, in the order of the file.
+    pub fn stream(self, strict: bool, each: &mut dyn FnMut(TraceJob)) -> Result<Streamed> {
+        let Self { mut lines, format } = self;
+        // 1. Rows.
+        let mut reader = TraceReader::new(format);
+        let (mut bad, mut bad_count, mut good_count) = (Vec::new(), 0u64, 0u64);
+        let mut found = |row: Result<TraceJob, RowError>| match row {
+            Ok(job) => {
+                good_count += 1;
+                each(job);
+            }
+            Err(error) => {
+                bad_count += 1;
+                if bad.len() < BAD_SHOWN {
+                    bad.push(error);
+                }
+            }
+        };
+        while let Some(line) = lines.next()? {
+            reader.read(line, &mut found).map_err(|refusal| refused(&lines.name, refusal))?;
+        }
+        reader.finish(&mut found).map_err(|refusal| refused(&lines.name, refusal))?;
+
+        // 2. What there is to complain of.
+        let name = lines.name;
+        match bad.first() {
+            Some(first) if good_count == 0 => Err(Failure::usage(format!(
+                "{name}: no row can be read as {}; the first is {first}",
+                format.name()
+            ))
+            .hint(format!("`--format` takes {}", formats()))
+            .into()),
+            Some(first) if strict => Err(Failure::usage(format!(
+                "{name}: {bad_count} of {} rows cannot be read; the first is {first}",
+                bad_count + good_count
+            ))
+            .hint("without `--strict` they are counted, shown and left out")
+            .into()),
+            None if good_count == 0 => Err(empty(&name).into()),
+            _ => Ok(Streamed { name, format, procs: reader.procs(), zero: reader.zero(), bad, bad_count }),
+        }
     }
 }
 

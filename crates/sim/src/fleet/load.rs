@@ -79,51 +79,9 @@ impl FleetLoad {
     /// (`as_tasks` is false), a job gets as few nodes as can host it, with equally many on each.
     #[must_use]
     pub fn of(trace: &[TraceJob], site: &Site, estimates: Estimates, as_tasks: bool) -> Self {
-        let (mut load, mut jobs) = (Self::default(), Vec::with_capacity(trace.len()));
-        let nobody = UserName::from("all");
-        let leaves = leaves(site);
-        let mut shapes = Shapes::new(Pool::new(&site.nodes));
-        for job in trace {
-            // 1. What it is.
-            let Some(runtime) = job.runtime else {
-                load.never_ran += 1;
-                continue;
-            };
-            // 2. Whether it fits.
-            let found = if as_tasks {
-                shapes.fitting(job.tasks, &job.task).map(|fitting| (job.tasks, fitting))
-            } else {
-                shapes.gathered(job.tasks, &job.task)
-            };
-            let Some((tasks, (task, fewest_nodes))) = found else {
-                load.too_large += 1;
-                continue;
-            };
-            // 3. Whose it is and where it waits.
-            let queue = job.queue.as_deref().and_then(|queue| leaves.get(queue));
-            load.strangers += u64::from(job.queue.is_some() && queue.is_none());
-            let estimate = match estimates {
-                Estimates::Requested => job.requested,
-                Estimates::Actual => Some(runtime),
-            };
-            let user = job.user.as_ref().or(job.queue.as_ref());
-            jobs.push(FleetJob {
-                id: Arc::clone(&job.id),
-                submit: job.submit,
-                runtime: estimate.map_or(runtime, |estimate| runtime.min(estimate)),
-                estimate,
-                tasks,
-                asked_milli: task.gpu.milli().0,
-                task,
-                user: user.map_or_else(|| nobody.clone(), |user| UserName(Arc::clone(user))),
-                queue: queue.unwrap_or(&site.tree.default_queue).clone(),
-                priority: job.priority,
-                fewest_nodes,
-            });
-        }
-        jobs.sort_by_key(|job| job.submit);
-        load.jobs = Arc::new(jobs);
-        load
+        let mut loading = Loading::new(site, estimates, as_tasks);
+        trace.iter().for_each(|job| loading.add(job));
+        loading.done()
     }
 
     /// The same with arrivals `factor` times as fast.
@@ -160,6 +118,83 @@ impl FleetLoad {
             job.task = Arc::clone(task);
         }
         Arc::new(jobs)
+    }
+}
+
+/// A load that is put together job by job, so that a trace need not be in memory beside it.
+pub struct Loading<'s> {
+    site: &'s Site,
+    estimates: Estimates,
+    as_tasks: bool,
+    /// Whose jobs are that name nobody.
+    nobody: UserName,
+    leaves: BTreeMap<String, QueueName>,
+    shapes: Shapes,
+    jobs: Vec<FleetJob>,
+    load: FleetLoad,
+}
+
+impl<'s> Loading<'s> {
+    /// Nothing yet; for the rest see [`FleetLoad::of`].
+    #[must_use]
+    pub fn new(site: &'s Site, estimates: Estimates, as_tasks: bool) -> Self {
+        Self {
+            site,
+            estimates,
+            as_tasks,
+            nobody: "all".into(),
+            leaves: leaves(site),
+            shapes: Shapes::new(Pool::new(&site.nodes)),
+            jobs: Vec::new(),
+            load: FleetLoad::default(),
+        }
+    }
+
+    /// Another job, in any order.
+    pub fn add(&mut self, job: &TraceJob) {
+        // 1. What it is.
+        let Some(runtime) = job.runtime else {
+            self.load.never_ran += 1;
+            return;
+        };
+        // 2. Whether it fits.
+        let found = if self.as_tasks {
+            self.shapes.fitting(job.tasks, &job.task).map(|fitting| (job.tasks, fitting))
+        } else {
+            self.shapes.gathered(job.tasks, &job.task)
+        };
+        let Some((tasks, (task, fewest_nodes))) = found else {
+            self.load.too_large += 1;
+            return;
+        };
+        // 3. Whose it is and where it waits.
+        let queue = job.queue.as_deref().and_then(|queue| self.leaves.get(queue));
+        self.load.strangers += u64::from(job.queue.is_some() && queue.is_none());
+        let estimate = match self.estimates {
+            Estimates::Requested => job.requested,
+            Estimates::Actual => Some(runtime),
+        };
+        let user = job.user.as_ref().or(job.queue.as_ref());
+        self.jobs.push(FleetJob {
+            id: Arc::clone(&job.id),
+            submit: job.submit,
+            runtime: estimate.map_or(runtime, |estimate| runtime.min(estimate)),
+            estimate,
+            tasks,
+            asked_milli: task.gpu.milli().0,
+            task,
+            user: user.map_or_else(|| self.nobody.clone(), |user| UserName(Arc::clone(user))),
+            queue: queue.unwrap_or(&self.site.tree.default_queue).clone(),
+            priority: job.priority,
+            fewest_nodes,
+        });
+    }
+
+    /// All jobs, in order of arrival.
+    #[must_use]
+    pub fn done(mut self) -> FleetLoad {
+        self.jobs.sort_by_key(|job| job.submit);
+        FleetLoad { jobs: Arc::new(self.jobs), ..self.load }
     }
 }
 

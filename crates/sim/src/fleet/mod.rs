@@ -39,7 +39,7 @@ pub use failures::Failures;
 pub use figures::{figures, size_name};
 pub(crate) use intervals::interval;
 pub use intervals::over_seeds;
-pub use load::{FleetJob, FleetLoad, JobNo};
+pub use load::{FleetJob, FleetLoad, JobNo, Loading};
 pub use plane::{Plane, PlaneError, Scheduler};
 pub use pool::{Pool, PoolNode};
 pub use record::{Bar, Happening, Record};

@@ -11,14 +11,14 @@ use muster_model::{QueueTree, Time};
 use muster_report::amount::count;
 use muster_sim::advised::{self, Asked, Contender, NotSimulated};
 use muster_sim::flat::Estimates;
-use muster_sim::fleet::{Failures, Fleet, FleetLoad, Scheduler, Site, Terms, figures, size_name};
+use muster_sim::fleet::{Failures, Fleet, FleetLoad, Loading, Scheduler, Site, Terms, figures, size_name};
 
 use crate::app::App;
 use crate::args::whole;
 use crate::cmd::simulate::watch::{self, Watch};
 use crate::cmd::simulate::{cluster, warn_of_bad_rows};
 use crate::exit::Failure;
-use crate::trace_file;
+use crate::trace_file::Opened;
 
 /// Rules on which waits and idle GPUs bear: those about who is started together, and who queues. All others are about people,
 /// operations, services, or what is there.
@@ -232,11 +232,13 @@ fn given(app: &App, args: &ProveArgs, profile: &SiteProfile) -> Result<Given> {
     let seeds = (0..args.seeds.unwrap_or(USUAL_SEEDS)).map(|at| first.wrapping_add(u64::from(at))).collect();
     let (mix, mut first) = match &args.trace {
         Some(path) => {
-            let read = trace_file::read(path, None, false)?;
-            warn_of_bad_rows(app, &read);
+            let trace = Opened::at(path, None)?;
+            let as_tasks = trace.format().names_tasks();
+            let mut loading = Loading::new(&site, Estimates::Requested, as_tasks);
+            let read = trace.stream(false, &mut |job| loading.add(&job))?;
+            warn_of_bad_rows(app, &read.bad, read.bad_count);
             bad_rows += read.bad_count;
-            let as_tasks = read.format.names_tasks();
-            let load = FleetLoad::of(&read.jobs, &site, Estimates::Requested, as_tasks);
+            let load = loading.done();
             let counted = advised::counted(&load.jobs, &site, 0);
             (None, Load { load, counted, kinds: Vec::new() })
         }

@@ -16,12 +16,12 @@ use muster_report::amount::count;
 use muster_report::simulate;
 use muster_sim::flat::{Estimates, FlatLoad, FlatScheduler, rows};
 use muster_sim::packing::Scheduler;
-use muster_spec::TraceFormat;
+use muster_spec::{RowError, TraceFormat};
 
 use crate::app::App;
 use crate::args::{Output, whole};
 use crate::exit::{Failure, INTERRUPTED};
-use crate::trace_file::{self, ReadTrace};
+use crate::trace_file;
 use play::Played;
 
 const EXAMPLES: &str = "\
@@ -197,7 +197,7 @@ async fn replayed(app: &App, args: &Args) -> Result<u8> {
         bad_rows: read.bad_count,
         runs: played.iter().map(|played| played.figures(procs, &load.jobs)).collect(),
     };
-    warn_of_bad_rows(app, &read);
+    warn_of_bad_rows(app, &read.bad, read.bad_count);
     match args.output.json() {
         true => app.ui.json(&comparison)?,
         false => app.ui.data(&simulate::comparison(&comparison, &app.ui.style()))?,
@@ -206,10 +206,10 @@ async fn replayed(app: &App, args: &Args) -> Result<u8> {
 }
 
 /// Says that rows are left out.
-pub fn warn_of_bad_rows(app: &App, read: &ReadTrace) {
-    if let Some(first) = read.bad.first() {
-        let rows = count(read.bad_count, "row");
-        let are = if read.bad_count == 1 { "is" } else { "are" };
+pub fn warn_of_bad_rows(app: &App, bad: &[RowError], bad_count: u64) {
+    if let Some(first) = bad.first() {
+        let rows = count(bad_count, "row");
+        let are = if bad_count == 1 { "is" } else { "are" };
         app.ui.warning(&format!("{rows} cannot be read and {are} left out; the first is {first}"));
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use muster_model::{QueueTree, Span};
 use muster_report::amount::count;
-use muster_sim::fleet::{Failures, Fleet, FleetLoad, PlaneError, Scheduler, Site, Terms, event};
+use muster_sim::fleet::{Failures, Fleet, FleetLoad, Loading, PlaneError, Scheduler, Site, Terms, event};
 use muster_sim::peers::slurm::Settings;
 use muster_spec::quantity::parse_span;
 
@@ -25,7 +25,7 @@ use super::{EstimatesArg, cluster, named, warn_of_bad_rows};
 use crate::app::App;
 use crate::args::whole;
 use crate::exit::Failure;
-use crate::trace_file;
+use crate::trace_file::Opened;
 use slurm_conf::SlurmConf;
 
 /// What is asked of a fleet.
@@ -133,9 +133,10 @@ fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Gi
     let tree = args.fleet.queues.as_deref().map_or_else(|| Ok(QueueTree::single()), cluster::queues)?;
     let site = Site { nodes: cluster.nodes, levels: cluster.levels, tree };
     let slurm = slurm(app, args.fleet.slurm_conf.as_deref())?;
-    let read = trace_file::read(&args.trace, args.format, args.strict)?;
-    let as_tasks = read.format.names_tasks();
-    let mut load = FleetLoad::of(&read.jobs, &site, args.estimates.into(), as_tasks).at(args.load);
+    let trace = Opened::at(&args.trace, args.format)?;
+    let mut loading = Loading::new(&site, args.estimates.into(), trace.format().names_tasks());
+    let read = trace.stream(args.strict, &mut |job| loading.add(&job))?;
+    let mut load = loading.done().at(args.load);
     if load.jobs.is_empty() {
         return Err(nothing(&load).into());
     }
@@ -143,7 +144,7 @@ fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Gi
         // Who names no queues has nothing for those of the trace to be strangers to.
         load.strangers = 0;
     }
-    warn_of_bad_rows(app, &read);
+    warn_of_bad_rows(app, &read.bad, read.bad_count);
     cluster::warn_of_bad_nodes(app, &cluster.bad);
     let FleetArgs { checkpoint_every, checkpoint_on_signal, restart, node_mtbf, gpu_mtbf, repair, .. } =
         args.fleet;
