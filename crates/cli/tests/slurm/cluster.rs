@@ -150,7 +150,9 @@ impl Cluster {
         });
         let mut stream = TcpStream::connect(self.fact("rest")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: slurm\r\nConnection: close\r\n{token}\r\n").unwrap();
+        // In one write: slurmrestd 22.05 answers 400 where a request line comes in two pieces.
+        let request = format!("GET {path} HTTP/1.1\r\nHost: slurm\r\nConnection: close\r\n{token}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let status = answer.split_whitespace().nth(1).and_then(|code| code.parse().ok());
