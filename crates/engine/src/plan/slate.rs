@@ -28,7 +28,7 @@ pub(crate) struct Slate {
     pub(super) heads: Vec<ElementId>,
     /// Reservations of this round, per lane.
     pub(super) later: FxHashMap<Lane, Later>,
-    /// What is held, ahead in time.
+    /// What is held, ahead in time, as far as this pass has asked.
     pub(crate) forecast: Forecast,
     /// What the policy was told in this pass.
     pub(super) planned: Vec<Planned>,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use muster_model::job::GpuRequest;
 use muster_model::queue::{Backfill, Budget, Limits, Preemption};
 use muster_model::{
-    Array, Event, GpuModel, JobId, JobSpec, Observation, Plan, QueueSpec, QueueTree, Rank, Span, TaskExit,
-    TaskReport, Time,
+    Array, AttemptId, Event, GpuModel, JobId, JobSpec, Observation, Plan, QueueSpec, QueueTree, Rank, Span,
+    TaskExit, TaskReport, Time,
 };
 use proptest::prelude::*;
 
@@ -80,7 +80,7 @@ fn random_spec(dice: &mut Dice) -> JobSpec {
     spec.user = ["ann", "bob", "cy"][dice.roll(3) as usize].into();
     spec.queue = ["default", "team/red", "team/red", "team/blue", "solo"][dice.roll(5) as usize].into();
     spec.priority = dice.maybe(20, 2).map_or(0, |priority| priority as i32);
-    spec.time_limit = dice.maybe(80, 60).map(|secs| Span::from_secs(1 + 10 * secs));
+    spec.time_limit = dice.maybe(80, 8).map(|more| Span::from_secs(20 + 30 * more));
     let gpu = &mut spec.groups[0].task.gpu;
     *gpu = GpuRequest::whole([0, 1, 1, 2, 4][dice.roll(5) as usize]);
     if gpu.devices > 0 {
@@ -144,8 +144,9 @@ fn play(seed: u64, steps: usize, is_limited: bool) -> Remembered {
     }
     let (mut running, mut has_started) = (Vec::new(), false);
     for step in 0..steps {
-        // 1. Many at first, so that whole users are skipped; then a few.
-        for _ in 0..if step == 0 { 150 } else { dice.roll(4) } {
+        // 1. Many at first, so that whole users are skipped where there are limits; then a few.
+        let first = if is_limited { 150 } else { 60 };
+        for _ in 0..if step == 0 { first } else { dice.roll(4) } {
             let event = Event::Submitted { job: JobId(next), spec: Arc::new(random_spec(&mut dice)) };
             if state.judge(&event).is_ok() {
                 state.apply(now, &event);
@@ -154,21 +155,17 @@ fn play(seed: u64, steps: usize, is_limited: bool) -> Remembered {
         }
         // 2. Some of what runs ends, now and then.
         for _ in 0..dice.roll(2) * dice.roll(4) {
-            if running.is_empty() {
-                break;
-            }
-            let (id, tasks) = running.swap_remove(dice.roll(running.len() as u64) as usize);
-            for rank in 0..tasks {
-                let what = Observation::Exited(TaskExit::Code { code: 0 });
-                state.apply(now, &Event::Task(TaskReport { id, rank: Rank(rank), what }));
-            }
+            end_one(&mut state, now, &mut running, &mut dice);
         }
-        // 3. Both planners.
+        // 3. Both planners; and before it is done what was planned, somebody may go.
         let (plan, remembered) = compare(&mut state, now);
         known.refusals += remembered.refusals;
         known.dates += remembered.dates;
         known.after_starts += if has_started { remembered.dates } else { 0 };
         has_started = !plan.decisions.is_empty();
+        if !is_limited && dice.roll(8) == 0 {
+            end_one(&mut state, now, &mut running, &mut dice);
+        }
         state.commit(now, &plan);
         // 4. It is known of most from when on they run, so that their ends are instants; and of some only after another pass.
         for (id, placement, _) in plan.starts() {
@@ -177,6 +174,7 @@ fn play(seed: u64, steps: usize, is_limited: bool) -> Remembered {
             }
             if dice.roll(8) == 0 {
                 let (more, _) = compare(&mut state, now);
+                has_started = !more.decisions.is_empty();
                 state.commit(now, &more);
                 running.extend(more.starts().map(|(id, placement, _)| (id, placement.len() as u32)));
             }
@@ -191,8 +189,20 @@ fn play(seed: u64, steps: usize, is_limited: bool) -> Remembered {
     known
 }
 
+/// One of those that run ends, if any does.
+fn end_one(state: &mut State, now: Time, running: &mut Vec<(AttemptId, u32)>, dice: &mut Dice) {
+    if running.is_empty() {
+        return;
+    }
+    let (id, tasks) = running.swap_remove(dice.roll(running.len() as u64) as usize);
+    for rank in 0..tasks {
+        let what = Observation::Exited(TaskExit::Code { code: 0 });
+        state.apply(now, &Event::Task(TaskReport { id, rank: Rank(rank), what }));
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn remembering_changes_no_start(seed in any::<u64>(), is_limited in any::<bool>()) {
