@@ -74,10 +74,7 @@ impl Policy {
                 return Err(Reason::RunningJobs { queue: node.name.clone(), running: node.running, limit });
             }
         }
-        let asked = total_milli(gpus);
-        for node in self.path(leaf) {
-            self.judge_user(node, user, asked)?;
-        }
+        self.judge_user(leaf, user, total_milli(gpus))?;
         for (index, (model, milli)) in gpus.iter().enumerate() {
             // The same model may be listed more than once: judged as one, where it is first seen.
             if gpus[..index].iter().any(|(seen, _)| seen == model) {
@@ -88,6 +85,14 @@ impl Policy {
             self.judge_quota(leaf, *model, milli + again, length)?;
         }
         Ok(())
+    }
+
+    /// May `user` hold so many thousandths of GPUs more in `leaf`? What others hold has no part in it.
+    ///
+    /// # Errors
+    /// The nearest queue of the path that limits its users to fewer.
+    pub fn judge_user(&self, leaf: LeafId, user: UserId, asked_milli: u64) -> Result<(), Reason> {
+        self.path(leaf).try_for_each(|node| self.judge_user_in(node, user, asked_milli))
     }
 
     /// May an element with `gpus` start in `leaf` without borrowing? What may not be taken back may not be borrowed.
@@ -120,7 +125,7 @@ impl Policy {
         self.path(leaf).find_map(|node| node.protect).unwrap_or_default()
     }
 
-    fn judge_user(&self, node: &Node, user: UserId, asked: u64) -> Result<(), Reason> {
+    fn judge_user_in(&self, node: &Node, user: UserId, asked: u64) -> Result<(), Reason> {
         let Some(gpus) = node.limits.gpus_per_user else { return Ok(()) };
         let limit = gpus.saturating_mul(1000);
         let used = node.held_by_user.get(&user).copied().unwrap_or(0);

@@ -180,13 +180,15 @@ impl<'s> Trial<'s> {
         Some(Reason::ArrayCap { running: record.active, cap })
     }
 
-    /// Strict order: who in its queue is blocked before it.
+    /// Strict order: who in its queue is blocked before it. Who runs in a reservation is in nobody's way.
     fn behind(&self) -> Option<Reason> {
-        let job_leaf = |id: ElementId| self.state().jobs.get(&id.job).map(|job| job.record.leaf);
-        let mut blocked = self.planner.blocked_heads().iter().copied();
         let own = self.slot.map(|slot| self.state().entries.owner(slot).job)?;
         let leaf = self.state().jobs.get(&own)?.record.leaf;
-        let head = blocked.find(|head| job_leaf(*head) == Some(leaf))?;
+        let is_in_the_way = |head: &&ElementId| {
+            let job = self.state().jobs.get(&head.job);
+            job.is_some_and(|job| job.record.leaf == leaf && job.record.spec.constraint.window.is_none())
+        };
+        let head = *self.planner.blocked_heads().iter().find(is_in_the_way)?;
         debug_assert!(self.state().policy.tree().backfill == Backfill::None);
         Some(Reason::Behind { element: head })
     }

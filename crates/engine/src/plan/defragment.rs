@@ -13,7 +13,7 @@ use std::sync::Arc;
 use muster_model::view::Unmoved;
 use muster_model::{ElementId, EvictionCause, Kind, TaskPlacement, Tier, Time};
 use muster_policy::{LeafId, PER_GPU_HOUR, PER_GPU_SEC, Slot};
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::Planner;
@@ -34,8 +34,15 @@ const MOST_STUCK: usize = 8;
 pub(super) struct Moves {
     /// What its own cost, in thousandths of GPUs times milliseconds.
     spent: u64,
-    /// For whom nobody could be moved in this round.
-    pub(super) in_vain: FxHashSet<(LeafId, ClassId)>,
+    /// For whom nobody could be moved in this round, or only at a cost that is too much for who starts at that instant otherwise.
+    pub(super) in_vain: FxHashMap<(LeafId, ClassId), Option<Time>>,
+}
+
+impl Moves {
+    fn is_in_vain(&self, kind: (LeafId, ClassId), starts: Option<Time>) -> bool {
+        let known = self.in_vain.get(&kind);
+        known.is_some_and(|known| known.is_none_or(|known| starts.is_some_and(|starts| starts <= known)))
+    }
 }
 
 impl Planner<'_> {
@@ -50,9 +57,10 @@ impl Planner<'_> {
         let kind = (candidate.leaf, candidate.class);
         let is_off = self.state.policy.tree().defragment.is_none();
         let is_last = Tier::of_order(candidate.priority) == Tier::Last;
-        if is_off || is_last || self.moves.in_vain.contains(&kind) {
+        if is_off || is_last || self.moves.is_in_vain(kind, starts) {
             return false;
         }
+        let mut is_dear = false;
         for pick in memo.picks.iter() {
             let Some(way) = self.moving(candidate, memo, pick) else { continue };
             let cost = cost(&way);
@@ -65,10 +73,11 @@ impl Planner<'_> {
                 Some(Unmoved::Spent { refills_at, .. }) => {
                     refills_at.into_iter().for_each(|at| self.rights.wakes(at));
                 }
-                Some(Unmoved::Off | Unmoved::Dear { .. }) => {}
+                Some(Unmoved::Dear { .. }) => is_dear = true,
+                Some(Unmoved::Off) => {}
             }
         }
-        self.moves.in_vain.insert(kind);
+        self.moves.in_vain.insert(kind, starts.filter(|_| is_dear));
         false
     }
 

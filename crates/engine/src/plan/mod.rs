@@ -281,7 +281,7 @@ impl<'s> Planner<'s> {
         self.state.slate.wipe_round();
         self.has_room = false;
         self.state.lore.begin_round();
-        self.rights.in_vain.clear();
+        self.rights.begin_round();
         self.moves.in_vain.clear();
         self.limited.count_again();
     }
@@ -306,10 +306,16 @@ impl<'s> Planner<'s> {
     fn read(&mut self, pass: &mut Pass, blocked: &mut Vec<u32>, stop: &impl Fn(Slot) -> bool) -> Round {
         let strict = self.state.policy.tree().backfill == Backfill::None;
         let mut started: SmallVec<[Slot; 8]> = SmallVec::new();
+        // Leaves whose head is blocked, in strict order; what runs in a window goes on.
+        let mut stopped: SmallVec<[LeafId; 4]> = SmallVec::new();
         let mut passed_over = PassedOver::default();
         let mut tier = Tier::Usual;
         while let Some(slot) = pass.next(&self.state.policy) {
-            let Rank { leaf, user, class, duration, priority, .. } = *self.state.entries.rank(slot);
+            let Rank { leaf, user, class, priority, .. } = *self.state.entries.rank(slot);
+            let is_outside = strict && self.lane(leaf, class).window.is_none();
+            if is_outside && stopped.contains(&leaf) {
+                continue;
+            }
             // What comes last takes what is idle: everything else has had all its rounds before.
             if tier != Tier::of_order(priority) {
                 tier = Tier::of_order(priority);
@@ -323,24 +329,7 @@ impl<'s> Planner<'s> {
             if self.is_claimed(slot) {
                 continue;
             }
-            // Most entries of a long queue end here, without a look at their job.
-            let kind = (leaf, class, priority);
-            let verdict = if passed_over.has(kind, duration) && self.passes_over() {
-                passed_over.count(leaf, user);
-                Verdict::Blocked
-            } else if !self.may_reserve(&self.lane(leaf, class))
-                && !self.may_preempt(leaf, class, priority, duration)
-                && (self.is_hopeless(class, duration) || !strict && self.is_class_full(class))
-            {
-                passed_over.add(kind, duration);
-                passed_over.count(leaf, user);
-                Verdict::Blocked
-            } else if self.is_limited(leaf, user, class, duration) && !self.has_rights(leaf, priority) {
-                Verdict::Limited
-            } else {
-                passed_over.clear();
-                self.consider(slot)
-            };
+            let verdict = self.glance(slot, strict, &mut passed_over);
             if self.fresh.again.is_some() {
                 return Round::Stopped;
             }
@@ -349,9 +338,10 @@ impl<'s> Planner<'s> {
                     started.push(slot);
                     pass.started(&self.state.policy, leaf, user);
                 }
-                Verdict::Blocked if strict && self.lane(leaf, class).window.is_none() => {
-                    pass.skip_leaf(&self.state.policy, leaf)
-                }
+                Verdict::Blocked if is_outside => match self.state.pool.has_windows() {
+                    true => stopped.push(leaf),
+                    false => pass.skip_leaf(&self.state.policy, leaf),
+                },
                 Verdict::Blocked if self.is_leaf_hopeless(blocked, leaf, priority) => {
                     pass.skip_leaf(&self.state.policy, leaf);
                 }
@@ -368,6 +358,28 @@ impl<'s> Planner<'s> {
             }
         }
         if self.goes_on(&mut started) { Round::Again } else { Round::Last }
+    }
+
+    /// What comes of an entry. Most of a long queue end without a look at their job.
+    fn glance(&mut self, slot: Slot, strict: bool, passed_over: &mut PassedOver) -> Verdict {
+        let Rank { leaf, user, class, duration, priority, .. } = *self.state.entries.rank(slot);
+        let kind = (leaf, class, priority);
+        if passed_over.has(kind, duration) && self.passes_over() {
+            passed_over.count(leaf, user);
+            Verdict::Blocked
+        } else if !self.may_reserve(&self.lane(leaf, class))
+            && !self.may_preempt(leaf, class, priority, duration)
+            && (self.is_hopeless(class, duration) || !strict && self.is_class_full(class))
+        {
+            passed_over.add(kind, duration);
+            passed_over.count(leaf, user);
+            Verdict::Blocked
+        } else if self.is_limited(leaf, user, class, duration) && !self.has_rights(leaf, priority) {
+            Verdict::Limited
+        } else {
+            passed_over.clear();
+            self.consider(slot)
+        }
     }
 
     /// Did a round start so much that another one may find more? `started` has an entry for each element, and is put in order. Starts

@@ -89,7 +89,7 @@ impl Planner<'_> {
     /// Makes others go for a candidate, if it then starts.
     pub(super) fn preempt(&mut self, slot: Slot, candidate: &Candidate, memo: &Memo) -> bool {
         let duration = candidate.duration.unwrap_or(ENDLESS);
-        if !self.may_preempt(candidate.leaf, candidate.class, candidate.priority, duration) {
+        if !self.may_be_made_room(candidate, duration) {
             return false;
         }
         for pick in memo.picks.iter() {
@@ -105,8 +105,7 @@ impl Planner<'_> {
             return true;
         }
         if candidate.avoid.is_empty() {
-            let key = (candidate.leaf, candidate.class, candidate.priority);
-            self.rights.in_vain.insert(key, duration);
+            self.was_in_vain(candidate, duration);
         }
         false
     }

@@ -3,11 +3,11 @@
 
 use muster_model::view::Stays;
 use muster_model::{EvictionCause, Preemption, Span, Tier, Time};
-use muster_policy::{LeafId, ModelId, Policy};
+use muster_policy::{LeafId, ModelId, Policy, UserId};
 use rustc_hash::FxHashMap;
 
-use super::Planner;
 use super::consider::Candidate;
+use super::{Kind, Planner};
 use crate::state::runners::Runners;
 use crate::state::shape::ClassId;
 
@@ -20,8 +20,10 @@ pub(super) struct Rights {
     borrowers: Option<Vec<LeafId>>,
     /// Something runs in what was idle, in any leaf.
     idlers: Option<bool>,
-    /// For whom no room could be made in this round, for this long or longer.
-    pub(super) in_vain: FxHashMap<(LeafId, ClassId, i32), Span>,
+    /// For which kinds no room could be made in this round for anybody, for this long or longer.
+    in_vain: FxHashMap<Kind, Span>,
+    /// For which of a user's, who must not borrow or may, where that was in the way or a limit on the user.
+    own_in_vain: FxHashMap<(UserId, bool, Kind), Span>,
     /// When the first protection ends that was in the way.
     pub(super) thaw: Option<Time>,
 }
@@ -52,7 +54,13 @@ impl Rights {
     pub(super) fn forget(&mut self) {
         self.lenders.clear();
         self.borrowers = None;
+        self.begin_round();
+    }
+
+    /// What was in vain in the round before may not be in this one.
+    pub(super) fn begin_round(&mut self) {
         self.in_vain.clear();
+        self.own_in_vain.clear();
     }
 }
 
@@ -82,6 +90,10 @@ pub(crate) fn right(
     }
 }
 
+fn kind_of(candidate: &Candidate) -> Kind {
+    (candidate.leaf, candidate.class, candidate.priority)
+}
+
 impl Planner<'_> {
     /// True when an entry of a leaf might be given room by others.
     pub(super) fn may_preempt(
@@ -93,6 +105,26 @@ impl Planner<'_> {
     ) -> bool {
         let failed = self.rights.in_vain.get(&(leaf, class, priority));
         failed.is_none_or(|failed| duration < *failed) && self.has_rights(leaf, priority)
+    }
+
+    /// True when a candidate might be given room by others.
+    pub(super) fn may_be_made_room(&mut self, candidate: &Candidate, duration: Span) -> bool {
+        let (leaf, class, priority) = kind_of(candidate);
+        let failed =
+            self.rights.own_in_vain.get(&(candidate.user, candidate.owns(), (leaf, class, priority)));
+        failed.is_none_or(|failed| duration < *failed) && self.may_preempt(leaf, class, priority, duration)
+    }
+
+    /// No room could be made for a candidate. That says something of others only where nothing that is true of it alone had a part.
+    pub(super) fn was_in_vain(&mut self, candidate: &Candidate, duration: Span) {
+        let Candidate { leaf, user, .. } = *candidate;
+        let milli = candidate.shape.milli();
+        if candidate.owns() || self.state.policy.judge_user(leaf, user, milli).is_err() {
+            let key = (user, candidate.owns(), kind_of(candidate));
+            self.rights.own_in_vain.insert(key, duration);
+        } else {
+            self.rights.in_vain.insert(kind_of(candidate), duration);
+        }
     }
 
     /// True when somebody may have to go for what waits in a leaf with at most this priority.
