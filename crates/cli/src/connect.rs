@@ -75,6 +75,7 @@ pub async fn find_or_start(global: &Global, virtual_gpus: Option<&VirtualGpus>, 
             }
             Ok(client)
         }
+        // Whatever else is wrong is found again there.
         Err(_) if global.socket.is_none() => start_or_join(virtual_gpus, ui).await,
         Err(error) => Err(error),
     }

@@ -17,7 +17,7 @@ use crate::store::StateStore;
 /// Payloads kept at hand: an array starts many elements of one. Environments are a few KiB each.
 const KEPT_PAYLOADS: usize = 64;
 
-/// Payloads read lately.
+/// Payloads at hand; the oldest gives way.
 #[derive(Debug, Default)]
 pub(crate) struct Payloads {
     kept: BTreeMap<PayloadId, Arc<Payload>>,

@@ -1,4 +1,4 @@
-//! The one task that owns the runtime. Requests, backend reports and timers line up here; everything that is queued
+//! The one thread that owns the runtime. Requests, backend reports and timers line up here; everything that is queued
 //! at one moment is one step: judged, applied, planned, journalled, and only then answered and carried out.
 //! Questions are answered after the step, so a client reads what it wrote.
 

@@ -1,5 +1,5 @@
 //! What breaks, and when: nodes and devices, each at random times by its own mean, each mended after its own. Drawn from one
-//! number, node by node, so that what breaks does not depend on who decides.
+//! number, node by node: as long as anything stirs (`run.rs`), what breaks does not depend on who decides.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

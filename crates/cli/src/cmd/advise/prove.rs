@@ -228,8 +228,8 @@ fn given(app: &App, args: &ProveArgs, profile: &SiteProfile) -> Result<Given> {
         return Err(refused(&NotSimulated::NoGpus).into());
     }
     // 2. Jobs.
-    let first = args.seed.unwrap_or(USUAL.seed);
-    let seeds = (0..args.seeds.unwrap_or(USUAL_SEEDS)).map(|at| first.wrapping_add(u64::from(at))).collect();
+    let seed = args.seed.unwrap_or(USUAL.seed);
+    let seeds = (0..args.seeds.unwrap_or(USUAL_SEEDS)).map(|at| seed.wrapping_add(u64::from(at))).collect();
     let (mix, mut first) = match &args.trace {
         Some(path) => {
             let trace = Opened::at(path, None)?;
@@ -246,7 +246,7 @@ fn given(app: &App, args: &ProveArgs, profile: &SiteProfile) -> Result<Given> {
             let asked = Asked {
                 demand_percent: args.demand.unwrap_or(USUAL.demand_percent),
                 days: args.days.unwrap_or(USUAL.days),
-                seed: first,
+                seed,
             };
             let load = drawn(profile, &site, asked, &mut assumed)?;
             (Some((profile.clone(), asked)), load)

@@ -124,7 +124,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     }
 }
 
-/// The files; of a command, which is an option like any other, an empty one.
+/// The files; for a command one empty document, since it is the field `run` of the options.
 fn texts(args: &Args) -> Result<Vec<Text>> {
     match args.files.as_slice() {
         [] => Ok(vec![Text { source: String::new(), file: None }]),
