@@ -14,8 +14,8 @@
 //! * `engine.rs`: the production engine as one of those who decide
 //! * `plane.rs`: what whoever decides is told and asked; all of them by name
 //!
-//! At one instant what ends does so first, then what is broken is mended and something else breaks, then jobs arrive, then whoever decides does. No scheduling
-//! logic stands here.
+//! At one instant what ends does so first, then what is broken is mended and something else breaks, then jobs arrive, then whoever
+//! decides does. No scheduling logic stands here.
 
 mod desk;
 mod domains;
