@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::totals::Totals;
-use crate::{cargo, generated, slurm, tidy, tools};
+use crate::{cargo, generated, recipes, slurm, tidy, tools};
 
 /// Properties draw the same cases in every run: a change is judged by what it changes. `cargo test` draws others each time.
 const DRAWS: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
@@ -33,7 +33,9 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
     suite.step("tidy", "cargo xtask tidy", || tidy::run(root));
     suite.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]);
     // Left out of `--all-targets`, as it is of `cargo test`.
-    suite.cargo("clippy", &["clippy", "--package", "muster", "--test", "slurm", "--", "-D", "warnings"], &[]);
+    let apart =
+        ["clippy", "--package", "muster", "--test", "slurm", "--test", "recipes", "--", "-D", "warnings"];
+    suite.cargo("clippy", &apart, &[]);
     if full {
         // Libraries only: doc comments of the binary are the text of its --help.
         suite.cargo(
@@ -45,6 +47,7 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
         // What needs root is marked as ignored, with that reason: run where it can be, counted as skipped elsewhere.
         let privileged: &[&str] = if tools::is_root() { &["--", "--include-ignored"] } else { &[] };
         suite.tests(&[&["test", "--workspace", "--no-fail-fast"], privileged].concat());
+        suite.recipes();
         suite.slurm();
     } else {
         suite.tests(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins"]);
@@ -95,6 +98,13 @@ impl Suite<'_> {
         command.args(args).env(DRAWS.0, DRAWS.1).current_dir(self.root);
         let mut totals = self.totals;
         self.step("tests", &command_line(args, &[DRAWS]), || count(&mut command, &mut totals));
+        self.totals = totals;
+    }
+
+    /// What needs PyTorch and its like.
+    fn recipes(&mut self) {
+        let (root, mut totals) = (self.root, self.totals);
+        self.step("recipes", "cargo xtask recipes", || recipes::run(root, &mut totals));
         self.totals = totals;
     }
 

@@ -1,10 +1,12 @@
 //! The client of the API: HTTP/1.1 over a unix socket, one connection per request, or a responder of this process. It holds no
-//! state, makes no choices and retries nothing: a caller that retries a submission sends the same key again.
+//! state and makes no choices. Unless it is told to be patient it retries nothing: a caller that retries a submission sends the
+//! same key again.
 
 mod wire;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -18,16 +20,20 @@ use serde_json::Value;
 use crate::query::{
     AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, SnapshotQuery, TimelineQuery,
 };
-use crate::responder::{Answer, Call, Responder};
-use crate::routes::{self, RouteId};
+use crate::responder::{Answer, Call, Responder, Stay};
+use crate::routes::{self, Method, RouteId};
 use crate::types::{
-    ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, DropReservationRequest, ErrorBody,
-    Explained, JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest, ResumeRequest,
-    SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList, WindowList,
+    ActionRequest, ActionResponse, BulkRequest, BulkResponse, Changes, DaemonInfo, DrainRequest,
+    DropReservationRequest, ErrorBody, Explained, JobDetail, JobList, NodeList, QueueList, QueuesRequest,
+    ReserveRequest, ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline,
+    UsageList, WindowList,
 };
 
 /// What the `Upgrade` header of an attach request says.
 pub const SESSION_PROTOCOL: &str = "muster-session";
+
+/// Between two tries to reach a daemon that may be restarting.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A connection that has left HTTP and speaks the session protocol.
 pub type AttachStream = TokioIo<hyper::upgrade::Upgraded>;
@@ -91,7 +97,7 @@ pub struct Client {
 /// Who answers.
 #[derive(Clone, Debug)]
 enum Server {
-    Socket(PathBuf),
+    Socket { path: PathBuf, patience: Duration },
     Here(Arc<dyn Responder>),
 }
 
@@ -99,7 +105,13 @@ impl Client {
     /// Opens nothing yet.
     #[must_use]
     pub fn new(socket: PathBuf) -> Self {
-        Self { server: Server::Socket(socket) }
+        Self { server: Server::Socket { path: socket, patience: Duration::ZERO } }
+    }
+
+    /// Of a daemon that may be restarting: what it did not take is sent again, and questions are asked again, for so long.
+    #[must_use]
+    pub fn patient(socket: PathBuf, patience: Duration) -> Self {
+        Self { server: Server::Socket { path: socket, patience } }
     }
 
     /// Of what answers in this process.
@@ -112,8 +124,29 @@ impl Client {
     #[must_use]
     pub fn socket(&self) -> Option<&Path> {
         match &self.server {
-            Server::Socket(path) => Some(path),
+            Server::Socket { path, .. } => Some(path),
             Server::Here(_) => None,
+        }
+    }
+
+    /// Tells how long the caller stays; a daemon needs not to know.
+    pub fn stay(&self, stay: Stay) {
+        if let Server::Here(responder) = &self.server {
+            responder.stay(stay);
+        }
+    }
+
+    /// Tells that a number means the job with this id; numbers of a daemon mean one job for ever.
+    pub fn mean(&self, job: JobId, id: &str) {
+        if let Server::Here(responder) = &self.server {
+            responder.mean(job, id);
+        }
+    }
+
+    /// Withdraws the submission that is under way, where that is done in this process.
+    pub fn withdraw(&self) {
+        if let Server::Here(responder) = &self.server {
+            responder.withdraw();
         }
     }
 
@@ -150,6 +183,11 @@ impl Client {
         request: ActionRequest,
     ) -> Result<ActionResponse, ClientError> {
         self.call(action.route(), Some(&job.to_string()), None, Some(to_value(&request)?)).await
+    }
+
+    /// Cancels, holds, releases or requeues many jobs; what is refused for one is done for the others.
+    pub async fn act_on_many(&self, request: &BulkRequest) -> Result<BulkResponse, ClientError> {
+        self.call(RouteId::Bulk, None, None, Some(to_value(request)?)).await
     }
 
     /// Says that the progress of a running task is saved; answered once that is noted on disk.
@@ -250,8 +288,8 @@ impl Client {
         }
     }
 
-    /// What a terminal beside a task is, where no daemon keeps sessions: a program for the caller's own terminal. `None` before
-    /// a daemon.
+    /// What a terminal beside a task is, where no daemon keeps sessions: words that run the program that is appended to them on the caller's
+    /// own terminal. `None` before a daemon.
     pub async fn terminal(&self, job: JobId, query: AttachQuery) -> Result<Option<Vec<String>>, ClientError> {
         if self.socket().is_some() {
             return Ok(None);
@@ -271,7 +309,7 @@ impl Client {
         program: Vec<String>,
     ) -> Result<Vec<Vec<String>>, ClientError> {
         match &self.server {
-            Server::Socket(_) => Ok(vec![program]),
+            Server::Socket { .. } => Ok(vec![program]),
             Server::Here(responder) => {
                 responder.on_each_node(job, index, program).await.map_err(ClientError::Api)
             }
@@ -304,6 +342,31 @@ impl Client {
         query: Option<Value>,
         body: Option<Value>,
     ) -> Result<T, ClientError> {
+        let patience = match &self.server {
+            Server::Socket { patience, .. } => *patience,
+            Server::Here(_) => Duration::ZERO,
+        };
+        let mut failed: Option<Instant> = None;
+        loop {
+            let error = match self.call_once(id, name, query.clone(), body.clone()).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let since = *failed.get_or_insert_with(Instant::now);
+            if !may_ask_again(id, &error) || since.elapsed() >= patience {
+                return Err(error);
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    async fn call_once<T: DeserializeOwned>(
+        &self,
+        id: RouteId,
+        name: Option<&str>,
+        query: Option<Value>,
+        body: Option<Value>,
+    ) -> Result<T, ClientError> {
         let read = |error: serde_json::Error| unexpected(&error.to_string());
         match self.exchange(id, name, query, body).await? {
             Response::Http(response) => {
@@ -323,7 +386,7 @@ impl Client {
         body: Option<Value>,
     ) -> Result<Response, ClientError> {
         let socket = match &self.server {
-            Server::Socket(socket) => socket,
+            Server::Socket { path, .. } => path,
             Server::Here(responder) => {
                 let (query, body) = (query.unwrap_or(Value::Null), body.unwrap_or(Value::Null));
                 let call = Call { route: id, name: name.map(str::to_owned), query, body };
@@ -344,6 +407,15 @@ impl Client {
 enum Response {
     Http(wire::Response),
     Here(Answer),
+}
+
+/// Whether a request can be sent again: it was not taken, or it changes nothing.
+fn may_ask_again(id: RouteId, error: &ClientError) -> bool {
+    match error {
+        ClientError::NoDaemon(_) => true,
+        ClientError::Io(_) => routes::route(id).method == Method::Get,
+        ClientError::NotAllowed(_) | ClientError::Api(_) | ClientError::Protocol(_) => false,
+    }
 }
 
 fn unexpected(what: &str) -> ClientError {

@@ -11,7 +11,7 @@ pub mod routes;
 pub mod types;
 
 pub use client::{Action, Client, ClientError};
-pub use responder::{Answer, Call, Responder};
+pub use responder::{Answer, Call, Responder, Stay};
 
 /// Largest request body that is read, in bytes: a spec of the largest size with its environment fits.
 pub const MAX_BODY_BYTES: usize = 2 << 20;

@@ -28,6 +28,50 @@ pub struct JobFilter {
     /// At most this many ended jobs, newest first; 1000 when absent, at most 10000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// With this name; `*` stands for any characters, `?` for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// At most this many rows: active jobs before waiting ones, and those before the newest that have ended. The answer then says
+    /// how many match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<u32>,
+}
+
+impl JobFilter {
+    /// Returns whether the name of a job is one that the filter asks for.
+    #[must_use]
+    pub fn names(&self, name: &str) -> bool {
+        self.name.as_ref().is_none_or(|pattern| matches_pattern(pattern, name))
+    }
+}
+
+/// Returns whether a name matches a pattern in which `*` stands for any characters and `?` for one. Linear in the product of both
+/// lengths, whatever the pattern.
+#[must_use]
+pub fn matches_pattern(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut at, mut from) = (0, 0);
+    // The last `*`, and how much of the name it stands for so far.
+    let mut star: Option<(usize, usize)> = None;
+    while from < name.len() {
+        match (pattern.get(at), star) {
+            (Some('*'), _) => {
+                star = Some((at, from));
+                at += 1;
+            }
+            (Some(c), _) if *c == '?' || *c == name[from] => {
+                at += 1;
+                from += 1;
+            }
+            (_, Some((star_at, until))) => {
+                star = Some((star_at, until + 1));
+                at = star_at + 1;
+                from = until + 1;
+            }
+            (_, None) => return false,
+        }
+    }
+    pattern[at..].iter().all(|c| *c == '*')
 }
 
 /// Which element of a job.
@@ -58,7 +102,7 @@ pub struct LogQuery {
     /// Begin this many lines before the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tail: Option<u32>,
-    /// Begin at this byte; what a client that was cut off has already shown. Wins over `tail`.
+    /// Begin at this byte of what the task has written, deleted bytes included. Wins over `tail`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
 }
@@ -111,4 +155,29 @@ pub struct ChangesQuery {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches_pattern;
+
+    #[test]
+    fn patterns_are_those_of_a_shell_without_brackets() {
+        for (pattern, name, expected) in [
+            ("sweep-*", "sweep-12", true),
+            ("sweep-*", "sweep-", true),
+            ("sweep-*", "my-sweep-1", false),
+            ("*-1*3", "a-1-1-3", true),
+            ("*-1*3", "a-1-1-4", false),
+            ("sweep-?", "sweep-é", true),
+            ("sweep-?", "sweep-12", false),
+            ("", "", true),
+            ("", "x", false),
+            ("*", "", true),
+            ("a[1]", "a[1]", true),
+            ("a*b*c*d*e*f*g*h*", &"a".repeat(2000), false),
+        ] {
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
+        }
+    }
 }

@@ -26,13 +26,25 @@ pub struct Call {
     pub body: Value,
 }
 
+/// How long a caller stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stay {
+    /// For one answer.
+    #[default]
+    No,
+    /// It shows what there is until its user has seen enough. While the place to run does not answer it is asked again.
+    Watches,
+    /// It waits for jobs. While the place to run does not answer it is asked again, and what that lost of them it is given again.
+    Waits,
+}
+
 /// A success.
 pub enum Answer {
     /// The JSON of the route's type.
     Json(Value),
     /// Bytes as they come.
     Bytes(BoxStream<'static, io::Result<Bytes>>),
-    /// A program for the caller's own terminal, which is the session.
+    /// Words that run the program that is appended to them on the caller's own terminal, which is the session.
     Terminal(Vec<String>),
 }
 
@@ -50,6 +62,15 @@ impl fmt::Debug for Answer {
 pub trait Responder: Send + Sync + fmt::Debug {
     /// The answer, or a refusal with the codes of [`ErrorBody`].
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Answer, ErrorBody>>;
+
+    /// Tells how long the caller stays with what it asks for.
+    fn stay(&self, _: Stay) {}
+
+    /// Tells that a number means the job with this id from now on, whatever else is given that number.
+    fn mean(&self, _: JobId, _: &str) {}
+
+    /// Withdraws the submission that is under way: it is answered soon, and nothing of it runs.
+    fn withdraw(&self) {}
 
     /// Command lines that together run a program once on every node of a running job, beside its ranks; one for each component. The stdin of
     /// one goes to each program that it runs, and what they print comes back by lines.

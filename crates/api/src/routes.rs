@@ -9,9 +9,10 @@ use crate::query::{
     AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, SnapshotQuery, TimelineQuery,
 };
 use crate::types::{
-    ActionRequest, ActionResponse, Changes, DaemonInfo, DrainRequest, DropReservationRequest, Explained,
-    JobDetail, JobList, NodeList, QueueList, QueuesRequest, ReserveRequest, ResumeRequest, SavedRequest,
-    ScaleRequest, SubmitRequest, SubmitResponse, Timeline, UsageList, WindowList,
+    ActionRequest, ActionResponse, BulkRequest, BulkResponse, Changes, DaemonInfo, DrainRequest,
+    DropReservationRequest, Explained, JobDetail, JobList, NodeList, QueueList, QueuesRequest,
+    ReserveRequest, ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline,
+    UsageList, WindowList,
 };
 
 /// What a route does; the daemon matches on it exhaustively, so a route without a handler does not compile.
@@ -37,6 +38,8 @@ pub enum RouteId {
     Release,
     /// Run it again.
     Requeue,
+    /// Cancel, hold, release or requeue many.
+    Bulk,
     /// Ask it to save its progress.
     Checkpoint,
     /// Say for it that its progress is saved.
@@ -230,6 +233,12 @@ pub const ROUTES: &[Route] = &[
     act(RouteId::Hold, "/v1/jobs/{id}/hold", "Keep waiting elements from starting."),
     act(RouteId::Release, "/v1/jobs/{id}/release", "Undo a hold."),
     act(RouteId::Requeue, "/v1/jobs/{id}/requeue", "Run it again from the start."),
+    Route {
+        request: json!(BulkRequest),
+        response: json!(BulkResponse),
+        errors: TEXT,
+        ..act(RouteId::Bulk, "/v1/actions", "Cancel, hold, release or requeue many jobs, each on its own.")
+    },
     act(RouteId::Checkpoint, "/v1/jobs/{id}/checkpoint", "Ask what runs of it to save its progress now."),
     Route {
         request: json!(SavedRequest),

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use muster_model::unit::{GpuMilli, Span, Time};
-use muster_model::view::{Bar, Explanation, JobView, NodeView, QueueView, UsageView, WindowView};
+use muster_model::view::{
+    Bar, Explanation, JobView, MissingOutput, NodeView, QueueView, UsageView, WindowView,
+};
 use muster_model::{ElementId, JobId, NodeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -97,6 +99,9 @@ pub struct JobList {
     pub revision: u64,
     /// In order of job number.
     pub jobs: Vec<JobView>,
+    /// How many jobs match, where `first` bounded the rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matched: Option<u64>,
 }
 
 /// One job in full.
@@ -112,6 +117,9 @@ pub struct JobDetail {
     pub workdir: Option<String>,
     /// Log file per rank of the current or last attempt of the shown element; empty to others.
     pub logs: Vec<String>,
+    /// Tasks of that attempt whose output is not all there; empty to others.
+    #[serde(default)]
+    pub missing_output: Vec<MissingOutput>,
     /// What is isolation and what is convention for this job, a sentence each.
     pub enforcement: Vec<String>,
 }
@@ -121,6 +129,80 @@ pub struct JobDetail {
 pub struct ActionRequest {
     /// One element of an array; absent means the whole job.
     pub index: Option<u32>,
+}
+
+/// Does the same to many jobs, to each on its own: what is refused for one is done for the others.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BulkRequest {
+    /// What to do.
+    pub action: BulkAction,
+    /// To which jobs; at most 10000.
+    pub targets: Vec<BulkTarget>,
+}
+
+/// What can be done to many jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BulkAction {
+    /// End them.
+    Cancel,
+    /// Keep them from starting.
+    Hold,
+    /// Undo a hold.
+    Release,
+    /// Run them again.
+    Requeue,
+}
+
+/// A job or one element of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BulkTarget {
+    /// Its number.
+    pub job: JobId,
+    /// One element of an array; absent means the whole job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+}
+
+/// Answer to [`BulkRequest`].
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct BulkResponse {
+    /// One for each target, in the order of the request.
+    pub results: Vec<BulkResult>,
+}
+
+/// The result of one target.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct BulkResult {
+    /// Its number.
+    pub job: JobId,
+    /// One element of it.
+    pub index: Option<u32>,
+    /// It was done, or was so already.
+    pub done: bool,
+    /// What it came to, or why not.
+    pub message: String,
+    /// Of a refusal: the code of an `ErrorBody`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// What to do about a refusal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<String>,
+}
+
+impl BulkResult {
+    /// Makes the result of a target from the answer that it would have got on its own.
+    #[must_use]
+    pub fn of(target: BulkTarget, answer: Result<ActionResponse, ErrorBody>) -> Self {
+        let BulkTarget { job, index } = target;
+        let (done, message, code, hints) = match answer {
+            Ok(answer) => (true, answer.message, None, Vec::new()),
+            Err(error) => (false, error.message, Some(error.code), error.hints),
+        };
+        Self { job, index, done, message, code, hints }
+    }
 }
 
 /// A task's progress is saved.

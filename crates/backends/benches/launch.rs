@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use muster_backends::driver::{Backend, Command, Report};
-use muster_backends::local::{LocalBackend, LocalConfig};
+use muster_backends::local::{LocalBackend, LocalConfig, TaskLimits};
 use muster_model::launch::{GangOrder, TaskOrder};
 use muster_model::payload::{Command as Program, Identity};
 use muster_model::{
@@ -64,12 +64,14 @@ async fn main() {
     let temp = tempfile::tempdir().unwrap();
     let (to, mut reports) = unbounded_channel();
     let config = LocalConfig {
+        epochs: Default::default(),
         state_dir: temp.path().join("state"),
         runtime_dir: temp.path().join("run"),
         supervisor: vec![env!("CARGO_BIN_EXE_muster-supervise-for-tests").into(), "__supervise".into()],
         virtual_gpus: None,
         node_name: "here".into(),
         system: false,
+        limits: TaskLimits::default(),
     };
     let backend = LocalBackend::new(config, to).unwrap();
     println!("{:?}", backend.capabilities());

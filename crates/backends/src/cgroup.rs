@@ -37,6 +37,8 @@ pub enum Kind {
     Cpu,
     /// v1 freezer.
     Freezer,
+    /// v1 limit on the number of processes.
+    Pids,
 }
 
 /// Groups of one task, in the order in which they are made and joined.
@@ -89,6 +91,19 @@ pub struct Hierarchies {
     pub cpu: Option<PathBuf>,
     /// See `memory`.
     pub freezer: Option<PathBuf>,
+    /// See `memory`.
+    pub pids: Option<PathBuf>,
+}
+
+/// Limits of one task; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// CPU time.
+    pub cpus: CpuMilli,
+    /// Memory.
+    pub memory: Bytes,
+    /// Processes and threads at one time.
+    pub processes: u32,
 }
 
 impl Hierarchies {
@@ -111,13 +126,10 @@ impl Hierarchies {
             found.unified_controllers = enable_controllers(&base);
             found.unified = Some(base);
         }
-        let works = try_each(
-            &[&found.unified, &found.memory, &found.cpu, &found.freezer].map(Clone::clone),
-            instance,
-        );
-        for (dir, works) in
-            [&mut found.unified, &mut found.memory, &mut found.cpu, &mut found.freezer].into_iter().zip(works)
-        {
+        let dirs =
+            [&mut found.unified, &mut found.memory, &mut found.cpu, &mut found.freezer, &mut found.pids];
+        let works = try_each(&dirs.each_ref().map(|dir| (**dir).clone()), instance);
+        for (dir, works) in dirs.into_iter().zip(works) {
             if !works {
                 *dir = None;
             }
@@ -148,6 +160,16 @@ impl Hierarchies {
         }
     }
 
+    /// Returns what enforces the limit on processes.
+    #[must_use]
+    pub fn processes_enforced_by(&self) -> Option<&'static str> {
+        match (self.unified_controllers.contains("pids"), &self.pids) {
+            (true, _) => Some("cgroup v2"),
+            (false, Some(_)) => Some("cgroup v1"),
+            (false, None) => None,
+        }
+    }
+
     /// What ends everything that a task started.
     #[must_use]
     pub fn kill_by(&self) -> &'static str {
@@ -158,9 +180,16 @@ impl Hierarchies {
         }
     }
 
+    /// Returns true when each task has a group that ends it.
+    #[must_use]
+    pub fn kill_by_group(&self) -> bool {
+        self.unified.is_some() || self.freezer.is_some()
+    }
+
     /// The groups of a task with this name: one to kill by, and one per limit that is asked for and possible.
     #[must_use]
-    pub fn plan(&self, name: &str, cpus: CpuMilli, memory: Bytes) -> CgroupPlan {
+    pub fn plan(&self, name: &str, limits: Limits) -> CgroupPlan {
+        let Limits { cpus, memory, processes } = limits;
         let mut dirs = Vec::new();
         let mut add = |kind, base: &Option<PathBuf>, settings| {
             if let Some(base) = base {
@@ -168,9 +197,9 @@ impl Hierarchies {
             }
         };
         let quota_us = (u64::from(cpus.0) * CPU_PERIOD_US / 1000).max(1000);
-        let (limit_memory, limit_cpu) = (memory.0 > 0, cpus.0 > 0);
-        let (memory_v2, cpu_v2) =
-            (self.unified_controllers.contains("memory"), self.unified_controllers.contains("cpu"));
+        let (limit_memory, limit_cpu, limit_pids) = (memory.0 > 0, cpus.0 > 0, processes > 0);
+        let [memory_v2, cpu_v2, pids_v2] =
+            ["memory", "cpu", "pids"].map(|name| self.unified_controllers.contains(name));
         let mut settings = Vec::new();
         if limit_memory && memory_v2 {
             settings.push(Setting::new("memory.max", memory.0, true));
@@ -179,6 +208,9 @@ impl Hierarchies {
         }
         if limit_cpu && cpu_v2 {
             settings.push(Setting::new("cpu.max", format_args!("{quota_us} {CPU_PERIOD_US}"), true));
+        }
+        if limit_pids && pids_v2 {
+            settings.push(Setting::new("pids.max", processes, true));
         }
         match &self.unified {
             Some(_) => add(Kind::Unified, &self.unified, settings),
@@ -198,6 +230,9 @@ impl Hierarchies {
             ];
             add(Kind::Cpu, &self.cpu, settings);
         }
+        if limit_pids && !pids_v2 {
+            add(Kind::Pids, &self.pids, vec![Setting::new("pids.max", processes, true)]);
+        }
         CgroupPlan { dirs }
     }
 
@@ -205,7 +240,8 @@ impl Hierarchies {
     /// cannot be removed and stay.
     pub fn tidy(&self, instance: &str, needed: &BTreeSet<String>) {
         let prefix = name_prefix(instance);
-        for base in [&self.unified, &self.memory, &self.cpu, &self.freezer].into_iter().flatten() {
+        let bases = [&self.unified, &self.memory, &self.cpu, &self.freezer, &self.pids];
+        for base in bases.into_iter().flatten() {
             for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
                 let name = entry.file_name().to_string_lossy().into_owned();
                 if name.starts_with(&prefix) && !needed.contains(&name) {
@@ -228,6 +264,22 @@ pub fn own_memory_limit() -> Option<Bytes> {
     let texts = files.into_iter().flatten().filter_map(|file| std::fs::read_to_string(file).ok());
     // No limit is `max` in v2 and a number beyond any machine in v1.
     texts.filter_map(|text| text.trim().parse().ok().map(Bytes)).min()
+}
+
+/// Returns the membership file of the group that this process is in, in whichever hierarchy has one that it may write.
+#[must_use]
+pub fn own_group() -> Option<PathBuf> {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let own = candidates(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
+    let dirs = [own.unified, own.freezer, own.memory, own.cpu, own.pids];
+    let mut files = dirs.into_iter().flatten().map(|dir| dir.join("cgroup.procs"));
+    let id = std::process::id().to_string();
+    files.find(|file| {
+        // In a container the path may be another namespace's: only a group that this process is in does not move it.
+        let members = std::fs::read_to_string(file).unwrap_or_default();
+        members.lines().any(|line| line == id)
+            && rustix::fs::access(file, rustix::fs::Access::WRITE_OK).is_ok()
+    })
 }
 
 /// What the names of an instance's groups begin with.
@@ -319,13 +371,25 @@ impl CgroupPlan {
             let file = match dir.kind {
                 Kind::Unified => "memory.events",
                 Kind::Memory => "memory.oom_control",
-                Kind::Cpu | Kind::Freezer => return 0,
+                Kind::Cpu | Kind::Freezer | Kind::Pids => return 0,
             };
             let text = std::fs::read_to_string(dir.path.join(file)).unwrap_or_default();
             let value = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
             value.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
         };
         self.dirs.iter().map(count).sum()
+    }
+
+    /// Returns the limit on processes, if a process could not be made because of it.
+    #[must_use]
+    pub fn reached_processes(&self) -> Option<String> {
+        self.dirs.iter().find_map(|dir| {
+            let limit = dir.settings.iter().find(|setting| setting.file == "pids.max")?;
+            let text = std::fs::read_to_string(dir.path.join("pids.events")).ok()?;
+            let refused: u64 =
+                text.lines().find_map(|line| line.strip_prefix("max "))?.trim().parse().ok()?;
+            (refused > 0).then(|| limit.value.clone())
+        })
     }
 
     /// Removes the groups. False when one is still there: something is in it.
@@ -368,9 +432,12 @@ fn candidates(mountinfo: &str, own: &str) -> Hierarchies {
                     found.unified.or_else(|| place(&|id, controllers| id == "0" && controllers.is_empty()));
             }
             "cgroup" => {
-                for (name, slot) in
-                    [("memory", &mut found.memory), ("cpu", &mut found.cpu), ("freezer", &mut found.freezer)]
-                {
+                for (name, slot) in [
+                    ("memory", &mut found.memory),
+                    ("cpu", &mut found.cpu),
+                    ("freezer", &mut found.freezer),
+                    ("pids", &mut found.pids),
+                ] {
                     if slot.is_none() && has(options, name) {
                         *slot = place(&|_, controllers| has(controllers, name));
                     }
@@ -404,9 +471,9 @@ fn below(point: &str, root: &str, path: &str) -> PathBuf {
     if dir.is_dir() || !Path::new(point).is_dir() { dir } else { PathBuf::from(point) }
 }
 
-/// Gives the children of a v2 group its memory and CPU controllers, and says which they then have.
+/// Enables the memory, CPU and process controllers for the children of a v2 group; returns those that are enabled.
 fn enable_controllers(base: &Path) -> BTreeSet<String> {
-    let wanted = ["memory", "cpu"];
+    let wanted = ["memory", "cpu", "pids"];
     let list = |file: &str| -> BTreeSet<String> {
         let text = std::fs::read_to_string(base.join(file)).unwrap_or_default();
         text.split_ascii_whitespace().filter(|name| wanted.contains(name)).map(str::to_owned).collect()
@@ -522,25 +589,34 @@ mod tests {
             ..Hierarchies::none()
         };
         let kinds = |plan: CgroupPlan| plan.dirs.iter().map(|dir| dir.kind).collect::<Vec<_>>();
-        assert_eq!(kinds(mixed.plan("t", CpuMilli(0), Bytes(0))), [Kind::Unified]);
-        assert_eq!(
-            kinds(mixed.plan("t", CpuMilli(1500), Bytes(1))),
-            [Kind::Unified, Kind::Memory, Kind::Cpu]
-        );
-        assert!(Hierarchies::none().plan("t", CpuMilli(1), Bytes(1)).dirs.is_empty());
+        let none = Limits::default();
+        let some = Limits { cpus: CpuMilli(1500), memory: Bytes(1), processes: 9 };
+        assert_eq!(kinds(mixed.plan("t", none)), [Kind::Unified]);
+        assert_eq!(kinds(mixed.plan("t", some)), [Kind::Unified, Kind::Memory, Kind::Cpu]);
+        assert!(Hierarchies::none().plan("t", some).dirs.is_empty());
+        let pids = Hierarchies { pids: Some("/p".into()), ..mixed.clone() };
+        let plan = pids.plan("t", Limits { processes: 9, ..none });
+        assert_eq!(plan.dirs[1].kind, Kind::Pids);
+        assert_eq!(plan.dirs[1].settings, [Setting::new("pids.max", 9, true)]);
 
         let v2 = Hierarchies {
             unified: Some("/u".into()),
-            unified_controllers: ["memory", "cpu"].map(str::to_owned).into(),
+            unified_controllers: ["memory", "cpu", "pids"].map(str::to_owned).into(),
             ..mixed
         };
-        let plan = v2.plan("t", CpuMilli(1500), Bytes(4096));
+        let plan = v2.plan("t", Limits { memory: Bytes(4096), ..some });
         assert_eq!(plan.dirs.len(), 1);
         let settings: Vec<String> =
             plan.dirs[0].settings.iter().map(|s| format!("{}={}", s.file, s.value)).collect();
         assert_eq!(
             settings,
-            ["memory.max=4096", "memory.swap.max=0", "memory.oom.group=1", "cpu.max=150000 100000"]
+            [
+                "memory.max=4096",
+                "memory.swap.max=0",
+                "memory.oom.group=1",
+                "cpu.max=150000 100000",
+                "pids.max=9"
+            ]
         );
     }
 }

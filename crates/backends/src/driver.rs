@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_model::launch::GangOrder;
-use muster_model::{AttemptId, NodeName, NodeSpec, Rank, StopCause, TaskReport};
+use muster_model::{AttemptId, Bytes, NodeName, NodeSpec, Rank, StopCause, TaskReport};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Where a backend sends what it sees. Unbounded by design: every live task sends at most four reports on its stages,
@@ -63,6 +63,12 @@ pub struct Capabilities {
     pub memory_enforced_by: Option<String>,
     /// CPU limits are enforced, and by what.
     pub cpu_enforced_by: Option<String>,
+    /// The limit on processes is enforced, and by what.
+    pub processes_enforced_by: Option<String>,
+    /// Processes and threads that one task may have at a time; 0 is no limit.
+    pub max_processes: u32,
+    /// Output that is kept of one task; 0 is no limit.
+    pub log_limit: Bytes,
     /// What ends everything that a task started: `cgroup v2`, `cgroup v1`, `environment tag`.
     pub kill_by: String,
     /// Whether a task is prevented from opening other GPUs, and by what; `None` when it is a convention

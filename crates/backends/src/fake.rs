@@ -400,7 +400,7 @@ impl World {
 }
 
 fn log_file(dir: &std::path::Path, id: AttemptId, rank: Rank) -> PathBuf {
-    dir.join(crate::record::live_name(id, rank)).join("output.log")
+    dir.join(crate::live::task_name(None, id, rank)).join("output.log")
 }
 
 /// The daemon's half of a fake cluster.

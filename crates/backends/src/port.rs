@@ -147,27 +147,38 @@ mod tests {
         assert_eq!(leases.take(|_| true), Some(first));
     }
 
+    /// Any of a few tries: a port that was given back may be another program's at once, which is no fault here.
+    fn once_in_a_few(attempt: impl Fn() -> std::io::Result<()>) {
+        let tries: Vec<_> = (0..8).map_while(|_| attempt().err()).collect();
+        assert!(tries.len() < 8, "{tries:?}");
+    }
+
     #[test]
     fn a_port_is_held_again_beside_old_connections_and_not_beside_a_listener() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        assert!(hold_again(port).is_err());
-        // The server closes first, so that its end of the connection is remembered.
-        let client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-        let (server, _) = listener.accept().unwrap();
-        drop((server, listener));
-        drop(client);
-        assert!(hold(port).is_err());
-        hold_again(port).unwrap();
+        once_in_a_few(|| {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            assert!(hold_again(port).is_err());
+            // The server closes first, so that its end of the connection is remembered.
+            let client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let (server, _) = listener.accept().unwrap();
+            drop((server, listener));
+            drop(client);
+            assert!(hold(port).is_err());
+            hold_again(port).map(drop)
+        });
     }
 
     #[test]
     fn a_held_port_refuses_connections_and_binds() {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let held = hold(port).unwrap();
-        assert!(hold(port).is_err());
-        assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
-        drop(held);
-        std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+        once_in_a_few(|| {
+            let held = hold(0).unwrap();
+            let address = std::net::SocketAddr::try_from(rustix::net::getsockname(&held).unwrap()).unwrap();
+            let port = address.port();
+            assert!(hold(port).is_err());
+            assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
+            drop(held);
+            std::net::TcpListener::bind(("127.0.0.1", port)).map(drop)
+        });
     }
 }

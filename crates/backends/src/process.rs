@@ -91,6 +91,92 @@ impl Stat {
     }
 }
 
+/// What a process does with a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// It has a handler.
+    Caught,
+    /// It has a handler for every signal that would end it, this one among them: a bash with an EXIT trap, which runs that
+    /// and ends, or a program written in Go. Whether it does anything else for this signal cannot be told.
+    CaughtLikeAll,
+    /// It has none, but every thread of it blocks the signal: it stays pending, or is waited for.
+    Blocked,
+    /// It drops it.
+    Ignored,
+    /// It would do what the kernel does by default: for most signals, end.
+    Default,
+}
+
+impl Disposition {
+    /// Of a process; [`Disposition::Default`] where that cannot be read.
+    #[must_use]
+    pub fn of(pid: i32, signal: i32) -> Self {
+        let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+        match Self::parse(&read(format!("/proc/{pid}/status")), signal) {
+            // The mask in that file is the main thread's only.
+            Self::Blocked => {
+                let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+                let blocks = |thread: std::fs::DirEntry| {
+                    let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+                    Self::parse(&status, signal) == Self::Blocked
+                };
+                if threads.into_iter().all(blocks) { Self::Blocked } else { Self::Default }
+            }
+            other => other,
+        }
+    }
+
+    /// Reads the masks of a `status` file.
+    fn parse(status: &str, signal: i32) -> Self {
+        /// ILL, BUS, FPE, USR1, SEGV, USR2, VTALRM and SYS: of programs only those handle all of these that handle all there are.
+        const ALL: u64 = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 25 | 1 << 30;
+        let mask = |field: &str| {
+            let mask = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+            mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+        };
+        let bit = u32::try_from(signal - 1).ok().and_then(|bit| 1_u64.checked_shl(bit)).unwrap_or(0);
+        let has = |field: &str| mask(field) & bit != 0;
+        match () {
+            () if has("SigCgt") && mask("SigCgt") & ALL == ALL => Self::CaughtLikeAll,
+            () if has("SigCgt") => Self::Caught,
+            () if has("SigIgn") => Self::Ignored,
+            () if has("SigBlk") => Self::Blocked,
+            () => Self::Default,
+        }
+    }
+}
+
+/// Where the program and the stack of a process begin: both are chosen anew by each exec and inherited by a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Field 26 of `/proc/<pid>/stat`.
+    pub code: u64,
+    /// Field 28.
+    pub stack: u64,
+}
+
+impl Image {
+    /// Of a process; `None` where the kernel does not show it.
+    #[must_use]
+    pub fn of(pid: i32) -> Option<Self> {
+        let text = String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?).into_owned();
+        let (_, rest) = text.rsplit_once(')')?;
+        // The first field of the rest is number 3.
+        let mut fields = rest.split_ascii_whitespace().skip(26 - 3);
+        let code = fields.next()?.parse().ok()?;
+        let stack = fields.nth(1)?.parse().ok()?;
+        (stack > 1).then_some(Self { code, stack })
+    }
+}
+
+/// True for a process that a signal (or a debugger) has stopped.
+#[must_use]
+pub fn is_stopped(pid: i32) -> bool {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
+    stat.rsplit_once(')').is_some_and(|(_, rest)| matches!(rest.trim_start().chars().next(), Some('T' | 't')))
+}
+
 /// Every pid now.
 pub(crate) fn pids() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -208,6 +294,37 @@ mod tests {
             let _ = Stat::parse(&text);
             let _ = Stat::parse(&format!("1 (x) {tail}"));
         }
+    }
+
+    #[test]
+    fn what_a_process_does_with_a_signal_is_read_from_its_masks() {
+        let status =
+            "Name:\tx\nSigBlk:\t0000000000000a00\nSigIgn:\t0000000000000800\nSigCgt:\t0000000000000401\n";
+        for (signal, expected) in [
+            (1, Disposition::Caught),
+            (11, Disposition::Caught),
+            (10, Disposition::Blocked),
+            (12, Disposition::Ignored),
+            (15, Disposition::Default),
+            (0, Disposition::Default),
+            (65, Disposition::Default),
+        ] {
+            assert_eq!(Disposition::parse(status, signal), expected, "{signal}");
+        }
+        assert_eq!(Disposition::parse("", 10), Disposition::Default);
+        // bash with an EXIT trap, and with one of its own for TERM.
+        assert_eq!(Disposition::parse("SigCgt:\t0000000043817efb\n", 10), Disposition::CaughtLikeAll);
+        assert_eq!(Disposition::parse("SigCgt:\t0000000000014000\n", 15), Disposition::Caught);
+    }
+
+    #[test]
+    fn an_image_is_its_process_s_own() {
+        let own = Image::of(std::process::id() as i32).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let is_another = || Image::of(child.id() as i32).is_some_and(|other| other != own);
+        assert!(until_empty(Duration::from_secs(30), is_another), "it has executed another program");
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use muster_model::{AttemptId, Rank};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io;
 
 use crate::record::{CLAIM, EXIT, LOG, ORDER};
+use crate::segments::{self, LOST};
 
 /// Removes the output of one task, and unless the attempt is still to be forgotten the marks that kept it from running
 /// twice, and then the directories up to that of the job, as far as they are empty. What is gone already is no error.
@@ -38,13 +39,24 @@ fn descend(parent: &OwnedFd, names: &[String]) {
 }
 
 fn clear(task: &OwnedFd) {
-    let _absent = unlinkat(task, LOG, AtFlags::empty());
+    for name in output_files(task) {
+        let _absent = unlinkat(task, name, AtFlags::empty());
+    }
     // While there is an order, a supervisor might come for it: the marks must be there to refuse it.
     if matches!(statat(task, ORDER, AtFlags::SYMLINK_NOFOLLOW), Err(io::Errno::NOENT)) {
         for mark in [CLAIM, EXIT] {
             let _absent = unlinkat(task, mark, AtFlags::empty());
         }
     }
+}
+
+/// Lists the files of the task's output that are there.
+fn output_files(task: &OwnedFd) -> Vec<String> {
+    let entries = Dir::read_from(task).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
+    let is_output =
+        |name: &str| [LOG, LOST].contains(&name) || segments::start_in(Path::new(LOG), name).is_some();
+    names.filter(|name| is_output(name)).collect()
 }
 
 #[cfg(test)]
@@ -67,7 +79,7 @@ mod tests {
         let dir = TaskDir::of(jobs, id, rank);
         dir.create().unwrap();
         dir.claim(ProcessKey { pid: 1, start_ticks: 5, boot_id: "boot".into() }).unwrap();
-        dir.write_ended(End::Exited(TaskExit::Code { code: 0 }), None).unwrap();
+        dir.write_ended(End::Exited(TaskExit::Code { code: 0 }), None, None).unwrap();
         dir.create_log().unwrap();
         dir
     }

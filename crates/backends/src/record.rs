@@ -12,12 +12,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use muster_model::payload::{Command, Identity};
-use muster_model::{Attempt, AttemptId, Checkpoint, ElementId, JobId, Rank, Span, TaskCheckpoint, TaskExit};
+use muster_model::{
+    Attempt, AttemptId, Bytes, Checkpoint, ElementId, Rank, Span, TaskCheckpoint, TaskExit, TaskSignalled,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::CgroupPlan;
+use crate::epoch::Epoch;
 use crate::process::ProcessKey;
+use crate::segments;
 
 /// Version of the records that this build writes. Older ones are read; newer ones are refused by name.
 pub const VERSION: u32 = 1;
@@ -73,6 +77,9 @@ pub struct OrderRecord {
     pub id: AttemptId,
     /// Which task.
     pub rank: Rank,
+    /// Epoch of the state that ordered it; orders of earlier versions have none.
+    #[serde(default)]
+    pub epoch: Option<Epoch>,
     /// Value of [`crate::env::TAG_VARIABLE`] in every process of the task.
     pub tag: String,
     /// What to run.
@@ -107,6 +114,9 @@ pub struct OrderRecord {
     /// Soft limit of open files for the task; the daemon raises its own.
     #[serde(default)]
     pub open_files: Option<u64>,
+    /// Output that is kept on disk; 0 is no limit.
+    #[serde(default)]
+    pub log_limit: Bytes,
     /// Socket on which the supervisor listens.
     pub socket: PathBuf,
     /// Where the task's processes say that their progress is saved; orders of earlier versions have none.
@@ -118,6 +128,9 @@ pub struct OrderRecord {
     /// Stop the task when it does nothing.
     #[serde(default)]
     pub idle: Option<IdleOrder>,
+    /// How long the task waits at the gate without a daemon that could let it run; `None` is for ever.
+    #[serde(default)]
+    pub gate_patience: Option<Span>,
 }
 
 /// When a task is stopped for doing nothing.
@@ -168,6 +181,9 @@ pub struct Ended {
     /// What it used; `None` when it did not run.
     #[serde(default)]
     pub usage: Option<Usage>,
+    /// How far the last request for a checkpoint had got.
+    #[serde(default)]
+    pub signalled: Option<TaskSignalled>,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
@@ -187,8 +203,16 @@ pub struct Usage {
 pub enum End {
     /// It could not be made ready.
     Refused(String),
+    /// It can never be made ready.
+    Impossible(String),
     /// It ran, or was stopped before it ran.
     Exited(TaskExit),
+}
+
+/// Directory of the jobs of an epoch: `<jobs>/<epoch>`. Jobs of versions without epochs lie in `<jobs>` itself.
+#[must_use]
+pub fn epoch_dir(jobs: &Path, epoch: Option<&Epoch>) -> PathBuf {
+    epoch.map_or_else(|| jobs.to_owned(), |epoch| jobs.join(epoch.as_str()))
 }
 
 /// Directory of one task of one attempt: `<jobs>/<job>/<index>/<attempt>/<rank>`.
@@ -265,8 +289,13 @@ impl TaskDir {
     }
 
     /// Records durably how it ended.
-    pub fn write_ended(&self, end: End, usage: Option<Usage>) -> Result<(), RecordError> {
-        self.write(EXIT, &Ended { version: VERSION, end, usage, at_ms: now_ms() }, Sync::Yes)
+    pub fn write_ended(
+        &self,
+        end: End,
+        usage: Option<Usage>,
+        signalled: Option<TaskSignalled>,
+    ) -> Result<(), RecordError> {
+        self.write(EXIT, &Ended { version: VERSION, end, usage, signalled, at_ms: now_ms() }, Sync::Yes)
     }
 
     /// How it ended, if that is known.
@@ -284,16 +313,24 @@ impl TaskDir {
         self.read(CHECKPOINT)
     }
 
+    /// Writes how many bytes of output a full disk did not take.
+    pub fn write_lost(&self, bytes: u64) -> Result<(), RecordError> {
+        self.write(segments::LOST, &bytes, Sync::No)
+    }
+
     /// Opens the log for the first time. Fails if anything is there already, a symbolic link above all.
     pub fn create_log(&self) -> Result<File, RecordError> {
-        let path = self.log();
-        OpenOptions::new()
-            .append(true)
-            .create_new(true)
-            .mode(0o600)
-            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
-            .open(&path)
-            .map_err(|source| RecordError::Io { path, source })
+        create_log_at(self.log())
+    }
+
+    /// Creates the file for the output from position `start` on, as [`TaskDir::create_log`] does.
+    pub fn create_log_segment(&self, start: u64) -> Result<File, RecordError> {
+        create_log_at(segments::path_of(&self.log(), start))
+    }
+
+    /// Deletes the file for the output from position `start` on.
+    pub fn remove_log_segment(&self, start: u64) {
+        let _ = std::fs::remove_file(segments::path_of(&self.log(), start));
     }
 
     /// Deletes what is kept for re-adoption, secrets above all. The log stays, and so do claim and exit, which
@@ -329,6 +366,16 @@ impl TaskDir {
             Err(source) => Err(RecordError::Io { path, source }),
         }
     }
+}
+
+fn create_log_at(path: PathBuf) -> Result<File, RecordError> {
+    OpenOptions::new()
+        .append(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
+        .open(&path)
+        .map_err(|source| RecordError::Io { path, source })
 }
 
 fn write_whole<T: Serialize>(path: &Path, record: &T, sync: Sync) -> io::Result<()> {
@@ -383,65 +430,6 @@ fn numbers_in(dir: &Path) -> Vec<u32> {
     numbers
 }
 
-/// The list of tasks that are not yet forgotten: an empty file each, so that a daemon finds after a restart
-/// what may still run without walking the directories of every job it ever had.
-#[derive(Clone, Debug)]
-pub struct LiveList {
-    dir: PathBuf,
-}
-
-impl LiveList {
-    /// The list under the `jobs` directory, made if it is not there.
-    pub fn open(jobs: &Path) -> Result<Self, RecordError> {
-        let dir = jobs.join(".live");
-        private_dirs(&dir).map_err(|source| RecordError::Io { path: dir.clone(), source })?;
-        Ok(Self { dir })
-    }
-
-    /// Adds a task; adding twice changes nothing.
-    pub fn add(&self, id: AttemptId, rank: Rank) -> Result<(), RecordError> {
-        let path = self.dir.join(live_name(id, rank));
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&path)
-            .map(drop)
-            .map_err(|source| RecordError::Io { path, source })
-    }
-
-    /// Removes a task; removing twice changes nothing.
-    pub fn remove(&self, id: AttemptId, rank: Rank) {
-        let _ = std::fs::remove_file(self.dir.join(live_name(id, rank)));
-    }
-
-    /// All tasks in it, in order.
-    #[must_use]
-    pub fn all(&self) -> Vec<(AttemptId, Rank)> {
-        let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        let mut tasks: Vec<_> =
-            entries.filter_map(|entry| parse_live_name(entry.file_name().to_str()?)).collect();
-        tasks.sort_unstable();
-        tasks
-    }
-}
-
-/// `<job>.<index>.<attempt>.<rank>`: short, and safe as a file or cgroup name.
-#[must_use]
-pub fn live_name(id: AttemptId, rank: Rank) -> String {
-    format!("{}.{}.{}.{rank}", id.element.job, id.element.index, id.attempt)
-}
-
-fn parse_live_name(name: &str) -> Option<(AttemptId, Rank)> {
-    let mut parts = name.split('.');
-    let job = JobId(parts.next()?.parse().ok()?);
-    let index = parts.next()?.parse().ok()?;
-    let attempt = Attempt(parts.next()?.parse().ok()?);
-    let rank = Rank(parts.next()?.parse().ok()?);
-    parts.next().is_none().then_some((AttemptId { element: ElementId { job, index }, attempt }, rank))
-}
-
 fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, RecordError> {
     #[derive(Deserialize)]
     struct Banner {
@@ -463,6 +451,8 @@ pub(crate) fn now_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use muster_model::JobId;
+
     use super::*;
 
     fn id() -> AttemptId {
@@ -496,7 +486,7 @@ mod tests {
         assert!(matches!(dir.ended(), Err(RecordError::Newer { found: 2, .. })));
         std::fs::write(&path, "").unwrap();
         assert!(matches!(dir.ended(), Err(RecordError::Corrupt { .. })));
-        dir.write_ended(End::Exited(TaskExit::Code { code: 3 }), None).unwrap();
+        dir.write_ended(End::Exited(TaskExit::Code { code: 3 }), None, None).unwrap();
         assert_eq!(dir.ended().unwrap().unwrap().end, End::Exited(TaskExit::Code { code: 3 }));
     }
 
@@ -524,18 +514,5 @@ mod tests {
         std::os::unix::fs::symlink(&victim, dir.log()).unwrap();
         assert!(dir.create_log().is_err());
         assert_eq!(std::fs::read_to_string(victim).unwrap(), "untouched");
-    }
-
-    #[test]
-    fn the_live_list_round_trips() {
-        let temp = tempfile::tempdir().unwrap();
-        let list = LiveList::open(temp.path()).unwrap();
-        list.add(id(), Rank(4)).unwrap();
-        list.add(id(), Rank(4)).unwrap();
-        std::fs::write(temp.path().join(".live/not.a.task"), "").unwrap();
-        assert_eq!(list.all(), [(id(), Rank(4))]);
-        list.remove(id(), Rank(4));
-        list.remove(id(), Rank(4));
-        assert!(list.all().is_empty());
     }
 }

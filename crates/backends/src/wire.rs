@@ -3,7 +3,7 @@
 //! Pure: types and their lines. Either side ignores an object that it does not know, so that a newer daemon can
 //! talk to an older supervisor and the other way round; a field is never given another meaning.
 
-use muster_model::{StopCause, TaskCheckpoint, TaskExit};
+use muster_model::{StopCause, TaskCheckpoint, TaskExit, TaskSignalled};
 use serde::{Deserialize, Serialize};
 
 /// Longest line that is read; the largest real one is a refusal with its reason.
@@ -33,6 +33,9 @@ pub enum Hello {
         rows: u16,
         /// Columns of the terminal.
         cols: u16,
+        /// Program and arguments to run in place of a shell; empty is a shell.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        command: Vec<String>,
     },
 }
 
@@ -79,8 +82,18 @@ pub enum FromSupervisor {
         /// Why, for people.
         reason: String,
     },
+    /// It can never be made ready; nothing is left of it.
+    Impossible {
+        /// Why, for people.
+        reason: String,
+    },
     /// The user's program runs.
     Started,
+    /// A request for a checkpoint has reached so many processes of it, or none so far.
+    Signalled {
+        /// How far it got.
+        signalled: TaskSignalled,
+    },
     /// A process of it says that its progress is saved, and the record of that is on disk.
     Checkpointed {
         /// What was noted.

@@ -11,14 +11,22 @@ use muster_backends::local::saved::say;
 use muster_backends::local::session;
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::launch::GangOrder;
-use muster_model::{Checkpoint, Observation, Rank, Span, TaskCheckpoint, TaskExit};
+use muster_model::{
+    Checkpoint, CheckpointTo, Observation, Rank, Span, TaskCheckpoint, TaskExit, TaskSignalled,
+};
 
 /// Runs until it is stopped, and says so once it is ready.
 const ENDLESS: &str = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
 
 /// Asked by SIGUSR1.
 fn asks(lead: Span) -> Checkpoint {
-    Checkpoint { signal: 10, lead, by: CheckpointBy::First, then: AfterCheckpoint::Continue }
+    Checkpoint {
+        signal: 10,
+        lead,
+        by: CheckpointBy::First,
+        then: AfterCheckpoint::Continue,
+        to: Default::default(),
+    }
 }
 
 impl Rig {
@@ -29,6 +37,17 @@ impl Rig {
                 Observation::Checkpointed(noted) => return noted,
                 Observation::Prepared | Observation::Started => {}
                 other => panic!("expected a checkpoint, got {other:?}"),
+            }
+        }
+    }
+
+    /// How far a request got: the next report of that kind.
+    async fn signalled(&mut self) -> TaskSignalled {
+        loop {
+            match self.next_of_all().await.2 {
+                Observation::Signalled(signalled) => return signalled,
+                Observation::Prepared | Observation::Started | Observation::Checkpointed(_) => {}
+                other => panic!("expected a signal, got {other:?}"),
             }
         }
     }
@@ -172,4 +191,78 @@ async fn a_word_for_the_task_is_on_disk_when_it_is_answered_and_no_guest_s_to_sa
     rig.execute(stop(order.id));
     assert_eq!(rig.checkpoint().await.count, 3);
     assert_eq!(rig.exit().await, TaskExit::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_is_asked_and_the_shell_around_it_survives() {
+    for groups in [Groups::Found, Groups::None] {
+        let mut rig = Rig::new(groups);
+        let inner =
+            "trap 'echo saved > \"$MUSTER_CHECKPOINT_FILE\"' USR1; echo up; while :; do sleep 0.02; done";
+        let script = format!(
+            "cat > inner.sh <<'END'\n{inner}\nEND\nsleep 600 &\nsh inner.sh\necho it ended with $?\n"
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let order = GangOrder {
+            checkpoint: Some(asks(Span::from_secs(60))),
+            workdir: dir.path().to_owned(),
+            ..gang(id(1, 1), &[script.as_str()])
+        };
+        rig.start(&order).await;
+        until("its handler", || rig.log(order.id, 0).contains("up")).await;
+        rig.execute(Command::Checkpoint(order.id, 1));
+        assert_eq!(rig.signalled().await, TaskSignalled { request: 1, warned: false, reached: 1 });
+        assert_eq!((&*rig.checkpoint().await.label, rig.log(order.id, 0).as_str()), ("saved", "up\n"));
+        rig.execute(stop(order.id));
+        assert_eq!(rig.exit().await, TaskExit::Stopped);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_no_process_handles_ends_none_and_reaches_one_that_handles_it_later() {
+    let mut rig = Rig::new(Groups::Found);
+    let dir = tempfile::tempdir().unwrap();
+    let handler = "trap 'echo saved > \"$MUSTER_CHECKPOINT_FILE\"' USR1; while :; do sleep 0.02; done";
+    let script = format!("sleep 600 &\nuntil [ -e ready ]; do sleep 0.02; done\n{handler}");
+    let order = GangOrder {
+        checkpoint: Some(asks(Span::from_secs(60))),
+        workdir: dir.path().to_owned(),
+        ..gang(id(1, 1), &[script.as_str()])
+    };
+    rig.start(&order).await;
+    rig.execute(Command::Checkpoint(order.id, 1));
+    assert_eq!(rig.signalled().await, TaskSignalled { request: 1, warned: false, reached: 0 });
+    // A daemon that comes back is told so again.
+    rig.boot();
+    rig.adopt(&[(order.id, 0)]);
+    assert_eq!(rig.signalled().await, TaskSignalled { request: 1, warned: false, reached: 0 });
+    std::fs::write(dir.path().join("ready"), "").unwrap();
+    assert_eq!(rig.signalled().await.reached, 1);
+    assert_eq!(&*rig.checkpoint().await.label, "saved");
+    rig.execute(stop(order.id));
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shell_with_an_exit_trap_survives_and_gets_the_signal_where_the_job_says_so() {
+    for (to, trap, reached) in [
+        (CheckpointTo::Handlers, "", 0),
+        (CheckpointTo::Outermost, "trap 'echo saved > \"$MUSTER_CHECKPOINT_FILE\"' USR1; ", 1),
+    ] {
+        let mut rig = Rig::new(Groups::Found);
+        let script =
+            format!("#!/bin/bash\ntrap 'echo cleaned up' EXIT; {trap}echo up\nwhile :; do sleep 0.02; done");
+        let checkpoint = Checkpoint { to, ..asks(Span::from_secs(60)) };
+        let order = GangOrder { checkpoint: Some(checkpoint), ..gang(id(1, 1), &[script.as_str()]) };
+        rig.start(&order).await;
+        until("its handler", || rig.log(order.id, 0).contains("up")).await;
+        rig.execute(Command::Checkpoint(order.id, 1));
+        assert_eq!(rig.signalled().await.reached, reached);
+        if reached > 0 {
+            assert_eq!(&*rig.checkpoint().await.label, "saved");
+        }
+        assert_eq!(rig.log(order.id, 0), "up\n", "it goes on");
+        rig.execute(stop(order.id));
+        assert_eq!(rig.exit().await, TaskExit::Stopped);
+    }
 }

@@ -109,7 +109,10 @@ fn what_is_no_script_says_what_it_is() {
 #[test]
 fn arguments_reach_the_script_in_words_that_it_reads() {
     let check = |text: &str, arguments: &[&str], head: &str, is_found: bool| {
-        let given = Submission { arguments: arguments.iter().map(|one| (*one).to_owned()).collect() };
+        let given = Submission {
+            arguments: arguments.iter().map(|one| (*one).to_owned()).collect(),
+            ..Submission::default()
+        };
         let report = import::import(text, "x", &given).unwrap();
         assert!(report.job.contains(head), "{head}\n{}", report.job);
         assert_eq!(rules(&report).contains("arguments-lost"), is_found, "{:#?}", report.findings);

@@ -63,7 +63,7 @@ async fn what_cannot_run_is_refused_before_anything_runs() {
     rig.execute(Command::Prepare(order.clone().into()));
     let seen = rig.all(2, |_| true).await;
     assert_eq!(seen[&0], Observation::Prepared);
-    let Observation::Refused { reason } = &seen[&1] else { panic!("{seen:?}") };
+    let Observation::Impossible { reason } = &seen[&1] else { panic!("{seen:?}") };
     assert!(reason.contains("/no/such/interpreter"), "{reason}");
     rig.execute(Command::Stop(order.id, StopCause::GangFailed));
     let seen = rig.all(2, |what| *what != Observation::Prepared).await;
@@ -131,6 +131,7 @@ async fn the_limit_ends_a_task_that_ignores_it_and_warns_before() {
             lead: Span(500),
             by: CheckpointBy::First,
             then: AfterCheckpoint::Continue,
+            to: Default::default(),
         }),
         ..gang(id(1, 1), &[script])
     };
@@ -173,6 +174,49 @@ async fn memory_is_enforced_where_that_is_claimed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_are_limited_where_that_is_claimed() {
+    let mut rig = Rig::new(Groups::Found);
+    rig.limits.processes = Some(20);
+    rig.boot();
+    // Each of these waits for the one that was forked before the fork failed, so all of them live at one time.
+    let script = "n=0; while [ $n -lt 60 ]; do sleep 30 & n=$((n+1)); done; echo all of them";
+    let exit = rig.run(&gang(id(1, 1), &[script])).await;
+    let log = rig.log(id(1, 1), 0);
+    match rig.backend().capabilities().processes_enforced_by {
+        Some(_) => {
+            assert_ne!(exit, TaskExit::Code { code: 0 }, "{log}");
+            assert!(!log.contains("all of them"), "{log}");
+            assert!(log.contains("muster: the limit of 20 processes was reached"), "{log}");
+        }
+        None => println!("not run: no writable pids controller; capabilities say so"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_beyond_the_limit_is_dropped_from_the_middle() {
+    let mut rig = Rig::new(Groups::Found);
+    rig.limits.log = Bytes(8000);
+    rig.boot();
+    let order = gang(id(1, 1), &["echo begin; seq 1 20000; echo end"]);
+    assert_eq!(rig.run(&order).await, TaskExit::Code { code: 0 });
+    let first = rig.backend().log_path(order.id, Rank(0));
+    let files = muster_backends::segments::list(&first).unwrap();
+    let kept: u64 = files.iter().map(|file| std::fs::metadata(&file.path).unwrap().len()).sum();
+    assert!(kept <= 8000, "{kept}");
+    assert!(rig.log(order.id, 0).starts_with("begin\n1\n2\n"));
+    let last = std::fs::read_to_string(&files.last().unwrap().path).unwrap();
+    assert!(last.ends_with("\n20000\nend\n"), "{last}");
+    let whole: u64 =
+        "begin\nend\n".len() as u64 + (1..=20_000).map(|n: u32| n.to_string().len() as u64 + 1).sum::<u64>();
+    assert_eq!(muster_backends::segments::missing(&first).dropped, whole - kept);
+    // The directory is removed with all of it.
+    rig.execute(Command::Forget(order.id));
+    until("it to be forgotten", || !rig.task_dir(order.id, 0).join("order.json").exists()).await;
+    rig.backend().discard(order.id, 1);
+    assert!(!rig.task_dir(order.id, 0).exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cpu_limits_are_set_where_that_is_claimed() {
     let mut rig = Rig::new(Groups::Found);
     let script = "cat /sys/fs/cgroup/cpu$(grep :cpu: /proc/self/cgroup | cut -d: -f3)/cpu.cfs_quota_us \
@@ -205,7 +249,8 @@ async fn ranks_meet_on_one_leased_port_that_is_held_until_they_run() {
     for rank in 0..3 {
         assert_eq!(rig.log(order.id, rank), format!("{rank} 3 127.0.0.1:{port} {rank}\n"));
     }
-    std::net::TcpListener::bind(("0.0.0.0", port)).unwrap();
+    // Given back; another daemon of this machine may try the same port in between.
+    common::until("the port is free", || std::net::TcpListener::bind(("0.0.0.0", port)).is_ok()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::{Groups, Rig, gang, id, is_running, pid_in, until};
+use common::{Groups, Rig, gang, id, is_running, pid_in, stop, until};
 use muster_backends::driver::Command;
 use muster_backends::process::{self, ProcessKey};
-use muster_model::{Observation, TaskExit};
+use muster_backends::record::{End, OrderRecord, TaskDir};
+use muster_model::{Observation, Span, TaskExit};
 use rustix::process::Signal;
 
 /// Its main process, and a child of its own session whose parent is gone, which ignores SIGTERM.
@@ -231,4 +232,57 @@ async fn an_emptied_runtime_directory_does_not_lose_a_task() {
     assert_eq!(rig.next().await.2, Observation::Started);
     rig.execute(common::stop(order.id));
     assert_eq!(rig.exit().await, TaskExit::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_stops_its_supervisor_is_ended_all_the_same() {
+    let mut rig = Rig::new(Groups::Found);
+    let go = rig.path("go");
+    let script = format!(
+        "until [ -e {} ]; do sleep 0.02; done; kill -STOP $PPID; while :; do sleep 0.1; done",
+        go.display()
+    );
+    let order = gang(id(1, 1), &[script.as_str()]);
+    rig.start(&order).await;
+    std::fs::write(go, "").unwrap();
+    let supervisor = rig.supervisor_pid(order.id, 0);
+    until("it is stopped", || process::is_stopped(supervisor)).await;
+    rig.execute(stop(order.id));
+    assert_eq!(rig.exit().await, TaskExit::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_at_the_gate_gives_up_once_no_daemon_was_there_for_its_patience() {
+    let mut rig = Rig::new(Groups::Found);
+    let order = gang(id(1, 1), &["echo ran"]);
+    rig.execute(Command::Prepare(order.clone().into()));
+    rig.all(1, |what| *what == Observation::Prepared).await;
+    // The same order once more, of another attempt, with little patience, and a supervisor whose daemon is gone at once.
+    let told = rig.task_dir(order.id, 0).join("order.json");
+    let mut record: OrderRecord = serde_json::from_slice(&std::fs::read(told).unwrap()).unwrap();
+    assert!(record.gate_patience.is_some_and(|patience| patience >= Span::from_secs(60)));
+    record.id = id(2, 1);
+    record.gate_patience = Some(Span(50));
+    record.hold_port = None;
+    record.socket = rig.path("other-socket");
+    record.checkpoint_file = Some(rig.path("other-pipe"));
+    for group in &mut record.cgroup.dirs {
+        group.path.as_mut_os_string().push("-other");
+    }
+    let dir = TaskDir::at(rig.path("other"));
+    dir.create().unwrap();
+    dir.write_order(&record).unwrap();
+    let mut supervisor = std::process::Command::new(env!("CARGO_BIN_EXE_muster-supervise-for-tests"))
+        .arg("__supervise")
+        .arg(dir.path())
+        .stdin(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(supervisor.wait().unwrap().success());
+    let end = dir.ended().unwrap().unwrap().end;
+    assert!(matches!(&end, End::Refused(reason) if reason.contains("no daemon came back")), "{end:?}");
+    assert_eq!(std::fs::read_to_string(dir.log()).unwrap(), "");
+    // One whose daemon is there has waited meanwhile, and runs.
+    rig.execute(Command::Go(order.id));
+    assert_eq!(rig.exit().await, TaskExit::Code { code: 0 });
 }

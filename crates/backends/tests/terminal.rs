@@ -28,7 +28,8 @@ impl Person {
         let path = rig.backend().task_socket(id, Rank(0)).unwrap();
         let mut stream = session::connect(&path).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        let hello = Hello::Terminal { target, term: Some("dumb".into()), rows: 33, cols: 111 };
+        let hello =
+            Hello::Terminal { target, term: Some("dumb".into()), rows: 33, cols: 111, command: Vec::new() };
         stream.write_all(&open(&hello)).unwrap();
         Self { stream, decoder: Decoder::default(), shown: String::new(), last: None }
     }

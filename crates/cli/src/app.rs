@@ -22,6 +22,10 @@ impl App {
         if let Some(On::SlurmAt(host)) = &self.global.on
             && command.asks() == Asks::Place
         {
+            // A shell would wait for the connection.
+            if let Command::Names(_) = command {
+                return Ok(0);
+            }
             return remote::run(self, host, &command);
         }
         match command {
@@ -59,6 +63,7 @@ impl App {
             Command::Completions(args) => cmd::completions::run(self, &args),
             Command::Man(args) => cmd::man::run(self, &args),
             Command::Info(args) => cmd::info::run(self, args).await,
+            Command::Names(args) => cmd::names::run(self, args).await,
             Command::Docs(args) => cmd::docs::run(self, &args),
             Command::Probe(args) => cmd::verify::probe::run(&args),
             Command::Preflight(args) => cmd::verify::preflight::run(self, &args).await,

@@ -128,6 +128,8 @@ pub enum Command {
     Man(cmd::man::Args),
     #[command(hide = true)]
     Info(cmd::info::Args),
+    #[command(name = "__names", hide = true)]
+    Names(cmd::names::Args),
     #[command(name = "__docs", hide = true)]
     Docs(cmd::docs::Args),
     #[command(name = "__probe", hide = true)]
@@ -169,6 +171,7 @@ impl Command {
             | Command::Usage(_)
             | Command::Nodes(_)
             | Command::Reserve(_)
+            | Command::Names(_)
             | Command::Check(_) => Asks::Place,
             Command::StopDaemon(_) | Command::WhatIf(_) | Command::Info(_) => Asks::Daemon,
             Command::Advise(_)

@@ -24,7 +24,7 @@ pub const READY: u8 = b'1';
 
 /// What a daemon says that finds the state in use.
 const IN_USE: &str = "another daemon uses this state";
-/// Longest wait for a daemon that somebody else is starting.
+/// Longest wait for a daemon that somebody else is starting, or that restarts.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks at it.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -47,9 +47,35 @@ pub fn find(global: &Global) -> Result<Client> {
             .into()),
         };
     }
-    let personal = personal()?;
-    let found = [personal, Paths::system()].into_iter().find(|paths| listens(&paths.socket));
-    Ok(Client::new(found.ok_or_else(Failure::no_daemon)?.socket))
+    let (personal, shared) = (personal()?, Paths::system());
+    let shared_is_usual = Paths::shared_is_installed() && !Paths::home_is_named();
+    if listens(&personal.socket) {
+        if shared_is_usual {
+            eprintln!("note: your own daemon answers, not the shared one (end it: muster stop-daemon)");
+        }
+        return Ok(Client::new(personal.socket));
+    }
+    if listens(&shared.socket) {
+        return Ok(Client::patient(shared.socket, PATIENCE));
+    }
+    match shared_is_usual {
+        true if comes_back(&shared.socket) => Ok(Client::patient(shared.socket, PATIENCE)),
+        true => Err(Failure::shared_away().into()),
+        false => Err(Failure::no_daemon().into()),
+    }
+}
+
+/// Waits for the shared daemon, which may be restarting. True when it listens.
+fn comes_back(socket: &Path) -> bool {
+    eprintln!("the shared daemon does not answer; waiting up to {} s for it", PATIENCE.as_secs());
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        std::thread::sleep(LOOK_AGAIN);
+        if listens(socket) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Who answers where no daemon is asked.
@@ -75,6 +101,8 @@ pub async fn find_or_start(global: &Global, virtual_gpus: Option<&VirtualGpus>, 
             }
             Ok(client)
         }
+        // Another daemon would own the devices of the shared one.
+        Err(error) if is_shared_away(&error) && virtual_gpus.is_none() => Err(error),
         // Whatever else is wrong is found again there.
         Err(_) if global.socket.is_none() => start_or_join(virtual_gpus, ui).await,
         Err(error) => Err(error),
@@ -107,6 +135,10 @@ async fn start_or_join(virtual_gpus: Option<&VirtualGpus>, ui: &Ui) -> Result<Cl
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
+}
+
+fn is_shared_away(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Failure>().is_some_and(|failure| failure.message == Failure::shared_away().message)
 }
 
 fn personal() -> Result<Paths> {

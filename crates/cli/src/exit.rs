@@ -13,6 +13,8 @@ pub const USAGE: u8 = 2;
 pub const NO_DAEMON: u8 = 3;
 /// There is no such job, element, node or queue.
 pub const NOT_FOUND: u8 = 4;
+/// What runs the jobs does not answer: Slurm's controller, its accounting, or munge. It may answer later.
+pub const UNAVAILABLE: u8 = 5;
 /// A job did not answer a request in time; as timeout(1).
 pub const UNANSWERED: u8 = 124;
 /// Interrupted by Ctrl-C; jobs go on.
@@ -26,8 +28,9 @@ Exit codes:
   2    the command line or a spec is wrong; nothing was done
   3    no daemon is running
   4    no such job, element, node or queue
+  5    Slurm does not answer: its controller, its accounting or munge
   124  of `checkpoint --wait`: the job did not answer in time
-  130  interrupted; jobs go on
+  130  interrupted; jobs go on, a submission to Slurm is withdrawn
 
 `wait`, `run --wait`, `--watch`, `--follow` and `-it` wait for jobs and pass
 on the code of the first job that did not succeed:
@@ -44,6 +47,8 @@ on the code of the first job that did not succeed:
 pub struct Failure {
     /// Exit code.
     pub code: u8,
+    /// Stable word of the API for it, where the API said one.
+    pub word: Option<String>,
     /// Text that is printed as it is, instead of `error: message`: rendered diagnostics.
     pub rendered: Option<String>,
     /// One lowercase fragment.
@@ -55,7 +60,7 @@ pub struct Failure {
 impl Failure {
     /// A failure with [`FAILURE`] and no hint.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { code: FAILURE, rendered: None, message: message.into(), hints: Vec::new() }
+        Self { code: FAILURE, word: None, rendered: None, message: message.into(), hints: Vec::new() }
     }
 
     /// The command line is wrong.
@@ -74,6 +79,13 @@ impl Failure {
             .hint("`muster run` starts one for this user; `muster serve` runs one in the foreground")
     }
 
+    /// The daemon that all users share does not listen.
+    pub fn shared_away() -> Self {
+        Self { code: NO_DAEMON, ..Self::new("the shared daemon of this machine does not answer") }
+            .hint("`systemctl status muster` says how it is; an administrator starts it")
+            .hint("`muster serve --virtual-gpus N` is a daemon of your own that owns no device")
+    }
+
     /// Adds what to do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -90,20 +102,27 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// Returns the exit code of a refusal by its word in the API.
+pub fn code_of(word: &str) -> u8 {
+    match word {
+        "invalid_spec" | "invalid_request" => USAGE,
+        "not_found" => NOT_FOUND,
+        "unavailable" => UNAVAILABLE,
+        "interrupted" => INTERRUPTED,
+        _ => FAILURE,
+    }
+}
+
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::NoDaemon(_) => Failure::no_daemon(),
             ClientError::Api(body) => {
-                let code = match body.code.as_str() {
-                    "invalid_spec" | "invalid_request" => USAGE,
-                    "not_found" => NOT_FOUND,
-                    _ => FAILURE,
-                };
+                let code = code_of(&body.code);
                 let rendered: Vec<String> =
                     body.diagnostics.into_iter().map(|diagnostic| diagnostic.rendered).collect();
                 let rendered = (!rendered.is_empty()).then(|| rendered.join("\n\n"));
-                Failure { code, rendered, message: body.message, hints: body.hints }
+                Failure { code, word: Some(body.code), rendered, message: body.message, hints: body.hints }
             }
             ClientError::NotAllowed(_) => Failure::new(error.to_string())
                 .hint("another user's daemon listens there; MUSTER_SOCKET names another socket"),
@@ -117,6 +136,8 @@ impl From<ClientError> for Failure {
 
 impl From<Diagnostics> for Failure {
     fn from(diagnostics: Diagnostics) -> Self {
-        Failure { code: USAGE, rendered: Some(diagnostics.to_string()), ..Failure::new("the spec is wrong") }
+        let word = Some("invalid_spec".to_owned());
+        let rendered = Some(diagnostics.to_string());
+        Failure { code: USAGE, word, rendered, ..Failure::new("the spec is wrong") }
     }
 }

@@ -1,7 +1,10 @@
 //! Streams the output of a task.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use futures_util::StreamExt;
+use futures_util::stream::{BoxStream, SelectAll};
 use muster_api::query::LogQuery;
 use muster_api::{Client, ClientError};
 use muster_model::view::JobView;
@@ -55,12 +58,94 @@ async fn copy(app: &App, client: &Client, target: Target, which: Which, follow: 
     Ok(())
 }
 
+/// Ranks whose output is followed together at most: each is a connection of its own.
+const MOST_FOLLOWED: u32 = 256;
+
+/// Copies the lines of all ranks to stdout, each behind its rank: rank by rank, or as they come until the tasks have ended.
+pub async fn all(app: &App, client: &Client, target: Target, which: Which, follow: bool) -> Result<()> {
+    let job = client.job(target.job, target.index).await.map_err(Failure::from)?.job;
+    let placed = job.elements.iter().map(|element| element.tasks.len()).max().unwrap_or(0);
+    let ranks = job.tasks.max(u32::try_from(placed).unwrap_or(u32::MAX)).max(1);
+    if follow && ranks > MOST_FOLLOWED {
+        return Err(Failure::usage(format!(
+            "it has {ranks} ranks, and at most {MOST_FOLLOWED} are followed together"
+        ))
+        .hint("`--rank N` follows one; without --follow all are shown")
+        .into());
+    }
+    let width = (ranks - 1).to_string().len();
+    let query = |rank| LogQuery {
+        index: target.index,
+        rank: Some(rank),
+        attempt: which.attempt,
+        follow,
+        tail: which.tail,
+        offset: None,
+    };
+    let (mut open, mut silent) = (SelectAll::new(), None);
+    for rank in 0..ranks {
+        let stream = match client.logs(target.job, query(rank)).await {
+            Ok(stream) => stream
+                .map(move |bytes| (rank, bytes.map(|bytes| bytes.to_vec())))
+                .chain(futures_util::stream::once(ended(rank))),
+            // One that has written nothing has no file.
+            Err(ClientError::Api(body)) if body.code == "not_found" => {
+                silent.get_or_insert(body);
+                continue;
+            }
+            Err(error) => return Err(Failure::from(error).into()),
+        };
+        open.push(stream.boxed());
+        if !follow {
+            copy_lines(app, &mut open, width).await?;
+            silent = None;
+            open = SelectAll::new();
+        }
+    }
+    match silent {
+        Some(body) if ranks == 1 || (follow && open.is_empty()) => {
+            Err(Failure::from(ClientError::Api(body)).into())
+        }
+        _ => copy_lines(app, &mut open, width).await,
+    }
+}
+
+type Numbered = (u32, std::result::Result<Vec<u8>, ClientError>);
+
+/// An empty chunk, with which a line that was not ended is.
+async fn ended(rank: u32) -> Numbered {
+    (rank, Ok(Vec::new()))
+}
+
+/// Copies whole lines, each behind its rank.
+async fn copy_lines(app: &App, streams: &mut SelectAll<BoxStream<'_, Numbered>>, width: usize) -> Result<()> {
+    let mut begun: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+    while let Some((rank, bytes)) = streams.next().await {
+        let bytes = bytes.map_err(Failure::from)?;
+        let line = begun.entry(rank).or_default();
+        if bytes.is_empty() && !line.is_empty() {
+            line.push(b'\n');
+        }
+        line.extend_from_slice(&bytes);
+        let whole = line.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let mut text = Vec::new();
+        for one in line[..whole].split_inclusive(|byte| *byte == b'\n') {
+            text.extend_from_slice(format!("{rank:>width$}: ").as_bytes());
+            text.extend_from_slice(one);
+        }
+        app.ui.bytes(&text)?;
+        line.drain(..whole);
+    }
+    Ok(())
+}
+
 /// Says how jobs ended, where it was not well.
 pub fn say_end(app: &App, rows: &[JobView]) {
     for row in rows {
         let outcome =
             row.elements.iter().filter_map(|element| element.outcome.as_ref()).find(|o| !o.is_success());
         if let Some(outcome) = outcome {
+            let outcome = muster_report::style::clean(&outcome.to_string()).into_owned();
             app.ui.status(&format!("job {} {}: {outcome}", row.job, row.state.word()));
         }
     }

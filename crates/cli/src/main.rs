@@ -3,18 +3,22 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail"))]
 
+mod act;
 mod app;
 mod args;
 mod cmd;
 mod connect;
+mod dashes;
 mod exit;
 mod facts;
 mod follow;
 mod jobref;
+mod json_error;
 mod mistyped;
 mod on;
 mod output_files;
 mod remote;
+mod select;
 mod source;
 mod terminal;
 mod trace_file;
@@ -45,6 +49,9 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => match mistyped::explained(&error) {
             Some(failure) => return ExitCode::from(report(&ui, &failure.into())),
+            None if error.use_stderr() && json_error::is_wanted(&dashes::own_words()) => {
+                return ExitCode::from(report(&ui, &mistyped::as_failure(&error).into()));
+            }
             None => error.exit(),
         },
     };
@@ -76,10 +83,18 @@ fn report(ui: &Ui, error: &anyhow::Error) -> u8 {
     if error.chain().any(closed) {
         return 0;
     }
+    let is_json = json_error::is_wanted(&dashes::own_words());
     let Some(failure) = error.downcast_ref::<Failure>() else {
-        ui.error(&format!("{error:#}"));
+        match is_json {
+            true => ui.status(&json_error::line(&Failure::new(format!("{error:#}")))),
+            false => ui.error(&format!("{error:#}")),
+        }
         return FAILURE;
     };
+    if is_json {
+        ui.status(&json_error::line(failure));
+        return failure.code;
+    }
     match &failure.rendered {
         Some(rendered) => ui.status(rendered),
         None => ui.error(&failure.message),

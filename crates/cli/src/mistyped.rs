@@ -7,6 +7,7 @@ use muster_model::advice::Fact;
 use muster_spec::fact_meant_by;
 
 use crate::args::Cli;
+use crate::dashes;
 use crate::exit::Failure;
 
 /// Verbs that take facts as options.
@@ -19,7 +20,23 @@ pub fn explained(error: &Error) -> Option<Failure> {
         _ => None,
     };
     let verbs = verbs();
+    if error.use_stderr()
+        && verbs.first().is_some_and(|verb| verb == "run")
+        && let Some(offer) = dashes::offered(&dashes::own_words())
+    {
+        return Some(offer);
+    }
     match error.kind() {
+        ErrorKind::InvalidSubcommand if verbs.is_empty() => {
+            let word = word(ContextKind::InvalidSubcommand)?;
+            match meant(word) {
+                Some(failure) => Some(failure),
+                None if error.get(ContextKind::SuggestedSubcommand).is_none() => {
+                    Some(subcommand(&verbs, word))
+                }
+                None => None,
+            }
+        }
         ErrorKind::UnknownArgument if verbs.iter().any(|verb| OF_FACTS.contains(&verb.as_str())) => {
             option(verbs.last()?, word(ContextKind::InvalidArg)?)
         }
@@ -28,6 +45,43 @@ pub fn explained(error: &Error) -> Option<Failure> {
         }
         _ => None,
     }
+}
+
+/// Words of other schedulers and tools, and the verbs that do the same here. They are no aliases: what a script says then stands in
+/// every page of the manual, and words such as `stop` and `status` mean several things.
+const ELSEWHERE: [(&[&str], &str); 12] = [
+    (&["kill", "delete", "rm", "del", "scancel", "qdel", "bkill"], "`muster cancel JOB` ends a job"),
+    (&["stop"], "`muster cancel JOB` ends a job, `muster stop-daemon` the daemon"),
+    (
+        &["status", "stat", "state"],
+        "`muster ps` lists jobs, `muster show JOB` shows one, `muster nodes` the nodes",
+    ),
+    (&["list", "ls", "jobs", "squeue", "qstat", "bjobs"], "`muster ps` lists jobs"),
+    (&["queue"], "`muster ps` lists jobs, `muster queues` the queues"),
+    (
+        &["submit", "start", "sbatch", "srun", "qsub", "bsub"],
+        "`muster run FILE` or `muster run -- COMMAND` submits",
+    ),
+    (&["log", "tail", "output"], "`muster logs JOB` shows output, with -f as it comes"),
+    (&["describe", "scontrol"], "`muster show JOB` shows a job in full"),
+    (&["why", "reason"], "`muster explain JOB` says why a job waits"),
+    (&["sinfo", "node"], "`muster nodes` lists nodes"),
+    (&["restart", "rerun"], "`muster requeue JOB` runs a job again"),
+    (&["exec", "ssh", "shell"], "`muster attach JOB` opens a terminal in a job"),
+];
+
+/// What a word of others is called here.
+fn meant(word: &str) -> Option<Failure> {
+    let (_, hint) = ELSEWHERE.iter().find(|(words, _)| words.contains(&word))?;
+    Some(Failure::usage(format!("there is no `muster {word}`")).hint(*hint))
+}
+
+/// What clap says, as an error of the program: its first line, and the rest as it is shown to people.
+pub fn as_failure(error: &Error) -> Failure {
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let message = first.strip_prefix("error: ").unwrap_or(first).to_owned();
+    Failure { rendered: Some(text.trim_end().to_owned()), ..Failure::usage(message) }
 }
 
 /// The verbs of the command line, outermost first, as far as there are such.

@@ -14,8 +14,8 @@ use muster_backends::slurm::script::quote;
 
 use crate::app::App;
 use crate::args::{Cli, Command};
+use crate::cmd::run::texts;
 use crate::exit::{FAILURE, Failure};
-use crate::source;
 
 /// Another ssh, with its first words: `ssh -F my.config`.
 const SSH: &str = "MUSTER_SSH";
@@ -42,7 +42,7 @@ pub fn run(app: &App, host: &str, command: &Command) -> Result<u8> {
     let text = match files {
         [] => None,
         files => {
-            let texts = files.iter().map(|file| source::read(file)).collect::<Result<Vec<_>>>()?;
+            let texts = files.iter().map(|file| texts::read(app, file)).collect::<Result<Vec<_>>>()?;
             replace(&mut words, files)?;
             Some(texts.into_iter().map(|text| text.source).collect::<Vec<_>>().join("\n---\n"))
         }

@@ -23,8 +23,28 @@ pub struct Text {
     pub file: Option<String>,
 }
 
-/// Reads a spec, or stdin when the path is `-`.
+/// What a file holds.
+#[derive(Debug)]
+pub enum Content {
+    /// Jobs as text.
+    Jobs(Text),
+    /// A script for sbatch.
+    Script(Text),
+}
+
+/// Marks an option of sbatch in a script.
+const OPTION: &str = "#SBATCH";
+
+/// Reads a spec, or stdin when the path is `-`; refuses scripts.
 pub fn read(path: &Path) -> Result<Text> {
+    match jobs_or_script(path)? {
+        Content::Jobs(text) => Ok(text),
+        Content::Script(script) => Err(refused(&script.file.unwrap_or_default(), path).into()),
+    }
+}
+
+/// Reads jobs or a script for sbatch, or stdin when the path is `-`.
+pub fn jobs_or_script(path: &Path) -> Result<Content> {
     let (name, source) = match text(path, MAX_BYTES) {
         Err(failure) if looks_like_a_time(path) => {
             let time = path.display();
@@ -34,12 +54,19 @@ pub fn read(path: &Path) -> Result<Text> {
         }
         read => read?,
     };
-    if source.starts_with("#!") {
-        return Err(Failure::usage(format!("{name} is a script, not a file that is read here"))
-            .hint(format!("to run it: muster run [OPTIONS] -- {}", runnable(path)))
-            .into());
+    let is_named_so = path.extension().is_some_and(|end| end == "sbatch" || end == "slurm");
+    if source.starts_with("#!") && (is_named_so || source.lines().any(|line| line.starts_with(OPTION))) {
+        return Ok(Content::Script(Text { source, file: Some(name) }));
     }
-    Ok(Text { source, file: Some(name) })
+    if source.starts_with("#!") {
+        return Err(refused(&name, path).into());
+    }
+    Ok(Content::Jobs(Text { source, file: Some(name) }))
+}
+
+fn refused(name: &str, path: &Path) -> Failure {
+    Failure::usage(format!("{name} is a script, not a file that is read here"))
+        .hint(format!("to run it: muster run [OPTIONS] -- {}", runnable(path)))
 }
 
 /// Reads text of at most so many bytes, or stdin when the path is `-`, and answers what to call it.

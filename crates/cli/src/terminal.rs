@@ -59,7 +59,7 @@ pub async fn run_own(app: &App, client: &Client, target: Target) -> Result<OwnEn
         };
         match job.state {
             State::Starting | State::Running => {
-                match Session::open(client, target, 0, SessionTarget::Main).await {
+                match Session::open(client, target, 0, SessionTarget::Main, Vec::new()).await {
                     Ok(session) => match session.run(&mut keys).await? {
                         End::Exit(_) => return Ok(OwnEnd::Shown),
                         End::Left => return Ok(OwnEnd::Left),
@@ -105,11 +105,12 @@ impl Session {
         target: Target,
         rank: u32,
         which: SessionTarget,
+        command: Vec<String>,
     ) -> Result<Self, ClientError> {
         let query = AttachQuery { index: target.index, rank: Some(rank) };
         let mut stream = client.attach(target.job, query).await?;
         let (rows, cols) = window();
-        let hello = Hello::Terminal { target: which, term: std::env::var("TERM").ok(), rows, cols };
+        let hello = Hello::Terminal { target: which, term: std::env::var("TERM").ok(), rows, cols, command };
         stream.write_all(&session::open(&hello)).await.map_err(ClientError::Io)?;
         Ok(Self { stream })
     }
@@ -121,6 +122,17 @@ impl Session {
         let end = pump(keys, &mut from_task, &mut to_task).await;
         drop(raw);
         end
+    }
+}
+
+impl Session {
+    /// Shows what is printed on the other side until it ends; it gets no input. The terminal there ends lines as terminals do, which
+    /// is undone here.
+    pub async fn watch(self) -> Result<End> {
+        let (mut from_task, mut to_task) = tokio::io::split(self.stream);
+        // Held to the end: a sender that is gone would mean that the person has left.
+        let (_open, mut keys) = unbounded_channel();
+        pump(&mut keys, &mut from_task, &mut to_task).await
     }
 }
 
@@ -179,7 +191,12 @@ async fn pump(
 
 fn show(bytes: &[u8]) -> Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(bytes)?;
+    match stdout.is_terminal() {
+        true => stdout.write_all(bytes)?,
+        false => {
+            stdout.write_all(&bytes.iter().copied().filter(|byte| *byte != b'\r').collect::<Vec<_>>())?
+        }
+    }
     Ok(stdout.flush()?)
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use muster_api::Client;
 use muster_api::query::JobFilter;
 use muster_api::types::JobList;
+use muster_api::{Client, Stay};
 use muster_model::JobId;
 use muster_model::view::{JobView, State};
 
@@ -32,11 +32,13 @@ impl Tracker {
             JobFilter { ids: Some(ids.join(",")), ..JobFilter::default() }
         };
         let filters = jobs.chunks(IDS_AT_ONCE).map(filter).collect();
+        client.stay(Stay::Waits);
         Self { client: client.clone(), filters, revision: None }
     }
 
     /// Follows whatever a filter finds.
     pub fn filtered(client: &Client, filter: JobFilter) -> Self {
+        client.stay(Stay::Watches);
         Self { client: client.clone(), filters: vec![filter], revision: None }
     }
 

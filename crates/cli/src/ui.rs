@@ -1,9 +1,10 @@
 //! Where output goes: data on stdout, status and hints on stderr. Colour only on a terminal that wants it.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use jiff::tz::TimeZone;
-use muster_report::style::clean;
+use muster_report::style::{ascii, clean, guarded};
 use muster_report::{Ink, Style};
 use serde::Serialize;
 
@@ -12,6 +13,8 @@ pub struct Ui {
     style: Style,
     error_colour: bool,
     stdout_is_terminal: bool,
+    /// The locale has UTF-8.
+    has_utf8: bool,
 }
 
 impl Ui {
@@ -22,7 +25,8 @@ impl Ui {
         let may_colour = !set("NO_COLOR") && !dumb;
         let stdout_is_terminal = io::stdout().is_terminal();
         let style = Style { width: None, colour: may_colour && stdout_is_terminal, zone: TimeZone::system() };
-        Self { style, error_colour: may_colour && io::stderr().is_terminal(), stdout_is_terminal }
+        let error_colour = may_colour && io::stderr().is_terminal();
+        Self { style, error_colour, stdout_is_terminal, has_utf8: has_utf8(|name| std::env::var(name).ok()) }
     }
 
     /// How to write to stdout now; the width is asked of the terminal each time.
@@ -59,12 +63,20 @@ impl Ui {
         io::stderr().is_terminal()
     }
 
-    /// Writes data, as it is.
+    /// Writes text for people; without UTF-8 in the locale, what it is drawn with becomes ASCII.
     pub fn data(&self, text: &str) -> io::Result<()> {
-        self.bytes(text.as_bytes())
+        self.bytes(self.shown(text).as_bytes())
     }
 
-    /// Writes bytes, as they are.
+    /// Text as this terminal can show it, whatever users wrote into it.
+    fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match (self.has_utf8, guarded(text)) {
+            (true, text) => text,
+            (false, text) => ascii(&text).into_owned().into(),
+        }
+    }
+
+    /// Writes bytes, as they are: files, scripts, output of jobs.
     pub fn bytes(&self, bytes: &[u8]) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(bytes)?;
@@ -75,12 +87,17 @@ impl Ui {
     pub fn json(&self, value: &impl Serialize) -> anyhow::Result<()> {
         let mut text = serde_json::to_string_pretty(value)?;
         text.push('\n');
-        Ok(self.data(&text)?)
+        Ok(self.bytes(text.as_bytes())?)
     }
 
     /// Says what happens. Nobody is listening when this fails, so that is ignored.
     pub fn status(&self, text: &str) {
-        let _ = writeln!(io::stderr(), "{text}");
+        let _ = writeln!(io::stderr(), "{}", self.shown(text));
+    }
+
+    /// Returns whether a question would be read and could be answered.
+    pub fn can_ask(&self) -> bool {
+        self.status_is_terminal() && io::stdin().is_terminal()
     }
 
     /// Asks; the cursor stays behind the question.
@@ -109,8 +126,39 @@ impl Ui {
     }
 }
 
+/// Whether a locale is one of UTF-8, as POSIX looks it up: the first variable that is set and not empty counts, and without any the
+/// locale is C.
+fn has_utf8(set: impl Fn(&str) -> Option<String>) -> bool {
+    let locale =
+        ["LC_ALL", "LC_CTYPE", "LANG"].iter().filter_map(|name| set(name)).find(|value| !value.is_empty());
+    let locale = locale.unwrap_or_default().to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
 /// Rows and columns of the terminal on stdout.
 fn size() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_row.into(), size.ws_col.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_utf8;
+
+    #[test]
+    fn the_first_variable_that_is_set_says_the_locale() {
+        for (set, expected) in [
+            (&[("LANG", "de_DE.UTF-8")][..], true),
+            (&[("LANG", "C.utf8")], true),
+            (&[("LANG", "de_DE.UTF-8"), ("LC_ALL", "C")], false),
+            (&[("LANG", "C"), ("LC_CTYPE", "en_US.UTF-8"), ("LC_ALL", "")], true),
+            (&[("LANG", "de_DE")], false),
+            (&[], false),
+        ] {
+            let value = |name: &str| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(has_utf8(value), expected, "{set:?}");
+        }
+    }
 }

@@ -107,10 +107,11 @@ impl<'a> Watch<'a> {
     /// Appends a line for every job whose state changed, and the timeline at the end.
     async fn append(&mut self, list: &JobList, over: bool) -> Result<()> {
         let style = self.app.ui.style();
+        let others = ps::Others::of(&list.jobs, &[]);
         let mut text = String::new();
         for job in &list.jobs {
             if self.printed.insert(job.job, job.state) != Some(job.state) {
-                text.push_str(&ps::line(job, &list.jobs, list.now, &style));
+                text.push_str(&ps::line(job, &others, list.now, &style));
             }
         }
         self.app.ui.data(&text)?;

@@ -1,10 +1,13 @@
 //! Who asks, by what the kernel says of the other end of the socket; and what they may do. No password, no token,
 //! nothing that a client could claim.
 
+use std::ffi::CString;
 use std::io;
+use std::sync::Arc;
 
 use muster_model::{Identity, UserName};
-use nix::unistd::{Gid, Group, Uid, User};
+use muster_spec::access::Submitter;
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use rustix::process::geteuid;
 use tokio::net::UnixStream;
 
@@ -52,6 +55,9 @@ pub trait Peers: Send + Sync {
 
     /// The name that goes with the numbers, and whether they are an admin's. May ask the user database.
     fn resolve(&self, peer: Peer) -> (UserName, bool);
+
+    /// The unix groups of a user, by name: what queues may name. May ask the group database.
+    fn groups(&self, user: &UserName, gid: u32) -> Arc<[Arc<str>]>;
 }
 
 /// The kernel and the user database.
@@ -71,6 +77,14 @@ impl Peers for KernelPeers {
         let admin = peer.uid == 0 || in_admin_group(&name, user.map_or(peer.gid, |user| user.gid.as_raw()));
         (name.into(), admin)
     }
+
+    fn groups(&self, user: &UserName, gid: u32) -> Arc<[Arc<str>]> {
+        // By the database, as for admins: the groups that a process has may be older, or fewer.
+        let ids =
+            CString::new(user.as_str()).ok().and_then(|name| getgrouplist(&name, Gid::from_raw(gid)).ok());
+        let group = |id: Gid| Group::from_gid(id).ok().flatten().map(|group| Arc::from(group.name));
+        ids.unwrap_or_default().into_iter().filter_map(group).collect()
+    }
 }
 
 /// By the group database, not by the peer's present groups: those are whatever the process was started with.
@@ -88,6 +102,8 @@ pub struct Caller {
     pub identity: Identity,
     /// May act on everybody's.
     pub admin: bool,
+    /// Unix groups, by name; of an admin none, since nothing is asked of one.
+    pub groups: Arc<[Arc<str>]>,
 }
 
 impl Caller {
@@ -100,7 +116,14 @@ impl Caller {
         let (user, admin) = peers.resolve(peer);
         // Nobody else gets here in a personal daemon: its owner runs it.
         let admin = admin || mode == Mode::Personal;
-        Ok(Self { identity: Identity { user, uid: peer.uid, gid: primary_group(peer) }, admin })
+        let gid = primary_group(peer);
+        let groups = if admin { Arc::default() } else { peers.groups(&user, gid) };
+        Ok(Self { identity: Identity { user, uid: peer.uid, gid }, admin, groups })
+    }
+
+    /// As queues name them.
+    pub(crate) fn submitter(&self) -> Submitter<'_> {
+        Submitter { user: &self.identity.user, groups: &self.groups }
     }
 
     /// Whether they may act on, and see the insides of, what belongs to `owner`.

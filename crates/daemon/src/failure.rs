@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use muster_api::types::{Diagnostic, ErrorBody};
 use muster_runtime::StoreError;
+use muster_spec::access::Denied;
 
 /// A refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,13 @@ pub enum Failure {
     NotFound(String),
     /// Not the caller's.
     Forbidden(String),
+    /// The caller's queue does not grant it.
+    Denied {
+        /// What.
+        message: String,
+        /// What to do.
+        hint: String,
+    },
     /// The state of things does not allow it.
     Conflict {
         /// Why.
@@ -88,14 +96,14 @@ impl Failure {
             Failure::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Failure::InvalidSpec { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Failure::NotFound(_) => StatusCode::NOT_FOUND,
-            Failure::Forbidden(_) => StatusCode::FORBIDDEN,
+            Failure::Forbidden(_) | Failure::Denied { .. } => StatusCode::FORBIDDEN,
             Failure::Conflict { .. } | Failure::Refused { .. } => StatusCode::CONFLICT,
             Failure::Busy { .. } | Failure::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             Failure::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
-    fn body(self) -> ErrorBody {
+    pub(crate) fn body(self) -> ErrorBody {
         let body = |code: &str, message: String, hints: Vec<String>| ErrorBody {
             code: code.to_owned(),
             message,
@@ -110,6 +118,7 @@ impl Failure {
             }
             Failure::NotFound(message) => body("not_found", message, Vec::new()),
             Failure::Forbidden(message) => body("forbidden", message, Vec::new()),
+            Failure::Denied { message, hint } => body("forbidden", message, vec![hint]),
             Failure::Conflict { message, hints } => body("conflict", message, hints),
             Failure::Refused { message, hints } => body("refused", message, hints),
             Failure::Busy { message, hint } => body("busy", message, vec![hint]),
@@ -118,6 +127,12 @@ impl Failure {
             }
             Failure::Internal(message) => body("internal", message, Vec::new()),
         }
+    }
+}
+
+impl From<Denied> for Failure {
+    fn from(Denied { message, hint }: Denied) -> Self {
+        Failure::Denied { message, hint }
     }
 }
 

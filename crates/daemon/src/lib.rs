@@ -23,7 +23,7 @@ pub mod store;
 
 pub use auth::Mode;
 pub use paths::{Paths, PathsError, host_name};
-pub use serve::{ServeError, ServeOptions, serve};
+pub use serve::{Older, ServeError, ServeOptions, accept_older_state, serve};
 pub use store::Retention;
 
-pub use muster_backends::local::VirtualGpus;
+pub use muster_backends::local::{TaskLimits, VirtualGpus};

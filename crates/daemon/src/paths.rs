@@ -133,6 +133,19 @@ impl Paths {
         }
     }
 
+    /// Whether this machine has a daemon that all users share: it has served here before, and its state directory is
+    /// there. Removing that directory takes the installation back.
+    #[must_use]
+    pub fn shared_is_installed() -> bool {
+        fs::symlink_metadata(Self::system().state_dir).is_ok_and(|found| found.is_dir() && found.uid() == 0)
+    }
+
+    /// Whether the user named a place for a daemon of their own.
+    #[must_use]
+    pub fn home_is_named() -> bool {
+        matches!(absolute("MUSTER_HOME"), Ok(Some(_)))
+    }
+
     /// Places that a shared daemon serves from: under root's `MUSTER_HOME` when it is set (clients then need
     /// `MUSTER_SOCKET`), else [`Paths::system`].
     ///

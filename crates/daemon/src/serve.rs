@@ -3,6 +3,7 @@
 
 mod declare;
 mod error;
+mod lineage;
 mod ready;
 
 use std::fs;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_backends::driver::Backend;
-use muster_backends::local::{LocalBackend, LocalConfig, VirtualGpus};
+use muster_backends::local::{LocalBackend, LocalConfig, TaskLimits, VirtualGpus};
 use muster_model::QueueTree;
 use muster_model::unit::Span;
 use muster_runtime::Runtime;
@@ -21,6 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 pub use error::ServeError;
+pub use lineage::{Older, accept_older_state};
 
 use crate::auth::{KernelPeers, Mode};
 use crate::clock::{Clock, SystemClock};
@@ -42,8 +44,14 @@ pub struct ServeOptions {
     pub virtual_gpus: Option<VirtualGpus>,
     /// Queue file to set at start; `None` leaves the queues as they are.
     pub queues_file: Option<PathBuf>,
+    /// Time limit of jobs that name none, where the queues name none either.
+    pub default_time: Option<Span>,
     /// How long what has ended is kept.
     pub retention: Retention,
+    /// What each task is allowed.
+    pub limits: TaskLimits,
+    /// Serve beside the shared daemon of this machine, which gives the same devices away.
+    pub beside_shared: bool,
     /// Gets a byte once the socket takes connections, and is closed.
     pub ready: Option<OwnedFd>,
 }
@@ -57,7 +65,10 @@ impl ServeOptions {
             mode: Mode::Personal,
             virtual_gpus: None,
             queues_file: None,
+            default_time: None,
             retention: Retention::default(),
+            limits: TaskLimits::default(),
+            beside_shared: false,
             ready: None,
         }
     }
@@ -78,9 +89,13 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let reader = store.reader()?;
     let revision = store.revision()?;
     let runtime = Runtime::open(store, QueueTree::single())?;
+    let (runtime, epochs, lineage_warnings) = lineage::settle(runtime, &options.paths)?;
+    let queues =
+        with_default_time(queues, runtime.engine().map(|engine| engine.tree()), options.default_time);
     let idle = runtime.engine().is_none_or(|engine| engine.counts().active == 0);
     let virtual_gpus = declare::virtual_gpus(runtime.store(), options.virtual_gpus.as_ref(), idle)?;
     let (node_name, mut warnings) = declare::node_name(runtime.store(), &host_name(), idle)?;
+    warnings.extend(lineage_warnings);
 
     // 3. The machine.
     let threads = tokio::runtime::Builder::new_multi_thread()
@@ -93,12 +108,15 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let config = LocalConfig {
         state_dir: options.paths.state_dir.clone(),
         runtime_dir: options.paths.runtime_dir.clone(),
+        epochs,
         supervisor: vec!["/proc/self/exe".into(), "__supervise".into()],
         virtual_gpus: virtual_gpus.clone(),
         node_name,
         system: options.mode == Mode::System,
+        limits: options.limits,
     };
     let backend: Arc<dyn Backend> = Arc::new(LocalBackend::new(config, reports_in)?);
+    refuse_second_owner(&options, virtual_gpus.is_some(), &*backend)?;
     let clock = SystemClock::anchored(runtime.last());
     warnings.extend(machine_warnings(&*backend, &clock));
 
@@ -125,6 +143,21 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let _gone = fs::remove_file(&options.paths.socket);
     served?;
     if sound { Ok(()) } else { Err(ServeError::Defect) }
+}
+
+/// Two daemons that own the same devices would each give them away. A user's own daemon beside the shared one therefore
+/// has virtual GPUs, or has none and a place that its user named.
+fn refuse_second_owner(
+    options: &ServeOptions,
+    has_virtual_gpus: bool,
+    backend: &dyn Backend,
+) -> Result<(), ServeError> {
+    let is_second = options.mode == Mode::Personal && Paths::shared_is_installed();
+    let owns_none = backend.nodes().iter().all(|node| node.devices.is_empty()) && Paths::home_is_named();
+    match is_second && !options.beside_shared && !has_virtual_gpus && !owns_none {
+        true => Err(ServeError::SharedInstalled),
+        false => Ok(()),
+    }
 }
 
 async fn listen(core: &Core, paths: &Paths, mode: Mode, ready: Option<OwnedFd>) -> Result<(), ServeError> {
@@ -157,6 +190,17 @@ fn bind(socket: &Path, mode: Mode) -> std::io::Result<UnixListener> {
     let open_to = if mode == Mode::System { 0o666 } else { 0o600 };
     fs::set_permissions(socket, fs::Permissions::from_mode(open_to))?;
     Ok(listener)
+}
+
+/// The queues to set at start: those of the file, or those that there are, with the default time of jobs.
+fn with_default_time(
+    file: Option<QueueTree>,
+    known: Option<&QueueTree>,
+    time: Option<Span>,
+) -> Option<QueueTree> {
+    let Some(time) = time else { return file };
+    let tree = file.or_else(|| known.cloned())?;
+    Some(QueueTree { default_time: tree.default_time.or(Some(time)), ..tree })
 }
 
 fn read_queues(path: &Path) -> Result<QueueTree, ServeError> {

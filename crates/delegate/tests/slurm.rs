@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_api::query::{JobFilter, LogQuery};
-use muster_api::types::{ActionRequest, SubmitRequest, SubmitResponse};
-use muster_api::{Action, Client, ClientError};
+use muster_api::types::{ActionRequest, BulkAction, BulkRequest, BulkTarget, SubmitRequest, SubmitResponse};
+use muster_api::{Action, Client, ClientError, Stay};
 use muster_backends::slurm::rest::Rest;
 use muster_backends::slurm::tool::Tools;
 use muster_delegate::slurm::{Settings, Slurm};
@@ -19,7 +19,7 @@ use muster_model::JobId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 
-/// What was said beside the answers; one test alone looks at it.
+/// What was said beside the answers, in all tests.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// A folder of programs, and a front before them.
@@ -344,11 +344,21 @@ async fn one_that_slurm_lost_before_it_started_is_handed_on_again_and_answers_to
             row(42, "5eed5eed5eed5eed5eed5eed0")
         ),
     );
+    // Whoever only looks hands nothing on.
+    let named = || JobFilter { ids: Some("41".to_owned()), ..JobFilter::default() };
+    fake.client.jobs(JobFilter::default()).await.unwrap();
     let view = fake.client.job(JobId(41), None).await.unwrap().job;
+    assert_eq!((view.job, view.state.word()), (JobId(41), "unknown"));
+    fake.client.stay(Stay::Watches);
+    assert_eq!(fake.client.jobs(named()).await.unwrap().jobs[0].state.word(), "unknown");
+    assert_eq!(fake.calls("sbatch").len(), 1);
+    // A client that waits for it does.
+    fake.client.stay(Stay::Waits);
+    let view = fake.client.jobs(named()).await.unwrap().jobs.remove(0);
     assert_eq!((view.job, view.state.word()), (JobId(41), "running"));
     assert_eq!(fake.calls("sbatch").len(), 2);
     // It is known now: nobody hands it on a third time.
-    fake.client.jobs(JobFilter::default()).await.unwrap();
+    fake.client.jobs(named()).await.unwrap();
     assert_eq!(fake.calls("sbatch").len(), 2);
     // Its number was given to another: that one is not taken for it.
     fake.program("squeue", &row(41, "other"));
@@ -387,12 +397,12 @@ async fn what_was_cancelled_and_what_nobody_can_say_is_not_handed_on_again() {
     fake.program("sbatch", "echo 41");
     fake.program("scancel", "true");
     let row = r#"{"jobs": [{"job_id": 41, "user_name": "ada", "job_state": "PENDING", "comment": "muster:5eed5eed5eed5eed5eed5eed0"}]}"#;
-    fake.program("squeue", &format!("case \"$*\" in *json*) echo '{row}';; *) echo PENDING;; esac"));
+    fake.program("squeue", &format!("echo '{row}'"));
     fake.submit("run: x\n", false).await.unwrap();
     fake.client.act(JobId(41), Action::Cancel, ActionRequest { index: None }).await.unwrap();
     fake.program("squeue", "echo '{\"jobs\": []}'");
     fake.client.jobs(JobFilter::default()).await.unwrap();
-    assert_eq!(fake.calls("sbatch").len(), 0, "it was there already when it was submitted");
+    assert_eq!(fake.calls("sbatch").len(), 1, "what was cancelled is not handed on again");
     // The number is another's by now: nothing is done to that one.
     fake.program("squeue", &format!("echo '{}'", row.replace("5eed5eed", "other")));
     let other = fake.client.act(JobId(41), Action::Cancel, ActionRequest { index: None }).await;
@@ -447,7 +457,7 @@ async fn any_number_of_watchers_asks_slurm_once_per_look() {
 }
 
 #[tokio::test]
-async fn an_old_squeue_without_json_is_asked_in_lines() {
+async fn an_old_squeue_is_asked_in_the_words_that_it_knows() {
     let fake = Fake::new();
     let line = [
         "5",
@@ -474,7 +484,7 @@ async fn an_old_squeue_without_json_is_asked_in_lines() {
         "gres:gpu:2",
     ]
     .join("\u{1f}");
-    fake.program("squeue", &format!("case \"$*\" in *--json*) echo 'squeue: unrecognized option --json' >&2; exit 1;; esac\nprintf '%s\\n' '{line}'"));
+    fake.program("squeue", &format!("case \"$*\" in *--Format*) echo 'squeue: error: Invalid job format specification: JobID:' >&2; exit 1;; esac\nprintf '%s\\n' '{line}'"));
     let list = fake.client.jobs(JobFilter::default()).await.unwrap();
     assert_eq!((list.jobs[0].name.as_str(), list.jobs[0].gpus.0), ("old", 2000));
 }
@@ -498,6 +508,41 @@ async fn refusals_of_slurm_say_what_to_do() {
 }
 
 #[tokio::test]
+async fn many_are_cancelled_by_one_call_and_each_is_told_what_became_of_it() {
+    let fake = Fake::new();
+    let row =
+        |id: u64, state: &str| format!(r#"{{"job_id": {id}, "user_name": "ada", "job_state": "{state}"}}"#);
+    let rows: Vec<String> =
+        (1..=6).map(|id| row(id, if id == 5 { "COMPLETED" } else { "PENDING" })).collect();
+    let json = rows.join(",");
+    fake.program("squeue", &format!("echo '{{\"jobs\": [{json}]}}'"));
+    fake.program(
+        "scancel",
+        "echo 'scancel: error: Kill job error on job id 3: Access/permission denied' >&2; exit 1",
+    );
+    let request = |action, jobs: &[u64]| BulkRequest {
+        action,
+        targets: jobs.iter().map(|job| BulkTarget { job: JobId(*job), index: None }).collect(),
+    };
+    let results =
+        fake.client.act_on_many(&request(BulkAction::Cancel, &[1, 2, 3, 4, 5])).await.unwrap().results;
+    let said: Vec<(bool, &str)> = results.iter().map(|one| (one.done, one.message.as_str())).collect();
+    assert_eq!(
+        said,
+        [
+            (true, "cancelled"),
+            (true, "cancelled"),
+            (false, "job 3 is not yours"),
+            (true, "cancelled"),
+            (true, "job 5 had already ended: done"),
+        ]
+    );
+    assert_eq!(fake.calls("scancel"), ["1 2 3 4"]);
+    assert_eq!(fake.calls("squeue").len(), 2, "one look at all of them, and one at what had ended");
+    assert_eq!(results[2].code.as_deref(), Some("refused"));
+}
+
+#[tokio::test]
 async fn what_ended_long_ago_is_asked_of_the_accounting_before_anything_waits_for_it() {
     let fake = Fake::new();
     fake.program("sbatch", "echo 41");
@@ -509,6 +554,12 @@ async fn what_ended_long_ago_is_asked_of_the_accounting_before_anything_waits_fo
         "{refusal}"
     );
     fake.program("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1");
+    let refusal = fake.refusal(source).await;
+    assert!(refusal.contains("there is no accounting"), "{refusal}");
+    fake.program(
+        "sacct",
+        "echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1",
+    );
     let refusal = fake.refusal(source).await;
     assert!(refusal.contains("the accounting does not answer"), "{refusal}");
     // 2. It has failed: never; it has ended well: met, and Slurm is not told to wait for it.
@@ -617,6 +668,8 @@ async fn what_ended_well_runs_again_only_when_its_user_asks() {
     assert_eq!((start(&fake, 1), runs()), (Some(0), 1));
 
     // 2. Its user asks for it.
+    let row = r#"{"jobs": [{"job_id": 41, "user_name": "ada", "job_state": "COMPLETED", "comment": "muster:5eed5eed5eed5eed5eed5eed0"}]}"#;
+    fake.program("squeue", &format!("echo '{row}'"));
     fake.client.act(JobId(41), Action::Requeue, ActionRequest { index: None }).await.unwrap();
     assert!(fake.calls("scontrol").contains(&"requeue 41".to_owned()));
     assert_eq!((start(&fake, 2), runs()), (Some(0), 2));
@@ -777,5 +830,103 @@ async fn the_queue_is_read_through_slurmrestd_until_that_refuses_and_then_with_o
     refuses.store(true, Ordering::Relaxed);
     assert_eq!(names().await, ("squeue".into(), "squeue".into()));
     let warnings = WARNINGS.lock().unwrap().clone();
+    let warnings: Vec<String> =
+        warnings.into_iter().filter(|warning| warning.starts_with("slurmrestd: ")).collect();
     assert_eq!(warnings, ["slurmrestd: it refused with 401: expired; Slurm's programs are asked instead"]);
+}
+
+/// The words and hints of a failure that Slurm's silence is.
+fn silence<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> String {
+    match answer {
+        Err(ClientError::Api(body)) if body.code == "unavailable" => body.message,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_slurm_that_does_not_answer_is_no_empty_queue_and_who_waits_asks_again() {
+    let fake = Fake::new();
+    fake.program("sbatch", "echo 41");
+    fake.submit("name: there\nrun: x\n", false).await.unwrap();
+    let down =
+        "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1";
+    let errors = r#"echo '{"errors": [{"error_number": -1, "error": "Unspecified error"}], "jobs": []}'"#;
+    for says in [down, errors] {
+        fake.program("squeue", says);
+        for words in [
+            silence(fake.client.jobs(JobFilter::default()).await),
+            silence(fake.client.job(JobId(41), None).await),
+            silence(fake.client.act(JobId(41), Action::Cancel, ActionRequest { index: None }).await),
+        ] {
+            assert!(words.contains("Slurm"), "{words}");
+        }
+    }
+    // It answers at the third question.
+    let count = fake.dir.path().join("asked");
+    let row = r#"{"jobs": [{"job_id": 41, "name": "there", "user_name": "ada", "job_state": "RUNNING", "comment": "muster:5eed5eed5eed5eed5eed5eed0"}]}"#;
+    fake.program(
+        "squeue",
+        &format!("echo x >> {0}; [ $(grep -c x {0}) -lt 3 ] && {{ {down}; }}; echo '{row}'", count.display()),
+    );
+    fake.client.stay(Stay::Waits);
+    assert_eq!(fake.client.job(JobId(41), None).await.unwrap().job.state.word(), "running");
+    // slurmdbd is down, and the controller has forgotten it: not unknown, but not known now.
+    fake.client.stay(Stay::No);
+    fake.program("squeue", "true");
+    fake.program(
+        "sacct",
+        "echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1",
+    );
+    assert!(silence(fake.client.job(JobId(41), None).await).contains("the accounting does not answer"));
+    assert!(silence(fake.client.job(JobId(99), None).await).contains("does not answer"));
+}
+
+#[tokio::test]
+async fn a_submission_that_was_withdrawn_runs_nothing_though_it_arrives() {
+    let fake = Fake::new();
+    let gate = fake.dir.path().join("gate");
+    fake.program("sbatch", &format!("while [ ! -e {} ]; do sleep 0.01; done; echo 41", gate.display()));
+    fake.program("scancel", "true");
+    fake.program("srun", "echo ran >> ran");
+    let submits = fake.submit("name: withdrawn\nrun: x\n", false);
+    let withdraws = async {
+        while fake.calls("sbatch").is_empty() {
+            tokio::task::yield_now().await;
+        }
+        fake.client.withdraw();
+        std::fs::write(&gate, "").unwrap();
+    };
+    let (answer, ()) = futures_util::future::join(submits, withdraws).await;
+    assert!(matches!(&answer, Err(ClientError::Api(body)) if body.code == "interrupted"), "{answer:?}");
+    assert_eq!(fake.calls("scancel"), ["41"]);
+    assert_eq!(start(&fake, 0), Some(130));
+    assert!(fake.calls("srun").is_empty());
+    // It is not looked for any more.
+    fake.client.jobs(JobFilter::default()).await.unwrap();
+    assert_eq!(fake.calls("sbatch").len(), 1);
+}
+
+#[tokio::test]
+async fn a_verb_asks_slurm_no_more_than_its_own_commands_do() {
+    let fake = Fake::new();
+    fake.program("sbatch", "echo 41");
+    fake.program("scancel", "true");
+    fake.submit("name: first\nrun: x\n", false).await.unwrap();
+    let row = r#"{"jobs": [{"job_id": 41, "name": "first", "user_name": "ada", "job_state": "PENDING", "comment": "muster:5eed5eed5eed5eed5eed5eed0"}]}"#;
+    fake.program("squeue", &format!("echo '{row}'"));
+    let programs = ["squeue", "scontrol", "sacct", "sbatch", "scancel"];
+    let counts = || programs.map(|program| fake.calls(program).len());
+    let since = |before: [usize; 5]| std::array::from_fn::<usize, 5, _>(|at| counts()[at] - before[at]);
+    let before = counts();
+    fake.client.jobs(JobFilter::default()).await.unwrap();
+    assert_eq!(since(before), [1, 0, 0, 0, 0], "ps");
+    let before = counts();
+    fake.client.job(JobId(41), None).await.unwrap();
+    assert_eq!(since(before), [1, 0, 0, 0, 0], "show");
+    let before = counts();
+    fake.client.jobs(JobFilter { ids: Some("41".to_owned()), ..JobFilter::default() }).await.unwrap();
+    assert_eq!(since(before), [1, 0, 0, 0, 0], "a look of wait");
+    let before = counts();
+    fake.client.act(JobId(41), Action::Cancel, ActionRequest { index: None }).await.unwrap();
+    assert_eq!(since(before), [1, 0, 0, 0, 1], "cancel: whether the number is still the job's, and scancel");
 }

@@ -30,9 +30,11 @@ pub(crate) struct Parsed {
     pub(crate) lines: Vec<Line>,
     /// Files that it includes, with how many lines stood before: what they hold belongs there.
     pub(crate) includes: Vec<(usize, String)>,
+    /// Text that is no pair, on which Slurm's own parser stops.
+    pub(crate) odd: Vec<(CheckPlace, String)>,
 }
 
-/// Reads the text of a file. Text that is no pair is left out, as it says nothing here.
+/// Reads the text of a file. Text that is no pair is kept apart, as it says nothing here.
 pub(crate) fn parse(name: &str, text: &str) -> Parsed {
     let mut parsed = Parsed::default();
     for (number, logical) in logical_lines(text) {
@@ -40,9 +42,10 @@ pub(crate) fn parse(name: &str, text: &str) -> Parsed {
             parsed.includes.push((parsed.lines.len(), file.to_owned()));
             continue;
         }
-        let pairs = pairs(&logical);
+        let (pairs, odd) = pairs_and_rest(&logical);
+        let place = CheckPlace { source: name.to_owned(), line: Some(number) };
+        parsed.odd.extend(odd.map(|odd| (place.clone(), odd)));
         if !pairs.is_empty() {
-            let place = CheckPlace { source: name.to_owned(), line: Some(number) };
             parsed.lines.push(Line { pairs, place });
         }
     }
@@ -89,19 +92,21 @@ fn without_comment(line: &str) -> &str {
     comment.map_or(line, |at| &line[..at])
 }
 
-/// `A=1 B="two words"`; blanks may stand around the sign of the first only, as Slurm has it. Words without a sign are left out.
-pub(crate) fn pairs(line: &str) -> Vec<Pair> {
+/// The pairs of a line, and the first thing in it that is none: `A=1 B="two words"`. Blanks may stand around the sign of the first only,
+/// as Slurm has it.
+fn pairs_and_rest(line: &str) -> (Vec<Pair>, Option<String>) {
     let mut pairs = Vec::new();
+    let mut odd = (line.matches('"').count() % 2 == 1).then(|| "a quote is left open".to_owned());
     for word in words(line) {
-        if let Some((key, value)) = word.split_once('=') {
-            let is_key =
-                !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_[]".contains(c));
-            if is_key {
-                pairs.push(Pair { key: key.to_owned(), value: value.to_owned() });
-            }
+        let split = word.split_once('=').filter(|(key, _)| {
+            !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_[]".contains(c))
+        });
+        match split {
+            Some((key, value)) => pairs.push(Pair { key: key.to_owned(), value: value.to_owned() }),
+            None => odd = odd.or(Some(format!("`{word}` is no setting"))),
         }
     }
-    pairs
+    (pairs, odd)
 }
 
 /// The same for a line that Slurm printed: no blanks around the sign, and values may hold anything, also `#`.

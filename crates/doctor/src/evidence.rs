@@ -22,6 +22,10 @@ pub struct Evidence {
     dbd: Option<Settings>,
     /// Files that are included and were not given.
     pub(crate) missing: Vec<String>,
+    /// Every line of a file that Slurm parses, with the kind of the file; of slurm.conf with what it includes.
+    pub(crate) lines: Vec<(SourceKind, Line)>,
+    /// Text in those files that is no setting.
+    pub(crate) odd: Vec<(CheckPlace, String)>,
     pub(crate) nodes: Vec<Record>,
     pub(crate) partitions: Vec<Record>,
     node_sets: Vec<Record>,
@@ -31,6 +35,10 @@ pub struct Evidence {
     pub(crate) switches: Option<Vec<Line>>,
     /// Qualities of service, each with its fields.
     pub(crate) qos: Option<Vec<Record>>,
+    /// slurmdbd.conf by its name, and its permissions.
+    pub(crate) dbd_mode: Option<(String, u32)>,
+    /// This machine's name, and what the driver calls its GPUs.
+    pub(crate) devices: Option<(String, Vec<String>)>,
     /// Names of nodes that Kubernetes has.
     pub(crate) kubernetes: Option<BTreeSet<String>>,
 }
@@ -80,6 +88,15 @@ impl Evidence {
         for source in sources {
             evidence.read.push(source.name.clone());
             let parsed = || conf::parse(&source.name, &source.text).lines;
+            if source.kind.is_file() {
+                evidence.odd.extend(conf::parse(&source.name, &source.text).odd);
+            }
+            if source.kind.is_file()
+                && source.kind != SourceKind::Included
+                && source.kind != SourceKind::SlurmConf
+            {
+                evidence.lines.extend(parsed().into_iter().map(|line| (source.kind, line)));
+            }
             match source.kind {
                 SourceKind::SlurmConf => evidence.take_conf(source, sources),
                 SourceKind::Included => {}
@@ -103,6 +120,20 @@ impl Evidence {
         evidence
     }
 
+    /// Adds the permissions of slurmdbd.conf, as its inode has them.
+    #[must_use]
+    pub fn with_dbd_mode(mut self, name: &str, mode: u32) -> Self {
+        self.dbd_mode = Some((name.to_owned(), mode));
+        self
+    }
+
+    /// Adds what the driver calls the GPUs of the machine that the check runs on.
+    #[must_use]
+    pub fn with_devices(mut self, host: &str, names: Vec<String>) -> Self {
+        self.devices = Some((host.to_owned(), names)).filter(|(_, names)| !names.is_empty());
+        self
+    }
+
     /// Adds the names of nodes that Kubernetes has.
     #[must_use]
     pub fn with_kubernetes(mut self, name: &str, nodes: BTreeSet<String>) -> Self {
@@ -114,6 +145,7 @@ impl Evidence {
     /// A slurm.conf with what it includes.
     fn take_conf(&mut self, source: &Source, sources: &[Source]) {
         let lines = self.spliced(source, sources, 0);
+        self.lines.extend(lines.iter().cloned().map(|line| (SourceKind::SlurmConf, line)));
         let mut settings = self.conf.take().unwrap_or_default();
         let mut defaults: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
         for line in &lines {

@@ -7,6 +7,7 @@ mod baseline;
 mod conf;
 mod document;
 mod evidence;
+mod grammar;
 pub mod hosts;
 pub mod job;
 mod judge;

@@ -39,6 +39,19 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
+    /// True for files that Slurm parses, false for what it prints.
+    pub(crate) fn is_file(self) -> bool {
+        match self {
+            Self::SlurmConf
+            | Self::Included
+            | Self::GresConf
+            | Self::CgroupConf
+            | Self::TopologyConf
+            | Self::SlurmdbdConf => true,
+            Self::Config | Self::Partitions | Self::Nodes | Self::Qos => false,
+        }
+    }
+
     /// What a text is, by its name and else by how it begins. `None` when it is nothing that is read here.
     #[must_use]
     pub fn of(name: &str, text: &str) -> Option<Self> {

@@ -16,6 +16,7 @@ use crate::state::State;
 use crate::state::attempt::attempt_id;
 use crate::state::job::Phase;
 pub use crate::state::snapshot::Snapshot;
+use crate::view::JobKey;
 use crate::{explain, plan};
 
 /// The scheduling engine: a value that is told what happened and asked what to do. It reads no clock; time is an
@@ -155,14 +156,15 @@ impl Engine {
     // ---- read ----
 
     /// When [`Engine::overdue`] and [`Engine::plan`] should run though no event comes: begin times, back-offs, drains that
-    /// begin, windows that begin or end, refills of budgets and ends of protections that kept something back, the ends of
-    /// waits for a last checkpoint, and, once [`Engine::watch_starts`] was called, for starts.
+    /// begin, windows that begin or end, refills of budgets and ends of protections that kept something back, ends of
+    /// patience, the ends of waits for a last checkpoint, and, once [`Engine::watch_starts`] was called, for starts.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         let state = &self.state;
         let due = [state.entries.next_wake(), state.starting.next_wake(), state.pool.next_drain()];
-        let more = [state.claims.next_wake(), state.refill, state.thaw, state.windows.next_turn()];
-        due.into_iter().chain(more).flatten().min()
+        let more = [state.claims.next_wake(), state.windows.next_turn()];
+        let looks = [state.looks.refill, state.looks.thaw, state.looks.patience];
+        due.into_iter().chain(more).chain(looks).flatten().min()
     }
 
     /// What has not been reported in time, what a drain or a window that began stops, and where windows go, as events for
@@ -190,6 +192,17 @@ impl Engine {
     #[must_use]
     pub fn jobs(&self, now: Time) -> Vec<JobView> {
         self.state.job_views(now)
+    }
+
+    /// Returns the views of these jobs, as far as they are in memory, in the order of the numbers.
+    #[must_use]
+    pub fn some_jobs(&self, now: Time, jobs: &[JobId]) -> Vec<JobView> {
+        self.state.some_job_views(now, jobs)
+    }
+
+    /// Returns what lists filter by, of every job in memory, by number; makes no view.
+    pub fn job_keys(&self) -> impl Iterator<Item = JobKey<'_>> {
+        self.state.job_keys()
     }
 
     /// One job in memory.

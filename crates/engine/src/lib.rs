@@ -31,3 +31,4 @@ pub use engine::{Engine, Snapshot};
 pub use fact::{Counts, Fact};
 pub use muster_policy::TreeError;
 pub use refusal::{Refusal, RestoreError};
+pub use view::JobKey;

@@ -7,8 +7,8 @@ use muster_model::view::{
     QueueView, RoleView, State as Word, TaskView, device_indices,
 };
 use muster_model::{
-    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, JobSpec, Kind, NodeId, Outcome, Rank, Reason,
-    TaskGroup, TaskPlacement, Time,
+    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, JobSpec, Kind, NodeId, Outcome, QueueName, Rank,
+    Reason, TaskGroup, TaskPlacement, Time, UserName,
 };
 use muster_policy::LeafId;
 
@@ -20,15 +20,53 @@ use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunEnd, RunStage};
 use crate::state::node::Node;
 use crate::state::window;
 
+/// Describes a job in memory as far as lists are filtered by it; costs nothing to make, unlike a view.
+#[derive(Clone, Copy, Debug)]
+pub struct JobKey<'a> {
+    /// Number.
+    pub job: JobId,
+    /// Name.
+    pub name: &'a str,
+    /// Owner.
+    pub user: &'a UserName,
+    /// Leaf queue.
+    pub queue: &'a QueueName,
+    /// State, as views say it.
+    pub state: Word,
+}
+
 impl State {
     /// All jobs in memory, by number.
     pub(crate) fn job_views(&self, now: Time) -> Vec<JobView> {
+        self.views_of(now, self.jobs.iter())
+    }
+
+    /// Returns the jobs of these numbers that are in memory, in the order of the numbers.
+    pub(crate) fn some_job_views(&self, now: Time, jobs: &[JobId]) -> Vec<JobView> {
+        self.views_of(now, jobs.iter().filter_map(|id| Some((id, self.jobs.get(id)?))))
+    }
+
+    /// Returns what is known of every job without making its view, by number.
+    pub(crate) fn job_keys(&self) -> impl Iterator<Item = JobKey<'_>> {
+        self.jobs.iter().map(|(id, job)| {
+            let record = &job.record;
+            JobKey {
+                job: *id,
+                name: &record.spec.name,
+                user: &record.spec.user,
+                queue: self.policy.leaf_name(record.leaf),
+                state: job_word(record),
+            }
+        })
+    }
+
+    fn views_of<'a>(&self, now: Time, jobs: impl Iterator<Item = (&'a JobId, &'a Job)>) -> Vec<JobView> {
         let mut gaps = Gaps::default();
         // Reserved starts by element.
         let etas: BTreeMap<ElementId, Time> =
             self.reservations.iter().map(|one| (one.element, one.start)).collect();
         let eta = |element| etas.get(&element).copied();
-        self.jobs.iter().map(|(id, job)| self.view_of(now, *id, job, &mut gaps, eta)).collect()
+        jobs.map(|(id, job)| self.view_of(now, *id, job, &mut gaps, eta)).collect()
     }
 
     pub(crate) fn job_view(&self, now: Time, id: JobId) -> Option<JobView> {
@@ -325,7 +363,8 @@ fn outcome_word(outcome: &Outcome) -> Word {
 /// A request that nobody has answered.
 fn asked(record: &JobRecord, run: &Run) -> Option<CheckpointAskedView> {
     let (at, checkpoint) = (run.asked.unanswered?, record.spec.checkpoint?);
-    Some(CheckpointAskedView { at, until: at + checkpoint.lead })
+    let undelivered = run.undelivered();
+    Some(CheckpointAskedView { at, until: at + checkpoint.lead, signal: checkpoint.signal, undelivered })
 }
 
 fn ends_by(run: &Run, now: Time) -> Option<Time> {

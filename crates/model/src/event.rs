@@ -164,6 +164,25 @@ pub enum Observation {
     Checkpointed(TaskCheckpoint),
     /// It answers on its port. Says nothing of its stage.
     Ready,
+    /// Its supervisor has looked for processes that handle the checkpoint signal. Says nothing of its stage.
+    Signalled(TaskSignalled),
+    /// It can never be made ready: its program or its directory does not exist or may not be used. Trying again would come
+    /// to the same.
+    Impossible {
+        /// Why, for people.
+        reason: Arc<str>,
+    },
+}
+
+/// How far the newest request for a checkpoint, or the warning before the limit, has got in a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSignalled {
+    /// The newest request; 0 is none.
+    pub request: u32,
+    /// The warning before the time limit has come.
+    pub warned: bool,
+    /// Processes that got the signal; 0 when no process of the task handles it so far.
+    pub reached: u32,
 }
 
 /// A checkpoint that a process of a task acknowledged, as its supervisor noted it.

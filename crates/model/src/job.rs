@@ -502,6 +502,25 @@ pub struct Checkpoint {
     /// What follows an acknowledgement that answers the warning before the limit.
     #[serde(default)]
     pub then: AfterCheckpoint,
+    /// Which processes of a task get the signal.
+    #[serde(default)]
+    pub to: CheckpointTo,
+}
+
+/// Which processes of a task get the checkpoint signal. A process that does not handle it never does: the signal would
+/// end it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointTo {
+    /// Every process that handles it, except copies that such a process has forked: these inherited the handler, and what
+    /// they would save is not the program's state. A process that handles all signals alike (bash with an EXIT trap) does not
+    /// count.
+    #[default]
+    Handlers,
+    /// The outermost process that handles it, on each branch of the process tree; it passes the signal on if it wants to.
+    Outermost,
+    /// Every process that handles it.
+    All,
 }
 
 /// Whose acknowledgement counts for the gang.

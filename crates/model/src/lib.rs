@@ -19,6 +19,7 @@ pub mod proof;
 pub mod queue;
 pub mod reason;
 pub mod redact;
+pub mod signal;
 pub mod simulation;
 pub mod slurm;
 pub mod snapshot;
@@ -29,22 +30,23 @@ pub mod view;
 pub mod window;
 
 pub use effect::{Effect, StopCause};
-pub use event::{Event, Observation, Target, TaskCheckpoint, TaskReport};
+pub use event::{Event, Observation, Target, TaskCheckpoint, TaskReport, TaskSignalled};
 pub use id::{
     Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName, WindowName,
 };
 pub use job::{
-    AfterCheckpoint, Array, Checkpoint, CheckpointBy, Dependency, DependencyKind, Elastic, JobSpec, Kind,
-    NodeConstraint, Notebook, Protection, Replicas, Restart, Segment, Service, TaskGroup, Tier, Topology,
-    TopologyRule,
+    AfterCheckpoint, Array, Checkpoint, CheckpointBy, CheckpointTo, Dependency, DependencyKind, Elastic,
+    JobSpec, Kind, NodeConstraint, Notebook, Protection, Replicas, Restart, Segment, Service, TaskGroup,
+    Tier, Topology, TopologyRule,
 };
 pub use node::{Device, DeviceSet, Drain, Foreign, GpuModel, NodeSpec};
 pub use outcome::{Outcome, TaskExit};
 pub use payload::{Identity, Payload};
-pub use plan::{Decision, Eviction, EvictionCause, Plan, Reservation, TaskPlacement};
+pub use plan::{Decision, Eviction, EvictionCause, Keep, Plan, Reservation, TaskPlacement};
 pub use queue::{Preemption, QueueSpec, QueueTree};
 pub use reason::Reason;
 pub use redact::Redaction;
+pub use signal::signal_name;
 pub use snapshot::{PastRun, SiteSnapshot};
 pub use unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
 pub use window::{Window, WindowPlace, WindowTimes, WindowWhat};

@@ -15,6 +15,13 @@ use crate::unit::{GpuMilli, Time};
 pub struct Plan {
     /// What changes now.
     pub decisions: Vec<Decision>,
+    /// Elements that became the first of their queue, are blocked by capacity, and have no planned start: their patience
+    /// begins now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heads: Vec<ElementId>,
+    /// Places that no other element gets, for heads whose patience is over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keeps: Vec<Keep>,
     /// Planned future starts that backfill respected. Derived, not journalled.
     #[serde(skip)]
     pub reservations: Vec<Reservation>,
@@ -24,7 +31,7 @@ impl Plan {
     /// True when nothing changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.decisions.is_empty()
+        self.decisions.is_empty() && self.heads.is_empty()
     }
 
     /// What it starts: which attempt, where each task goes by rank, and whether it passes a reservation.
@@ -105,6 +112,16 @@ pub struct TaskPlacement {
     pub devices: DeviceSet,
     /// Held per device: 1000, or the share of the one device; 0 when it holds no GPU.
     pub share: GpuMilli,
+}
+
+/// Places kept for an element that has waited as the first of its queue for longer than the queues' patience. Running jobs
+/// may still hold some of them; as they end, no other job gets what they leave, until the element starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keep {
+    /// For which element.
+    pub element: ElementId,
+    /// The whole gang, by rank: where it would start if everything there were free.
+    pub placement: Arc<[TaskPlacement]>,
 }
 
 /// A planned future start of a job that is blocked by capacity.

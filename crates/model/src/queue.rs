@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::QueueName;
+use crate::id::{QueueName, UserName};
 use crate::job::Protection;
 use crate::node::GpuModel;
 use crate::unit::{Span, Time};
@@ -27,6 +27,13 @@ pub struct QueueTree {
     /// Jobs that run are moved together for a gang that needs whole nodes or a domain. `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defragment: Option<Defragment>,
+    /// An element that has been the first of its leaf for so long, blocked by capacity and without a planned start, keeps
+    /// what becomes free. `None`: never.
+    #[serde(default = "QueueTree::usual_patience")]
+    pub patience: Option<Span>,
+    /// Time limit of a job whose file says nothing of one, where its queues name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_time: Option<Span>,
     /// Leaf taken when a job names none.
     pub default_queue: QueueName,
     /// Top-level queues.
@@ -43,9 +50,19 @@ impl QueueTree {
             preemption: Preemption::default(),
             placement: PlacementPolicy::Pack,
             defragment: None,
+            patience: Self::usual_patience(),
+            default_time: None,
             default_queue: "default".into(),
             queues: vec![QueueSpec::named("default")],
         }
+    }
+
+    /// The patience of a tree that names none: longer than most short jobs run, so that a gang which becomes whole by itself
+    /// keeps no device idle, and short against the hours for which wide gangs run.
+    pub const PATIENCE: Span = Span::from_secs(15 * 60);
+
+    fn usual_patience() -> Option<Span> {
+        Some(Self::PATIENCE)
     }
 }
 
@@ -133,7 +150,7 @@ pub struct QueueSpec {
     pub borrow: Option<u64>,
     /// Of `quota`, at most this many GPUs per model are lent to others while unused. `None`: all.
     pub lend: Option<u64>,
-    /// Lowest and highest priority a job may have here.
+    /// Lowest and highest priority a job may have here. On a shared daemon this grants users a priority above 0.
     pub priority: Option<(i32, i32)>,
     /// Ceilings.
     pub limits: Limits,
@@ -143,6 +160,19 @@ pub struct QueueSpec {
     /// How long its jobs are safe from preemption once they hold their resources. `None`: as the queue above says.
     #[serde(default)]
     pub protect: Option<Protection>,
+    /// How long users of a shared daemon may protect single jobs of theirs. `None`: as the queue above says, else as long as
+    /// the queue protects all its jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_protect: Option<Protection>,
+    /// Time limit of a job whose file says nothing of one. `None`: as the queue above says, else as the tree does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_time: Option<Span>,
+    /// Users of a shared daemon who may submit here, beside the members of `groups`. Both empty: as the queue above says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<UserName>,
+    /// Unix groups whose members may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Arc<str>>,
     /// Children; a leaf has none.
     pub queues: Vec<QueueSpec>,
 }
@@ -161,6 +191,10 @@ impl QueueSpec {
             limits: Limits::default(),
             budget: None,
             protect: None,
+            max_protect: None,
+            default_time: None,
+            users: Vec::new(),
+            groups: Vec::new(),
             queues: Vec::new(),
         }
     }

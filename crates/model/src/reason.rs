@@ -147,6 +147,16 @@ pub enum Reason {
         /// How long this job would have to be at most to fit in before.
         fits_if_shorter_than: Option<Span>,
     },
+    /// It fits, but what it would take is kept for an element that has been the first of its queue for longer than the queues'
+    /// patience.
+    Kept {
+        /// For which element.
+        element: ElementId,
+        /// Since when that is first.
+        since: Time,
+        /// What is free and kept for it; at most sixteen nodes.
+        places: Vec<KeptOn>,
+    },
     /// It fits, but would still be there when a drain begins.
     DrainAhead {
         /// Where.
@@ -259,6 +269,15 @@ impl Reason {
             _ => false,
         }
     }
+}
+
+/// GPUs of a node that are free and kept for an element.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KeptOn {
+    /// The node.
+    pub node: NodeName,
+    /// Its GPUs, by index; none where it keeps CPUs or memory only.
+    pub devices: Vec<u16>,
 }
 
 /// What is missing, for the hardest to place of the task groups that do not fit; where each fits alone, for the one that

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use fleet::{
     Curve, Figure, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, LevelSpread, MEASURED,
-    OwnerFigures, SizeFigures,
+    OwnerFigures, SizeFigures, TimeLimits,
 };
 pub use gantt::{Gantt, GanttBar, GanttJob, GanttNode};
 pub use told::{FleetEvent, FleetHappening, FleetInstant, FleetWaiting};
@@ -45,11 +45,11 @@ pub struct ScheduleFigures {
     pub scheduler: String,
     /// The production engine decided; else a model.
     pub is_engine: bool,
-    /// It was interrupted: what follows is about the jobs that had begun by then.
+    /// It was interrupted: what follows is about the jobs that had begun by then, not those that waited.
     pub is_partial: bool,
     /// Jobs that it began.
     pub begun: u64,
-    /// Seconds that jobs were there and did not run.
+    /// Seconds between submission and end in which jobs did not run.
     pub wait_secs: Spread,
     /// Seconds from submission to end.
     pub turnaround_secs: Spread,

@@ -22,6 +22,8 @@ pub struct SlurmOptions {
     pub nodelist: Vec<Arc<str>>,
     /// `--exclusive`: nobody else on its nodes.
     pub exclusive: bool,
+    /// `--dependency=singleton`: one job of this name and user at a time.
+    pub singleton: bool,
     /// `--switches`: at most so many leaf switches.
     pub switches: Option<Switches>,
     /// `--segment`: so many nodes together in a block of topology/block.

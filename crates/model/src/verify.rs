@@ -23,13 +23,15 @@ pub enum ProbeQuestion {
     },
     /// Say what time it is.
     Clock,
+    /// Look again.
+    Look,
 }
 
 /// What a probe says, a line of JSON each, after [`PROBE_MARK`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeAnswer {
-    /// What it saw; said once, unasked.
+    /// What it saw; said once unasked, and each time when it is asked to look.
     Seen(Box<Seen>),
     /// Whether it reached what it was asked to.
     Reached {
@@ -83,6 +85,20 @@ pub struct SeenRank {
     pub memlock_bytes: Option<u64>,
     /// Where it is told that rank 0 is.
     pub master: Option<String>,
+    /// What its processes are told and have open, without repeats, the eldest first.
+    #[serde(default)]
+    pub processes: Vec<SeenProcess>,
+}
+
+/// What a process of a rank is told, and has open, of GPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenProcess {
+    /// The process; of several that are alike, the eldest.
+    pub pid: u32,
+    /// Devices that it is told to see; `None` where it is told nothing.
+    pub visible: Option<Vec<String>>,
+    /// Device files of GPUs that it has open; `None` where they may not be looked at.
+    pub open: Option<Vec<String>>,
 }
 
 /// A device file.
@@ -103,6 +119,9 @@ pub struct GpuUser {
     pub pid: u32,
     /// It is of the job.
     pub is_own: bool,
+    /// Of which rank.
+    #[serde(default)]
+    pub rank: Option<u32>,
 }
 
 /// Whether a job got what it was given. Every check has one of three outcomes.

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 pub use explanation::{
     Change, Eta, Explanation, Holder, HolderEnd, LeavingView, LevelUse, LevelWish, Moved, MovesView,
-    OutOfService, PlacedOn, PlacementView, PreemptedView, SetAside, Stays, StaysView, Unmoved, Waiter,
+    OutOfService, PatienceView, PlacedOn, PlacementView, PreemptedView, SetAside, Stays, StaysView, Unmoved,
+    Waiter,
 };
 
 use crate::id::{ElementId, JobId, NodeName, QueueName, Rank, UserName, WindowName};
@@ -321,6 +322,12 @@ pub struct CheckpointAskedView {
     pub at: Time,
     /// Until when the job said that it would answer.
     pub until: Time,
+    /// Number of the signal that asks for it.
+    #[serde(default)]
+    pub signal: i32,
+    /// Tasks in which no process handles that signal, so that it was not sent there.
+    #[serde(default)]
+    pub undelivered: u32,
 }
 
 /// One task.
@@ -508,6 +515,27 @@ pub struct QueueView {
     /// What is left of its GPU-hours, when it has a budget.
     #[serde(default)]
     pub budget: Option<BudgetView>,
+    /// Time limit of a job whose file says nothing of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_time: Option<Span>,
+    /// What the one who asks may do here; `None` where everybody may do everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<AccessView>,
+}
+
+/// What a user of a shared daemon may do in a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AccessView {
+    /// They may submit here.
+    pub may_submit: bool,
+    /// Users who may; with `groups` empty, everybody.
+    pub users: Vec<UserName>,
+    /// Groups whose members may.
+    pub groups: Vec<String>,
+    /// The highest priority that a job of theirs may have.
+    pub max_priority: i32,
+    /// How long they may protect a job: 0 is not at all, the largest span is always.
+    pub max_protect: Span,
 }
 
 /// A queue's budget in the present window. What is left is the budget without what is used and promised.
@@ -551,6 +579,19 @@ pub struct QuotaView {
     pub used: GpuMilli,
     /// Held beyond nominal.
     pub borrowed: GpuMilli,
+}
+
+/// How much of a task's output is missing, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MissingOutput {
+    /// Which task.
+    pub rank: Rank,
+    /// Bytes that were deleted because the output exceeds what is kept of one task (`serve --log-limit`).
+    pub dropped: u64,
+    /// How many bytes are kept before those.
+    pub dropped_after: u64,
+    /// Bytes that were not written because the disk was full; the output says where.
+    pub disk_full: u64,
 }
 
 /// What a user consumed: one row of `muster usage`.

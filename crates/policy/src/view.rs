@@ -61,6 +61,8 @@ impl Policy {
             usage_gpu_secs: usage / PER_GPU_SEC,
             share_ppm: to_ppm(self.queue_share(now, node)),
             budget: node.account.as_ref().map(|account| self.budget_view(now, account)),
+            default_time: None,
+            access: None,
         }
     }
 

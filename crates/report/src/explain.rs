@@ -1,6 +1,6 @@
 //! Why an element waits, when it starts, and what would start it now, as `muster explain` says it.
 
-use muster_model::view::{Change, Eta, Explanation, Holder, HolderEnd, State};
+use muster_model::view::{Change, Eta, Explanation, Holder, HolderEnd, PatienceView, State};
 use muster_model::{Reason, Time};
 
 use crate::amount::ordinal;
@@ -105,6 +105,7 @@ fn body(explanation: &Explanation, is_submitted: bool, now: Time, style: &Style)
     for one in &explanation.set_aside {
         lines.push(Line::new("reserved", windows::set_aside(one, now, style)));
     }
+    lines.extend(explanation.patience.as_ref().map(|patience| patience_line(patience, now, style)));
     if let Some((position, waiting)) = explanation.position {
         lines.push(Line::new("queue", queue_line(explanation, position, waiting)));
     }
@@ -116,6 +117,27 @@ fn body(explanation: &Explanation, is_submitted: bool, now: Time, style: &Style)
         lines.push(if flags.is_empty() { line } else { line.with(format!("{RUN} {flags}")) });
     }
     lines
+}
+
+/// Since when it is first, and what that gives it.
+fn patience_line(patience: &PatienceView, now: Time, style: &Style) -> Line {
+    let for_long = now.since(patience.since);
+    let text = match (patience.keeps_from > now, patience.is_kept) {
+        (true, _) => {
+            let from = clock::time(patience.keeps_from, now, style);
+            format!("has been first for {for_long}; from {from} on it keeps every GPU that becomes free")
+        }
+        (false, true) => {
+            format!(
+                "has been first for {for_long}: {} for it until it starts",
+                reason::kept_on(&patience.kept)
+            )
+        }
+        (false, false) => {
+            format!("has been first for {for_long}; nothing is kept, since it cannot become whole now")
+        }
+    };
+    Line::new("patience", text)
 }
 
 /// `3 of 8; left (1) holds 5 until 12:00:20 (its time limit), sweep (3) holds 2 without a time limit`.
@@ -185,6 +207,19 @@ fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Line> {
                     | Reason::DrainAhead { .. }
             )
         });
+    // Another scheduler's estimate is no promise, and a begin time is the earliest start.
+    let native = explanation.reasons.iter().find_map(|reason| match reason {
+        Reason::Native { code, .. } => Some(code.as_str()),
+        _ => None,
+    });
+    if let (Some(code), Some(eta)) = (native, &explanation.eta) {
+        let start = clock::time(eta.start, now, style);
+        let says = match code {
+            "BeginTime" => format!("{start} at the earliest"),
+            _ => format!("about {start}, as Slurm expects now; a job that goes first delays it"),
+        };
+        return Some(Line::new("starts", says));
+    }
     match explanation.eta {
         Some(Eta { start, reserved: true }) => Some(Line::new(
             "starts",
@@ -469,6 +504,10 @@ mod tests {
                      without a time limit it counts as endless
           queue      1st of 1 in default; quota is not the limit
           starts     unknown: what it needs is held without a time limit, or out of service
+        right is pending: kept for another job
+          kept       GPUs 0,1,2 of n1 are kept for job 2, which has been first in its queue since 12:00:00
+                     muster explain 2
+          queue      1st of 1 in default; quota is not the limit
         right is pending: making room
           waits for  2 jobs were told to make room for it, and will have by 12:01:30
                      then it starts: its places are kept for it

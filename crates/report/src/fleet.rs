@@ -1,6 +1,7 @@
 //! What control planes made of a trace on a fleet: `muster simulate` with a cluster. Numbers are made in `sim`; `findings.rs`
 //! says what they mean, for the terminal and the page alike.
 
+mod caveat;
 pub(crate) mod findings;
 mod instant;
 mod runs;
@@ -12,6 +13,7 @@ use muster_model::simulation::{FleetComparison, FleetUnit};
 use crate::amount::{grouped, grouped_count};
 use crate::style::{Style, clean, wrap};
 
+pub use caveat::caveat;
 pub use findings::findings;
 pub use instant::instant;
 
@@ -25,6 +27,7 @@ const INDENT: &str = "  ";
 pub fn comparison(comparison: &FleetComparison, style: &Style) -> String {
     let width = style.width.unwrap_or(WIDTH);
     let mut text: String = head(comparison).iter().map(|line| wrapped(line, width)).collect();
+    text.extend(caveat(comparison).map(|caveat| wrapped(&format!("warning: {caveat}"), width)));
     text.push('\n');
     text.push_str(&runs::tables(comparison, width, style));
     if let Some(table) = sizes::table(comparison, width.min(WIDTH), style) {

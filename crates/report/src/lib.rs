@@ -38,6 +38,10 @@ pub mod whatif;
 pub mod windows;
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod linear;
+#[cfg(test)]
 mod sample;
 
 pub use style::{Ink, Style};

@@ -1,9 +1,12 @@
-//! Jobs as rows: `muster ps`, and the table of `run --watch`.
+//! Jobs as rows: `muster ps`, and the table of `run --watch`. What a row says of other rows is looked up in [`Others`], which is made
+//! once: the cost grows with the number of rows, and not with its square.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use muster_model::view::{ElasticView, ElementView, JobView, ServiceView, State, TaskStage, TaskView};
-use muster_model::{NodeName, Outcome, Time};
+use muster_model::view::{
+    ElasticView, ElementView, JobView, NativeView, ServiceView, State, TaskStage, TaskView,
+};
+use muster_model::{JobId, NodeName, Outcome, Reason, Time};
 
 use crate::amount::{count, gpus, ranges};
 use crate::clock;
@@ -30,34 +33,91 @@ pub(crate) fn table(rows: &[JobView], planned: &[Planned], now: Time, style: &St
         .map(|task| &task.node)
         .collect();
 
+    let others = Others::of(rows, planned);
     let mut table = Table::new(&[
         ("JOB", Align::Left),
         ("NAME", Align::Left),
         ("USER", Align::Left),
         ("QUEUE", Align::Left),
+        ("PARTITION", Align::Left),
         ("STATE", Align::Left),
         ("GPUS", Align::Left),
+        ("NODES", Align::Left),
         ("WAITED", Align::Left),
         ("RAN", Align::Left),
+        ("LEFT", Align::Left),
         ("NOTE", Align::Left),
     ]);
+    // What a narrow terminal has no room for, `show` says.
+    table.leave_out_first(&["PARTITION", "LEFT", "NODES", "QUEUE"]);
     for job in rows {
         table.row(vec![
             Cell::from(job.job.to_string()),
             Cell::from(&job.name),
             Cell::from(if users.len() > 1 { job.user.as_str() } else { "" }),
             Cell::from(if show_queue { job.queue.as_str() } else { "" }),
+            Cell::from(native(job, |native| native.partition.clone())),
             Cell::inked(job.state.word(), Ink::of(job.state)),
             Cell::from(gpus_held(job, nodes.len() > 1)),
+            Cell::from(native(job, |_| nodes_held(job))),
             Cell::from(clock::elapsed(job.started.or(job.ended).unwrap_or(now).since(job.submitted))),
             Cell::from(
                 job.started
                     .map_or(String::new(), |started| clock::elapsed(job.ended.unwrap_or(now).since(started))),
             ),
-            Cell::from(note(job, rows, planned, now, style)),
+            Cell::from(native(job, |_| time_left(job, now))),
+            Cell::from(note(job, &others, now, style)),
         ]);
     }
     table
+}
+
+/// What is shown only of jobs of another scheduler, which has such a thing.
+fn native(job: &JobView, text: impl Fn(&NativeView) -> String) -> String {
+    job.native.as_ref().map_or(String::new(), text)
+}
+
+/// Nodes that it holds, folded: `node[1-4]`.
+fn nodes_held(job: &JobView) -> String {
+    let active = job.elements.iter().filter(|element| holds(element.state));
+    let nodes: BTreeSet<&NodeName> =
+        active.flat_map(|element| &element.tasks).map(|task| &task.node).collect();
+    folded(nodes.into_iter().map(NodeName::as_str))
+}
+
+/// Names that differ in the number at their end only are written together: `node[1-3,7]`.
+fn folded<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    // By what precedes the number, and how many digits that has where it begins with 0.
+    let mut groups: BTreeMap<(&str, usize), Vec<u32>> = BTreeMap::new();
+    let mut others = Vec::new();
+    for name in names {
+        let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let digits = &name[prefix.len()..];
+        let padded = if digits.starts_with('0') { digits.len() } else { 0 };
+        match digits.parse() {
+            Ok(number) => groups.entry((prefix, padded)).or_default().push(number),
+            Err(_) => others.push(name.to_owned()),
+        }
+    }
+    for ((prefix, padded), mut numbers) in groups {
+        numbers.sort_unstable();
+        others.push(match numbers.as_slice() {
+            [one] => format!("{prefix}{one:0padded$}"),
+            _ if padded > 0 => {
+                let numbers: Vec<String> = numbers.iter().map(|one| format!("{one:0padded$}")).collect();
+                format!("{prefix}[{}]", numbers.join(","))
+            }
+            _ => format!("{prefix}[{}]", ranges(&numbers)),
+        });
+    }
+    others.join(",")
+}
+
+/// Until its time limit; of several elements, the one with the least.
+fn time_left(job: &JobView, now: Time) -> String {
+    let active = job.elements.iter().filter(|element| holds(element.state));
+    let ends = active.filter_map(|element| element.ends_by).min();
+    ends.map_or(String::new(), |end| clock::elapsed(end.since(now)))
 }
 
 /// `5 GPUs`, `2..8 GPUs`.
@@ -82,11 +142,11 @@ fn gpus_held(job: &JobView, name_nodes: bool) -> String {
     let has_devices = tasks.iter().any(|task| !task.devices.is_empty());
     match () {
         () if job.native.is_some() && !has_devices && job.gpus.0 > 0 && job.array.is_none() => {
-            match (holds(job.state) || job.started.is_some(), nodes_of(&tasks)) {
-                (false, _) if job.state.is_final() => "-".to_owned(),
-                (false, _) => format!("0 of {}", job.gpus),
-                (true, 0 | 1) => job.gpus.to_string(),
-                (true, nodes) => format!("{} on {nodes} nodes", job.gpus),
+            match holds(job.state) || job.started.is_some() {
+                false if job.state.is_final() => "-".to_owned(),
+                false => format!("0 of {}", job.gpus),
+                // Its nodes stand in a column of their own.
+                true => job.gpus.to_string(),
             }
         }
         () if job.gpus.0 == 0 && job.elastic.is_none_or(|elastic| elastic.most_gpus.0 == 0) => "-".to_owned(),
@@ -99,10 +159,6 @@ fn gpus_held(job: &JobView, name_nodes: bool) -> String {
             None => format!("0 of {}", job.gpus),
         },
     }
-}
-
-fn nodes_of(tasks: &[&TaskView]) -> usize {
-    tasks.iter().map(|task| &task.node).collect::<BTreeSet<_>>().len()
 }
 
 /// The devices of some tasks, in as few characters as say it.
@@ -127,7 +183,48 @@ pub(crate) fn holds(state: State) -> bool {
     matches!(state, State::Starting | State::Running | State::Stopping)
 }
 
-fn note(job: &JobView, rows: &[JobView], planned: &[Planned], now: Time, style: &Style) -> String {
+/// What the rows of a table say of each other: which job's end an estimated start waits for, and which planned start comes next.
+#[derive(Clone, Debug, Default)]
+pub struct Others<'a> {
+    /// Jobs by the instant at which one of their active elements ends; two, since one of them may be the job that asks.
+    ends: BTreeMap<Time, (JobId, Option<JobId>)>,
+    /// By start.
+    planned: Vec<&'a Planned>,
+}
+
+impl<'a> Others<'a> {
+    /// Looks through the rows once.
+    #[must_use]
+    pub fn of(rows: &[JobView], planned: &'a [Planned]) -> Self {
+        let mut ends: BTreeMap<Time, (JobId, Option<JobId>)> = BTreeMap::new();
+        for job in rows {
+            let active = job.elements.iter().filter(|element| holds(element.state));
+            for end in active.filter_map(|element| element.ends_by) {
+                let (first, second) = ends.entry(end).or_insert((job.job, None));
+                if *first != job.job && second.is_none() {
+                    *second = Some(job.job);
+                }
+            }
+        }
+        let mut planned: Vec<&Planned> = planned.iter().collect();
+        planned.sort_by_key(|plan| plan.start);
+        Self { ends, planned }
+    }
+
+    /// Returns the first other job that ends at this instant.
+    pub(crate) fn that_ends(&self, at: Time, job: JobId) -> Option<JobId> {
+        let (first, second) = self.ends.get(&at)?;
+        if *first == job { *second } else { Some(*first) }
+    }
+
+    /// Returns the first planned start of another job at this instant or later. A job has few planned starts, which are skipped.
+    pub(crate) fn that_starts(&self, from: Time, job: JobId) -> Option<&Planned> {
+        let next = self.planned.partition_point(|plan| plan.start < from);
+        self.planned[next..].iter().find(|plan| plan.element.job != job).copied()
+    }
+}
+
+fn note(job: &JobView, others: &Others<'_>, now: Time, style: &Style) -> String {
     let mut parts = Vec::new();
     match &job.array {
         _ if job.service.is_some() => parts.extend(job.service.as_ref().map(ready)),
@@ -150,9 +247,9 @@ fn note(job: &JobView, rows: &[JobView], planned: &[Planned], now: Time, style: 
         parts.push(format!("attempt {attempt}"));
     }
     let mut groups = vec![parts.join(", ")];
-    groups.extend(backfilled(job, planned));
+    groups.extend(backfilled(job, others));
     match job.state {
-        State::Pending => groups.extend(waits(job, rows, now, style)),
+        State::Pending => groups.extend(waits(job, others, now, style)),
         State::Held => groups.push(format!("muster release {}", job.job)),
         _ => {}
     }
@@ -216,15 +313,10 @@ pub(crate) fn tasks_between(elastic: &ElasticView) -> String {
     format!("{}..{}", elastic.fewest_tasks, elastic.most_tasks)
 }
 
-fn backfilled(job: &JobView, planned: &[Planned]) -> Option<String> {
+fn backfilled(job: &JobView, others: &Others<'_>) -> Option<String> {
     let ends_by =
         job.elements.iter().filter(|element| element.backfilled).map(|element| element.ends_by).max()?;
-    let before = ends_by.filter(|_| !job.state.is_final()).and_then(|end| {
-        planned
-            .iter()
-            .filter(|plan| plan.element.job != job.job && end <= plan.start)
-            .min_by_key(|plan| plan.start)
-    });
+    let before = ends_by.filter(|_| !job.state.is_final()).and_then(|end| others.that_starts(end, job.job));
     Some(match before {
         Some(plan) => format!("backfilled, ends before {} starts", reason::element(plan.element)),
         None => "backfilled".to_owned(),
@@ -232,22 +324,25 @@ fn backfilled(job: &JobView, planned: &[Planned]) -> Option<String> {
 }
 
 /// Why it waits and until when: `needs 5 GPUs together, 3 are free; starts in about 14s, when 1 ends`.
-fn waits(job: &JobView, rows: &[JobView], now: Time, style: &Style) -> Vec<String> {
+fn waits(job: &JobView, others: &Others<'_>, now: Time, style: &Style) -> Vec<String> {
     let mut parts: Vec<String> = job.waiting_for.iter().map(|why| reason::short(why, now, style)).collect();
     if let Some(eta) = job.eta {
-        let frees = rows.iter().filter(|other| other.job != job.job).find(|other| {
-            other.elements.iter().any(|element| holds(element.state) && element.ends_by == Some(eta))
+        let frees = others.that_ends(eta, job.job);
+        let when = frees.map_or(String::new(), |other| format!(", when {other} ends"));
+        let is_earliest =
+            matches!(&job.waiting_for, Some(Reason::Native { code, .. }) if code == "BeginTime");
+        parts.push(match is_earliest {
+            true => format!("starts in {} at the earliest", clock::ahead(eta.since(now))),
+            false => format!("starts in about {}{when}", clock::ahead(eta.since(now))),
         });
-        let when = frees.map_or(String::new(), |other| format!(", when {} ends", other.job));
-        parts.push(format!("starts in about {}{when}", clock::ahead(eta.since(now))));
     }
     parts
 }
 
 /// One line on a state: for logs of a watch without a terminal.
 #[must_use]
-pub fn line(job: &JobView, rows: &[JobView], now: Time, style: &Style) -> String {
-    let note = note(job, rows, &[], now, style);
+pub fn line(job: &JobView, others: &Others<'_>, now: Time, style: &Style) -> String {
+    let note = crate::style::clean(&note(job, others, now, style)).into_owned();
     let held = match (job.gpus.0, holds(job.state)) {
         (0, _) => String::new(),
         (_, true) => format!(" on gpu {}", gpus_held(job, false)),
@@ -261,7 +356,7 @@ pub fn line(job: &JobView, rows: &[JobView], now: Time, style: &Style) -> String
 
 #[cfg(test)]
 mod tests {
-    use muster_model::{GpuMilli, Rank, Reason};
+    use muster_model::{GpuMilli, Rank};
 
     use super::*;
     use crate::sample::{self, after};
@@ -348,6 +443,43 @@ mod tests {
     }
 
     #[test]
+    fn jobs_of_slurm_have_their_nodes_and_what_is_left_of_their_time() {
+        let mut rows = sample::contention();
+        for job in &mut rows {
+            job.native = Some(NativeView {
+                system: "slurm".to_owned(),
+                cluster: None,
+                state: "RUNNING".to_owned(),
+                reason: None,
+                partition: "batch".to_owned(),
+                qos: None,
+                restarts: 0,
+                id: None,
+            });
+            for task in job.elements.iter_mut().flat_map(|element| &mut element.tasks) {
+                task.devices.clear();
+                task.node = format!("node{}", task.rank.0 + 1).as_str().into();
+            }
+        }
+        let text = jobs(&rows[..2], &[], after(6), &Style::plain());
+        let heading = text.lines().next().unwrap();
+        for word in ["PARTITION", "NODES", "LEFT"] {
+            assert!(heading.contains(word), "{text}");
+        }
+        assert!(text.contains(" node[1-5] "), "{text}");
+        let narrow = jobs(&rows[..2], &[], after(6), &Style::plain().with_width(80));
+        assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+    }
+
+    #[test]
+    fn names_of_nodes_are_folded() {
+        let fold = |names: &[&str]| folded(names.iter().copied());
+        assert_eq!(fold(&["node1", "node2", "node3", "node7"]), "node[1-3,7]");
+        assert_eq!(fold(&["node1"]), "node1");
+        assert_eq!(fold(&["gpu-01", "gpu-02", "login"]), "login,gpu-[01,02]");
+    }
+
+    #[test]
     fn what_waits_again_holds_nothing() {
         let mut job = sample::contention().swap_remove(0);
         (job.state, job.elements[0].state) = (State::Pending, State::Pending);
@@ -367,7 +499,8 @@ mod tests {
     #[test]
     fn one_line_per_change_without_a_terminal() {
         let rows = sample::contention();
-        let text: String = rows.iter().map(|job| line(job, &rows, after(6), &Style::plain())).collect();
+        let others = Others::of(&rows, &[]);
+        let text: String = rows.iter().map(|job| line(job, &others, after(6), &Style::plain())).collect();
         insta::assert_snapshot!(text, @r"
         12:00:06 1 left running on gpu 0-4: 5 of 5 ranks
         12:00:06 2 right pending (5 GPUs): needs 5 GPUs together, 3 are free; starts in about 14s, when 1 ends

@@ -1,7 +1,7 @@
 //! The queue tree: `muster queues`.
 
-use muster_model::Time;
-use muster_model::view::{BudgetView, QueueView, QuotaView};
+use muster_model::view::{AccessView, BudgetView, QueueView, QuotaView};
+use muster_model::{Span, Time};
 
 use crate::amount::{hours, percent};
 use crate::clock;
@@ -11,7 +11,10 @@ use crate::table::{Align, Cell, Table};
 /// One row per queue and GPU model, children indented under their parent.
 #[must_use]
 pub fn queues(rows: &[QueueView], now: Time, style: &Style) -> String {
-    let mut table = Table::new(&[
+    // What only some sites have is shown where it is.
+    let has_times = rows.iter().any(|queue| queue.default_time.is_some());
+    let is_shared = rows.iter().any(|queue| queue.access.is_some());
+    let mut columns = vec![
         ("QUEUE", Align::Left),
         ("WEIGHT", Align::Right),
         ("GPUS", Align::Left),
@@ -21,13 +24,16 @@ pub fn queues(rows: &[QueueView], now: Time, style: &Style) -> String {
         ("GPU-HOURS", Align::Right),
         ("SHARE", Align::Right),
         ("BUDGET LEFT", Align::Left),
-    ]);
+    ];
+    columns.extend(has_times.then_some(("DEFAULT TIME", Align::Right)));
+    columns.extend(is_shared.then_some(("YOU MAY", Align::Left)));
+    let mut table = Table::new(&columns);
     for queue in rows {
         let path = queue.name.as_str();
         let depth = path.matches('/').count();
         let name = path.rsplit('/').next().unwrap_or(path);
         let ink = if queue.is_leaf { Ink::Plain } else { Ink::Strong };
-        table.row(vec![
+        let mut cells = vec![
             Cell::inked(format!("{}{name}", "  ".repeat(depth)), ink),
             Cell::from(queue.weight.to_string()),
             Cell::from(queue.gpus.first().map_or(String::new(), held)),
@@ -37,12 +43,38 @@ pub fn queues(rows: &[QueueView], now: Time, style: &Style) -> String {
             Cell::from(hours(queue.usage_gpu_secs)),
             Cell::from(percent(queue.share_ppm)),
             Cell::from(queue.budget.as_ref().map_or(String::new(), |budget| budget_left(budget, now, style))),
-        ]);
+        ];
+        if has_times {
+            cells.push(Cell::from(queue.default_time.map_or(String::new(), |time| time.to_string())));
+        }
+        cells.extend(
+            queue
+                .access
+                .as_ref()
+                .filter(|_| is_shared && queue.is_leaf)
+                .map(|access| Cell::from(may(access))),
+        );
+        table.row(cells);
         for quota in queue.gpus.iter().skip(1) {
             table.row(vec!["".into(), "".into(), held(quota).into(), borrowed(quota).into()]);
         }
     }
     table.render(style)
+}
+
+/// What the one who asks may do in a queue: `submit, priority to 5, protect 30m`.
+fn may(access: &AccessView) -> String {
+    if !access.may_submit {
+        return "-".to_owned();
+    }
+    let mut words = vec!["submit".to_owned()];
+    words.extend((access.max_priority > 0).then(|| format!("priority to {}", access.max_priority)));
+    words.extend(match access.max_protect {
+        Span(0) => None,
+        Span(u64::MAX) => Some("protect".to_owned()),
+        span => Some(format!("protect {span}")),
+    });
+    words.join(", ")
 }
 
 fn held(quota: &QuotaView) -> String {
@@ -88,6 +120,8 @@ mod tests {
             usage_gpu_secs: 45_000,
             share_ppm: 375_000,
             budget: None,
+            default_time: None,
+            access: None,
         }
     }
 

@@ -1,14 +1,14 @@
 //! Reasons as text: one word for a heading, a fragment for a table row, labelled sentences for `explain`. Every
 //! variant of [`Reason`] is spelled out in all three.
 
-use muster_model::reason::{CapacityGap, Limiting};
+use muster_model::reason::{CapacityGap, KeptOn, Limiting};
 use muster_model::{DependencyKind, ElementId, Reason, Span, Time};
 
 use crate::amount::{count, gpus, is_are, models, times};
 use crate::clock;
 use crate::limits;
 use crate::room;
-use crate::style::Style;
+use crate::style::{Style, clean};
 use crate::topology::{self, Ever};
 use crate::windows;
 
@@ -66,6 +66,7 @@ pub fn word(reason: &Reason) -> &'static str {
         Reason::Capacity(_) => "capacity",
         Reason::Topology(_) => "topology",
         Reason::Reserved { .. } => "reservation",
+        Reason::Kept { .. } => "kept for another job",
         Reason::DrainAhead { .. } => "drain",
         Reason::MakingRoom { .. } => "making room",
         Reason::WindowAhead { .. }
@@ -117,6 +118,9 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
         Reason::Topology(gap) => topology::short(gap, Ever::Now),
         Reason::Reserved { element: other, start, .. } => {
             format!("would delay {}, which starts at {}", element(*other), clock::time(*start, now, style))
+        }
+        Reason::Kept { element: other, .. } => {
+            format!("what is free is kept for job {}, which was first for too long", element(*other))
         }
         Reason::DrainAhead { node, from, .. } => {
             format!("would run into the drain of {node} at {}", clock::time(*from, now, style))
@@ -181,6 +185,7 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
         Reason::Reserved { element: other, start, fits_if_shorter_than } => {
             reserved_lines(*other, &at(*start), *fits_if_shorter_than)
         }
+        Reason::Kept { element: other, since, places } => kept_lines(*other, &at(*since), places),
         Reason::DrainAhead { node, from, fits_if_shorter_than } => {
             let line = Line::new("drain", format!("{node} takes nothing that runs beyond {}", at(*from)));
             match fits_if_shorter_than {
@@ -228,6 +233,12 @@ fn reached(kind: DependencyKind) -> &'static str {
         DependencyKind::AfterOk => "succeed",
         DependencyKind::AfterNotOk => "fail",
     }
+}
+
+fn kept_lines(other: ElementId, since: &str, places: &[KeptOn]) -> Vec<Line> {
+    let (name, kept) = (element(other), kept_on(places));
+    let line = format!("{kept} for job {name}, which has been first in its queue since {since}");
+    vec![Line::new("kept", line).with(format!("muster explain {name}"))]
 }
 
 fn reserved_lines(other: ElementId, start: &str, fits: Option<Span>) -> Vec<Line> {
@@ -363,6 +374,17 @@ fn limiting(gap: &CapacityGap) -> Option<String> {
     }
 }
 
+/// `GPUs 0-2 of n1 are kept`.
+pub(crate) fn kept_on(places: &[KeptOn]) -> String {
+    let one = |one: &KeptOn| format!("{} of {}", crate::nodes::gpus(&one.devices), clean(one.node.as_str()));
+    let all: Vec<String> = places.iter().filter(|one| !one.devices.is_empty()).map(one).collect();
+    match &places {
+        _ if all.is_empty() => "what becomes free is kept".to_owned(),
+        [single] if single.devices.len() == 1 => format!("{} is kept", all[0]),
+        _ => format!("{} are kept", all.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -406,6 +428,7 @@ mod tests {
         capacity: 3 of 5 tasks fit: a named extra runs out
         reservation: would delay 2, which starts at 12:00:20
         reservation: would delay 3[7], which starts at 12:00:20
+        kept for another job: what is free is kept for job 2, which was first for too long
         making room: 2 jobs make room, by 12:01:30 at the latest
         own quota: protected, so it borrows nothing: 12 of 16 h100 of vision used, asks for 8
         strict order: behind 2 in strict order
@@ -491,6 +514,7 @@ mod tests {
                    it fits in before with a time limit of at most 14s []
         would fit  now, but would delay job 3[7], which starts at 12:00:20 at the latest [muster explain 3[7]]
                    without a time limit it counts as endless []
+        kept       GPUs 0,1,2 of n1 are kept for job 2, which has been first in its queue since 12:00:00 [muster explain 2]
         waits for  2 jobs were told to make room for it, and will have by 12:01:30 []
                    then it starts: its places are kept for it []
         quota      12 of 16 h100 of vision are used, this asks for 8 []

@@ -30,6 +30,10 @@ pub(crate) fn leaving(leaving: &[LeavingView], now: Time, style: &Style) -> Vec<
         let (name, id) = (clean(&one.name), element(one.element));
         let by = clock::time(one.by, now, style);
         let how = match one.saves_until {
+            Some(until) if one.undelivered => format!(
+                "does not handle its checkpoint signal, is stopped at {} and gone by {by}",
+                clock::time(until, now, style)
+            ),
             Some(until) => {
                 format!(
                     "saves its progress until {} at the latest, gone by {by}",
@@ -205,6 +209,7 @@ mod tests {
             cause,
             saves_until,
             by: after(90),
+            undelivered: job == 5,
         };
         let all = [
             view(1, Some(after(60)), EvictionCause::Reclaimed),

@@ -1,6 +1,6 @@
 //! Views that the tests of this crate share: the contention example six seconds after its submission.
 
-use muster_model::reason::{CapacityGap, Limiting};
+use muster_model::reason::{CapacityGap, KeptOn, Limiting};
 use muster_model::view::{
     ArrayView, Bar, Change, ElasticView, ElementView, Eta, Explanation, Holder, HolderEnd, JobView, State,
     TaskStage, TaskView,
@@ -177,6 +177,11 @@ fn others_first() -> Vec<Reason> {
             fits_if_shorter_than: Some(Span::from_secs(14)),
         },
         Reason::Reserved { element: id(3, 7), start: after(20), fits_if_shorter_than: None },
+        Reason::Kept {
+            element: id(2, 0),
+            since: NOON,
+            places: vec![KeptOn { node: "n1".into(), devices: vec![0, 1, 2] }],
+        },
         Reason::MakingRoom { evicting: 2, by: after(90) },
         Reason::MayNotBorrow {
             queue: "vision".into(),

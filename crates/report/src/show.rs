@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::view::{ElementView, JobView, ServiceView};
-use muster_model::{Outcome, TaskExit, Time};
+use muster_model::view::{ElementView, JobView, MissingOutput, ServiceView};
+use muster_model::{Outcome, TaskExit, Time, signal_name};
 
 use crate::amount::{count, gpus};
 use crate::clock;
@@ -28,6 +28,8 @@ pub struct Detail<'a> {
     pub workdir: Option<&'a str>,
     /// Log file per rank.
     pub logs: &'a [String],
+    /// Tasks whose output is not all there.
+    pub missing_output: &'a [MissingOutput],
     /// What is isolation and what is convention, a sentence each.
     pub enforcement: &'a [String],
 }
@@ -103,6 +105,7 @@ fn facts(detail: &Detail<'_>, style: &Style) -> Vec<(&'static str, String)> {
     }
     for element in &job.elements {
         facts.extend(checkpoint(job, element, detail.now));
+        facts.extend(checkpoint_asked(job, element, detail.now));
     }
     facts.extend(last_ends(job));
     let attempts = job.elements.iter().map(|element| element.attempt).max().unwrap_or(0);
@@ -183,6 +186,22 @@ fn checkpoint(job: &JobView, element: &ElementView, now: Time) -> Option<(&'stat
     Some(("checkpoint", text))
 }
 
+/// A request for a checkpoint that is not answered yet, and whether its signal found a process that handles it.
+fn checkpoint_asked(job: &JobView, element: &ElementView, now: Time) -> Option<(&'static str, String)> {
+    let asked = element.checkpoint_asked.filter(|_| holds(element.state))?;
+    let of = if is_many(job) { format!("{}: ", element.element) } else { String::new() };
+    let since = clock::elapsed(now.since(asked.at));
+    let what = match (asked.undelivered, element.tasks.len()) {
+        (0, _) => "no answer yet".to_owned(),
+        (_, 1) => format!("no process of it handles {}, so none was sent it", signal_name(asked.signal)),
+        (undelivered, tasks) => format!(
+            "no process handles {} in {undelivered} of {tasks} tasks, so none was sent it there",
+            signal_name(asked.signal)
+        ),
+    };
+    Some(("asked", format!("{of}to save its progress {since} ago; {what}")))
+}
+
 /// What only its owner and admins see, and the words on isolation.
 fn private(detail: &Detail<'_>) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
@@ -208,10 +227,30 @@ fn private(detail: &Detail<'_>) -> Vec<(&'static str, String)> {
         }
         facts.push(("logs", logs.join("\n")));
     }
+    if !detail.missing_output.is_empty() {
+        let lines: Vec<String> = detail.missing_output.iter().take(LOGS_LISTED).map(missing_output).collect();
+        facts.push(("missing", lines.join("\n")));
+    }
     if !detail.enforcement.is_empty() {
         facts.push(("isolation", detail.enforcement.join("\n")));
     }
     facts
+}
+
+/// Says how much of a task's output is missing, where, and why.
+fn missing_output(missing: &MissingOutput) -> String {
+    let MissingOutput { rank, dropped, dropped_after, disk_full } = *missing;
+    let mut parts = Vec::new();
+    if dropped > 0 {
+        parts.push(format!(
+            "{} after the first {dropped_after} (limit of what is kept of a task)",
+            count(dropped, "byte")
+        ));
+    }
+    if disk_full > 0 {
+        parts.push(format!("{} while the disk was full", count(disk_full, "byte")));
+    }
+    format!("output of rank {rank}: {}", parts.join(", "))
 }
 
 fn state(job: &JobView, now: Time, style: &Style) -> String {
@@ -304,6 +343,7 @@ mod tests {
             commands: private.then_some(&commands),
             workdir: private.then_some("/home/alice"),
             logs: if private { &logs } else { &[] },
+            missing_output: &[],
             enforcement: &enforcement,
         };
         show(&detail, &Style::plain())

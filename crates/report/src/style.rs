@@ -90,20 +90,77 @@ impl Ink {
     }
 }
 
-/// Text that came from users or machines, made safe for a terminal: control characters become `?`.
+/// Returns text of users or machines made safe for a terminal: control characters and characters that reorder or hide
+/// text become `?`.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if text.contains(char::is_control) {
-        Cow::Owned(text.chars().map(|c| if c.is_control() { '?' } else { c }).collect())
+    if text.contains(is_unsafe) {
+        Cow::Owned(text.chars().map(|c| if is_unsafe(c) { '?' } else { c }).collect())
     } else {
         Cow::Borrowed(text)
     }
 }
 
+/// Returns whether a character changes how other text is shown: control characters, line and paragraph separators, the
+/// bidirectional controls of Unicode (UAX #9), and characters without width, with which two names look alike.
+#[must_use]
+pub fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Returns text that is about to be written to a terminal without the characters that [`clean`] defuses, but for line ends and the escape
+/// sequences that this crate makes: the last look at text in which those of users are clean already.
+#[must_use]
+pub fn guarded(text: &str) -> Cow<'_, str> {
+    let stays = |c: char| !is_unsafe(c) || matches!(c, '\n' | '\r' | '\t' | '\x1b');
+    match text.chars().all(stays) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(text.chars().map(|c| if stays(c) { c } else { '?' }).collect()),
+    }
+}
+
+/// Returns text for a terminal whose locale has no UTF-8: each sign that this crate draws with becomes one ASCII character, so that columns
+/// stay where they are. Text of users is left as it is.
+#[must_use]
+pub fn ascii(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    let sign = |c: char| match c {
+        '\u{a0}' => ' ',
+        '…' | '±' => '~',
+        '·' | '▁' => '.',
+        '▂' | '▎' | '▍' => ':',
+        '▃' | '─' | '–' => '-',
+        '▄' => '=',
+        '▅' => '+',
+        '▆' => '*',
+        '▇' => '%',
+        '█' | '▉' | '▊' | '▋' | '▌' => '#',
+        '│' | '▏' | '▕' => '|',
+        '└' => '`',
+        '►' | '▸' | '→' => '>',
+        '×' => 'x',
+        '÷' => '/',
+        other => other,
+    };
+    Cow::Owned(text.chars().map(sign).collect())
+}
+
+/// Returns how many columns of a terminal the text takes, one for each character.
+#[must_use]
+pub(crate) fn columns(text: &str) -> usize {
+    let columns = text.chars().count();
+    #[cfg(test)]
+    crate::linear::measured(columns);
+    columns
+}
+
 /// The text in at most `width` characters, its end replaced by `…` when it is longer.
 #[must_use]
 pub fn shorten(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
+    if columns(text) <= width {
         return text.to_owned();
     }
     let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
@@ -117,14 +174,18 @@ pub fn shorten(text: &str, width: usize) -> String {
 /// Breaks text at blanks into lines of at most `width` characters; a longer word gets a line of its own.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
+    let (mut lines, mut used): (Vec<String>, usize) = (Vec::new(), 0);
     for word in text.split(' ').filter(|word| !word.is_empty()) {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+            Some(line) if used + 1 + columns(word) <= width => {
+                used += 1 + columns(word);
                 line.push(' ');
                 line.push_str(word);
             }
-            _ => lines.push(word.to_owned()),
+            _ => {
+                used = columns(word);
+                lines.push(word.to_owned());
+            }
         }
     }
     lines
@@ -145,7 +206,21 @@ mod tests {
     #[test]
     fn escape_sequences_in_names_are_defused() {
         assert_eq!(clean("a\x1b[31mb\n"), "a?[31mb?");
+        // As a terminal that knows UAX #9 shows it, the first is `report-exe.pdf`.
+        assert_eq!(clean("report-\u{202e}fdp.exe"), "report-?fdp.exe");
+        assert_eq!(clean("tr\u{200b}ain\u{2066}\u{feff}"), "tr?ain??");
+        assert_eq!(clean("naïve 漢字 ✓"), "naïve 漢字 ✓");
+        assert_eq!(guarded("\x1b[1mbold\x1b[0m\n\u{202e}\u{9b}\u{7}"), "\x1b[1mbold\x1b[0m\n???");
         assert_eq!(clean("plain"), "plain");
+    }
+
+    #[test]
+    fn without_utf8_what_is_drawn_is_ascii_and_as_wide() {
+        let drawn = "gpu 5 │···▁▂▃▄▅▆▇█▉▌▎▏▕ 3 × 2 → 1 ± 0 ÷ 2 – a… ▸ ► └─\u{a0}x";
+        let text = ascii(drawn);
+        assert!(text.is_ascii(), "{text}");
+        assert_eq!(text.chars().count(), drawn.chars().count());
+        assert_eq!(ascii("naïve"), "naïve", "names of users are theirs");
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! Aligned columns. Knows nothing of what is in them.
 
-use crate::style::{Ink, Style, clean, shorten, wrap};
+use crate::style::{Ink, Style, clean, columns, shorten, wrap};
 
 /// Blanks between columns.
 const GAP: usize = 2;
 /// Lines that the last column may take on a terminal before it is shortened.
 const LAST_LINES: usize = 2;
 /// The last column never gets less, however narrow the terminal.
-const LAST_MIN_WIDTH: usize = 12;
+const LAST_MIN_WIDTH: usize = 10;
+/// No other column gets less.
+const MIN_WIDTH: usize = 4;
+/// With less than this for the last column, columns that can be spared are left out.
+const LAST_GOOD_WIDTH: usize = 24;
 
 /// How a column lines up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +37,16 @@ impl Cell {
     }
 
     fn width(&self) -> usize {
-        self.text.chars().count()
+        columns(&self.text)
     }
 
     fn padded(&self, width: usize, align: Align, style: &Style) -> String {
-        let pad = " ".repeat(width.saturating_sub(self.width()));
-        let body = style.paint(self.ink, &self.text);
+        let own = self.width();
+        let pad = " ".repeat(width.saturating_sub(own));
+        let body = match own > width {
+            true => style.paint(self.ink, &shorten(&self.text, width)),
+            false => style.paint(self.ink, &self.text),
+        };
         match align {
             Align::Right => pad + &body,
             Align::Left => body + &pad,
@@ -69,6 +77,8 @@ pub struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<Cell>>,
     indent: usize,
+    /// Columns that are left out where the width is short, in this order.
+    spare: Vec<usize>,
 }
 
 impl Table {
@@ -76,7 +86,7 @@ impl Table {
     #[must_use]
     pub fn new<T: AsRef<str>>(columns: &[(T, Align)]) -> Self {
         let columns = columns.iter().map(|(heading, align)| (heading.as_ref().to_owned(), *align)).collect();
-        Self { columns, rows: Vec::new(), indent: 0 }
+        Self { columns, rows: Vec::new(), indent: 0, spare: Vec::new() }
     }
 
     /// Moves the table right by this many blanks.
@@ -86,26 +96,27 @@ impl Table {
         self
     }
 
+    /// Columns with these headings are left out, in this order, while the last column would get less than it reads well in.
+    pub fn leave_out_first(&mut self, headings: &[&str]) {
+        let at = |heading: &&str| self.columns.iter().position(|(known, _)| known == heading);
+        self.spare = headings.iter().filter_map(at).collect();
+    }
+
     /// Adds a row; missing cells at its end are empty.
     pub fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
     }
 
-    /// The table as text.
+    /// Returns the table as text. Measures every cell a fixed number of times: the cost grows with the number of cells.
     #[must_use]
     pub fn render(&self, style: &Style) -> String {
-        // 1. Which columns, how wide.
-        let shown: Vec<usize> = (0..self.columns.len())
-            .filter(|&column| {
-                self.rows.iter().any(|row| row.get(column).is_some_and(|cell| cell.width() > 0))
-            })
-            .collect();
+        // 1. Which columns, how wide; each cell is measured once for that.
+        let widths = self.fitted(self.without_spared(self.widths(), style), style);
+        let shown: Vec<usize> = (0..self.columns.len()).filter(|&column| widths[column] > 0).collect();
         let Some((&last, others)) = shown.split_last() else {
             return String::new();
         };
-        let before: usize =
-            self.indent + others.iter().map(|&column| self.width(column) + GAP).sum::<usize>();
-        let last_width = self.width(last);
+        let before: usize = self.indent + others.iter().map(|&column| widths[column] + GAP).sum::<usize>();
         let room = style.width.map_or(usize::MAX, |width| width.saturating_sub(before).max(LAST_MIN_WIDTH));
 
         // 2. Rows.
@@ -117,12 +128,12 @@ impl Table {
             let mut line = " ".repeat(self.indent);
             for &column in others {
                 let cell = row.get(column).unwrap_or(&empty);
-                line.push_str(&cell.padded(self.width(column), self.columns[column].1, style));
+                line.push_str(&cell.padded(widths[column], self.columns[column].1, style));
                 line.push_str(&" ".repeat(GAP));
             }
             let cell = row.get(last).unwrap_or(&empty);
             if cell.width() <= room {
-                line.push_str(&cell.padded(last_width.min(room), self.columns[last].1, style));
+                line.push_str(&cell.padded(widths[last].min(room), self.columns[last].1, style));
             } else {
                 line.push_str(&cell.lines(room, style).join(&format!("\n{:before$}", "")));
             }
@@ -132,9 +143,50 @@ impl Table {
         text
     }
 
-    fn width(&self, column: usize) -> usize {
-        let heading = self.columns[column].0.chars().count();
-        self.rows.iter().filter_map(|row| row.get(column)).map(Cell::width).fold(heading, usize::max)
+    /// Returns the widths with 0 for the columns that are left out on a terminal of this width.
+    fn without_spared(&self, mut widths: Vec<usize>, style: &Style) -> Vec<usize> {
+        let Some(room) = style.width else { return widths };
+        let Some(last) = widths.iter().rposition(|width| *width > 0) else { return widths };
+        for &spared in self.spare.iter().filter(|&&spared| spared != last) {
+            let shown = widths[..last].iter().filter(|width| **width > 0);
+            let others: usize = shown.map(|width| width + GAP).sum();
+            if room >= self.indent + others + LAST_GOOD_WIDTH {
+                break;
+            }
+            widths[spared] = 0;
+        }
+        widths
+    }
+
+    /// Narrows the columns before the last, the widest first, until the last one has what it needs at least. On a terminal that is too
+    /// narrow even so, lines are longer than it is.
+    fn fitted(&self, mut widths: Vec<usize>, style: &Style) -> Vec<usize> {
+        let Some(last) = widths.iter().rposition(|width| *width > 0) else { return widths };
+        let Some(room) = style.width else { return widths };
+        let shown = widths[..last].iter().filter(|width| **width > 0).count();
+        let room = room.saturating_sub(self.indent + GAP * shown + widths[last].min(LAST_MIN_WIDTH));
+        let mut over = widths[..last].iter().sum::<usize>().saturating_sub(room);
+        while over > 0 {
+            let widest = (0..last).max_by_key(|column| widths[*column]);
+            let Some(widest) = widest.filter(|column| widths[*column] > MIN_WIDTH) else { break };
+            widths[widest] -= 1;
+            over -= 1;
+        }
+        widths
+    }
+
+    /// Returns the width of each column; 0 where every row is empty.
+    fn widths(&self) -> Vec<usize> {
+        let mut widths = vec![0; self.columns.len()];
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = cell.width().max(*width);
+            }
+        }
+        for (width, (heading, _)) in widths.iter_mut().zip(&self.columns).filter(|(width, _)| **width > 0) {
+            *width = columns(heading).max(*width);
+        }
+        widths
     }
 }
 

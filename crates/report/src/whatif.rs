@@ -5,7 +5,7 @@ use muster_model::simulation::{FleetFigures, FleetUnit, Past, Starts, Waiting, W
 
 use crate::amount::{gpus, grouped, grouped_count};
 use crate::clock;
-use crate::fleet::words::{amount, percent, span};
+use crate::fleet::words::{amount, at_least, percent, span};
 use crate::reason::short;
 use crate::style::{Style, wrap};
 use crate::table::{Align, Cell, Table};
@@ -148,17 +148,23 @@ fn replayed(past: &Past, taken: Time, width: usize, style: &Style) -> String {
     let mut row = |name: String, fact: String, of: &dyn Fn(&FleetFigures) -> String| {
         table.row([name, fact, of(&past.as_it_is), of(&past.changed)].iter().map(Cell::from).collect());
     };
-    let fact = &past.waited_secs;
-    row("wait: mean".into(), span(fact.mean), &|run| span(run.wait_secs.mean));
-    row("wait: half".into(), span(fact.p50), &|run| span(run.wait_secs.p50));
-    row("wait: 95 %".into(), span(fact.p95), &|run| span(run.wait_secs.p95));
+    let fact = &past.first_start_secs;
+    row("turnaround: mean".into(), String::new(), &|run| {
+        at_least(run).to_owned() + &span(run.turnaround_secs.mean)
+    });
+    row("waited in all: mean".into(), String::new(), &|run| {
+        at_least(run).to_owned() + &span(run.waited_secs.mean)
+    });
+    row("first start after: mean".into(), span(fact.mean), &|run| span(run.first_start_secs.mean));
+    row("first start after: half".into(), span(fact.p50), &|run| span(run.first_start_secs.p50));
+    row("first start after: 95 %".into(), span(fact.p95), &|run| span(run.first_start_secs.p95));
     row(format!("{unit}s used"), String::new(), &|run| percent(ratio(run.hours.ran, run.hours.all)));
     row(format!("{unit}-hours idle"), String::new(), &|run| amount((run.hours.all - run.hours.ran).max(0.0)));
     row(format!("{unit}-hours stranded"), String::new(), &|run| amount(run.hours.stranded));
     row(format!("{unit}-hours lost"), String::new(), &|run| amount(run.hours.lost));
     row("evicted".into(), String::new(), &|run| grouped(run.evictions));
     row("fairness of users".into(), String::new(), &|run| format!("{:.2}", run.user_fairness));
-    row("never started".into(), String::new(), &|run| grouped(run.left + run.refused));
+    row("never ended or refused".into(), String::new(), &|run| grouped(run.left + run.refused));
     wrapped(&sentence, width) + &table.render(style)
 }
 
@@ -213,7 +219,7 @@ mod tests {
                 too_large: 0,
                 no_longer_fit: 1,
                 unit: FleetUnit::Gpu,
-                waited_secs: Spread { mean: 754.2, p50: 61.0, p95: 3600.0, p99: 7200.0, max: 9000.0 },
+                first_start_secs: Spread { mean: 754.2, p50: 61.0, p95: 3600.0, p99: 7200.0, max: 9000.0 },
                 as_it_is: sample::run("muster", 760.0),
                 changed: sample::run("muster", 120.0),
             }),

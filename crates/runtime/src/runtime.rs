@@ -28,6 +28,8 @@ pub struct Runtime<S> {
     doubtful: bool,
     snapshot_after: usize,
     start_limit: Span,
+    /// The lowest number that a new job may get.
+    first_job: u64,
 }
 
 /// State that the store can give back at any time.
@@ -84,7 +86,18 @@ impl<S: Store> Runtime<S> {
             doubtful: false,
             snapshot_after: SNAPSHOT_AFTER,
             start_limit: START_LIMIT,
+            first_job: 1,
         })
+    }
+
+    /// Gives no new job a number below `first`: lower ones were given by a state that was lost.
+    #[must_use]
+    pub fn with_first_job(mut self, first: u64) -> Self {
+        self.first_job = first;
+        if let Some(live) = &mut self.live {
+            live.next_job = live.next_job.max(first);
+        }
+        self
     }
 
     /// Waits this long for a gang to be ready instead of two minutes.
@@ -237,17 +250,23 @@ impl<S: Store> Runtime<S> {
         match self.live.take() {
             Some(live) => Ok((live, Vec::new())),
             None => {
-                let live = Live::load(&mut self.store, &self.tree)?;
+                let live = self.load()?;
                 let owed = live.engine.outstanding();
                 Ok((live, owed))
             }
         }
     }
 
+    fn load(&mut self) -> Result<Live, StoreError> {
+        let mut live = Live::load(&mut self.store, &self.tree)?;
+        live.next_job = live.next_job.max(self.first_job);
+        Ok(live)
+    }
+
     /// The state in memory may be ahead of the durable one: drops it and loads again.
     fn fail(&mut self, error: StoreError, retry: Vec<Event>) -> StepFailure {
         self.doubtful = true;
-        self.live = Live::load(&mut self.store, &self.tree).ok();
+        self.live = self.load().ok();
         let effects = self.live.as_ref().map(|live| live.engine.outstanding()).unwrap_or_default();
         StepFailure { error, retry, effects }
     }

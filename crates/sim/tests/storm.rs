@@ -15,7 +15,7 @@ const FOUND: [u64; 7] = [1082, 1226, 2362, 2916, 3666, 5731, 9171];
 const LEAST: u64 = 20;
 
 /// What takes several things at once is seen less often.
-const RARE: [(&str, u64); 14] = [
+const RARE: [(&str, u64); 18] = [
     ("reclaimed", 8),
     ("given_up", 2),
     ("unsaved", 1),
@@ -30,6 +30,10 @@ const RARE: [(&str, u64); 14] = [
     ("shrunk", 2),
     ("grown", 3),
     ("moved", 1),
+    ("exited_when_asked", 2),
+    ("died_when_asked", 2),
+    ("sieges", 5),
+    ("kept_places", 5),
 ];
 
 #[test]

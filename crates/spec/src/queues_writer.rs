@@ -56,6 +56,16 @@ pub fn write_queues(tree: &QueueTree, heading: &[String]) -> Result<String, Unwr
         let every = span_text(defragment.every);
         let _ = writeln!(text, "defragment: {{gpu-hours: {}, every: {every}}}", defragment.gpu_hours);
     }
+    match tree.patience {
+        Some(QueueTree::PATIENCE) => {}
+        Some(patience) => {
+            let _ = writeln!(text, "patience: {}", span_text(patience));
+        }
+        None => text.push_str("patience: none\n"),
+    }
+    if let Some(time) = tree.default_time {
+        let _ = writeln!(text, "default-time: {}", span_text(time));
+    }
     let _ = writeln!(text, "default-queue: {}", scalar(tree.default_queue.as_str()));
     text.push_str("queues:\n");
     queues(&mut text, &tree.queues, 1);
@@ -105,15 +115,26 @@ fn fields(queue: &QueueSpec) -> Vec<String> {
         limits.into_iter().filter_map(|(name, limit)| Some(format!("{name}: {}", limit?))).collect();
     say("limits", (!limits.is_empty()).then(|| format!("{{{}}}", limits.join(", "))));
     say("budget", queue.budget.as_ref().map(budget));
-    say(
-        "protect",
-        queue.protect.map(|protect| match protect {
-            Protection::None => "none".to_owned(),
-            Protection::For(span) => span_text(span),
-            Protection::Always => "always".to_owned(),
-        }),
-    );
+    say("protect", queue.protect.map(protection));
+    say("max-protect", queue.max_protect.map(protection));
+    say("default-time", queue.default_time.map(span_text));
+    say("users", list(queue.users.iter().map(|user| user.as_str())));
+    say("groups", list(queue.groups.iter().map(|group| &**group)));
     fields
+}
+
+fn protection(protect: Protection) -> String {
+    match protect {
+        Protection::None => "none".to_owned(),
+        Protection::For(span) => span_text(span),
+        Protection::Always => "always".to_owned(),
+    }
+}
+
+/// Names as a list; nothing where there are none.
+fn list<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
+    let names: Vec<String> = names.map(scalar).collect();
+    (!names.is_empty()).then(|| format!("[{}]", names.join(", ")))
 }
 
 fn budget(budget: &Budget) -> String {

@@ -23,6 +23,8 @@ pub struct Site<'a> {
     pub(crate) windows: Option<Vec<WindowName>>,
     /// Leaf of a job that names none.
     pub(crate) default_queue: &'a QueueName,
+    /// What queues say of jobs that say nothing themselves; `None` when nobody knows.
+    pub(crate) queues: Option<&'a QueueTree>,
 }
 
 /// A node and its devices by model, counted once for all documents of a submission.
@@ -50,13 +52,14 @@ impl<'a> Site<'a> {
             leaves: Some(leaves),
             windows: None,
             default_queue: &queues.default_queue,
+            queues: Some(queues),
         }
     }
 
     /// Where somebody else decides: neither nodes nor queues are known, and only what a job says by itself is checked.
     pub fn unknown(user: UserName, default_queue: &'a QueueName) -> Self {
         let (hosts, models, levels) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Self { user, hosts, models, levels, leaves: None, windows: None, default_queue }
+        Self { user, hosts, models, levels, leaves: None, windows: None, default_queue, queues: None }
     }
 
     /// With these topology levels, widest first, without the node.

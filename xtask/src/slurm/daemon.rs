@@ -81,7 +81,7 @@ impl Daemon {
             Self::Slurmd(number) => format!("slurmd -N node{number} -D"),
             Self::Slurmrestd => format!(
                 "env SLURM_JWT=daemon setpriv --reuid={REST_USER} --regid={REST_USER} --clear-groups slurmrestd \
-                 -a rest_auth/jwt -s openapi/v0.0.38,openapi/dbv0.0.38 127.0.0.1:16820"
+                 -a rest_auth/jwt 127.0.0.1:16820"
             ),
         };
         words.split_whitespace().map(str::to_owned).collect()

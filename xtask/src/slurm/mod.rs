@@ -9,6 +9,7 @@ mod down;
 mod given;
 mod probe;
 mod process;
+mod root;
 mod site;
 pub mod test;
 mod up;
@@ -33,11 +34,31 @@ usage: cargo xtask slurm <command>
   start|stop|kill NAME [DIR]     one daemon: slurmctld, slurmdbd, slurmrestd, mariadbd, munged, node1 to node8
   shell [DIR] [-- COMMAND…]      a command, else $SHELL, where sbatch and squeue see the cluster
   test [FILTER]                  start one, run the tests that need it, stop it
+
+  up … --release NAME            with the Slurm of another release of Debian (trixie, sid), in a root of its own that is made once under
+  test … --release NAME          target/slurm-root (600 MB, minutes); the other commands find a cluster's root by themselves
 ";
 
 /// One command line after `cargo xtask slurm`.
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     let at = |dir: Option<&&str>| Site::at(&dir.map_or_else(|| default_dir(root), PathBuf::from));
+    // 1. In the root of a release: one that is named, or the one in which the cluster runs.
+    match args {
+        ["test", "--release", release] => return test::of_release(root, release, None),
+        ["test", filter, "--release", release] | ["test", "--release", release, filter] => {
+            return test::of_release(root, release, Some(filter));
+        }
+        ["up", rest @ .., "--release", release] => {
+            return root::enter(root, release, &[&["slurm", "up"], rest].concat());
+        }
+        ["up" | "status" | "down" | "start" | "stop" | "kill" | "shell", ..] => {
+            if let Some(code) = root::rejoin(&at(folder(args).as_ref())?, &[&["slurm"], args].concat())? {
+                return Ok(code);
+            }
+        }
+        _ => {}
+    }
+    // 2. Here.
     match args {
         ["up", dir, "--config", folder] => up::run(&at(Some(dir))?, Some(Path::new(folder)))?,
         ["up", rest @ ..] if rest.len() < 2 => up::run(&at(rest.first())?, None)?,
@@ -66,8 +87,18 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The cluster's folder, where the command line names it.
+fn folder<'a>(args: &[&'a str]) -> Option<&'a str> {
+    let at = if matches!(args, ["start" | "stop" | "kill", ..]) { 2 } else { 1 };
+    args.get(at).copied().filter(|word| *word != "--")
+}
+
 fn default_dir(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("slurm")
+    target(root).join("slurm")
+}
+
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 fn status(site: &Site) -> Result<ExitCode> {

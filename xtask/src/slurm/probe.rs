@@ -26,7 +26,7 @@ const PROGRAMS: [&str; 12] = [
     "nsenter",
     "setpriv",
 ];
-const PACKAGES: [&str; 10] = [
+pub const PACKAGES: [&str; 10] = [
     "slurm-wlm",
     "slurmdbd",
     "slurmrestd",

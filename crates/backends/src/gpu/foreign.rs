@@ -21,6 +21,10 @@ pub struct Ours {
     pub group_prefix: String,
     /// What its environment tags begin with.
     pub tag_prefix: String,
+    /// Control groups of tasks that a lost state ordered: they hold devices that this daemon does not count.
+    pub unknown_groups: Vec<String>,
+    /// Environment tags of such tasks.
+    pub unknown_tags: Vec<String>,
 }
 
 impl Ours {
@@ -30,8 +34,15 @@ impl Ours {
     pub fn has(&self, pid: u32) -> bool {
         let Ok(pid) = i32::try_from(pid) else { return false };
         let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let tag = process::tag_of(pid);
+        let in_group = |name: &String| groups.lines().any(|line| line.split('/').any(|part| part == name));
+        if self.unknown_groups.iter().any(in_group)
+            || tag.as_ref().is_some_and(|tag| self.unknown_tags.contains(tag))
+        {
+            return false;
+        }
         groups.contains(&format!("/{}", self.group_prefix))
-            || process::tag_of(pid).is_some_and(|tag| tag.starts_with(&self.tag_prefix))
+            || tag.is_some_and(|tag| tag.starts_with(&self.tag_prefix))
     }
 }
 
@@ -126,7 +137,12 @@ mod tests {
 
     #[test]
     fn this_process_is_a_stranger() {
-        let ours = Ours { group_prefix: "muster-none-".into(), tag_prefix: "none:".into() };
+        let ours = Ours {
+            group_prefix: "muster-none-".into(),
+            tag_prefix: "none:".into(),
+            unknown_groups: Vec::new(),
+            unknown_tags: Vec::new(),
+        };
         assert!(!ours.has(std::process::id()));
         assert!(!ours.has(u32::MAX));
     }

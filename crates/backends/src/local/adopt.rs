@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use super::launch;
 use super::state::{Entry, Shared};
 use super::task::{Audience, Begin, is_own_claim, start};
+use crate::cgroup::Limits;
 use crate::driver::Expected;
 use crate::process;
 use crate::record::{Claim, End, RecordError, TaskDir};
@@ -108,6 +109,7 @@ pub(super) fn find_out(shared: &Shared, id: AttemptId, rank: Rank) -> Found {
 fn over(dir: &TaskDir) -> Result<Option<Observation>, RecordError> {
     Ok(dir.ended()?.map(|ended| match ended.end {
         End::Refused(reason) => Observation::Refused { reason: reason.into() },
+        End::Impossible(reason) => Observation::Impossible { reason: reason.into() },
         End::Exited(exit) => Observation::Exited(exit),
     }))
 }
@@ -127,11 +129,11 @@ fn end_supervisor(claim: &Claim) -> bool {
 }
 
 /// Ends whatever a lost task started, and says by what means.
-fn sweep(shared: &Shared, dir: &TaskDir, id: AttemptId, rank: Rank) -> String {
+pub(super) fn sweep(shared: &Shared, dir: &TaskDir, id: AttemptId, rank: Rank) -> String {
     let groups = match dir.order() {
         Ok(Some(order)) => order.cgroup,
         // Without its order, its groups are still known by name.
-        _ => shared.hierarchies.plan(&shared.group_name(id, rank), Default::default(), Default::default()),
+        _ => shared.hierarchies.plan(&shared.group_name(id, rank), Limits::default()),
     };
     let by_group = groups.can_kill();
     let mut gone = !by_group || groups.kill_all(SWEEP_PATIENCE);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 
 use muster_model::unit::{Bytes, CpuMilli};
 use muster_model::{NodeName, NodeSpec};
@@ -13,6 +14,9 @@ use crate::gpu::Found;
 
 /// Label that says by what the GPUs reach each other: `nvlink` or `pcie`.
 const INTERCONNECT_LABEL: &str = "gpu-link";
+
+/// Processes and threads of one task: 64 data loaders of 128 threads each, twice.
+const MAX_PROCESSES: u32 = 16_384;
 
 /// This machine as a node: the CPUs that this process may use, and what the kernel manages of memory or, in a
 /// container, may be used of it.
@@ -39,6 +43,17 @@ pub(super) fn raise_open_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     (limit.current != limit.maximum && setrlimit(Resource::Nofile, raised).is_ok()).then_some(limit.current?)
+}
+
+/// Returns the default limit on the processes and threads of one task: enough for the data loaders and thread pools of a
+/// large node, and never more than a quarter of what the kernel allows on the whole machine.
+pub(super) fn max_processes() -> u32 {
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).ok()?;
+        text.trim().parse::<u32>().ok()
+    };
+    let kernel = ["pid_max", "threads-max"].into_iter().filter_map(read).min();
+    kernel.map_or(MAX_PROCESSES, |kernel| (kernel / 4).min(MAX_PROCESSES))
 }
 
 /// `MemTotal` of `/proc/meminfo`, whose `kB` are units of 1024 bytes.

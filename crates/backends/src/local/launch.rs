@@ -5,10 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
-use muster_model::Rank;
 use muster_model::launch::{GangOrder, TaskOrder};
+use muster_model::{Rank, Span};
 
 use super::state::Shared;
+use crate::cgroup::Limits;
 use crate::env::{self, CHECKPOINT_VARIABLE, Rendezvous};
 use crate::process;
 use crate::record::{IdleOrder, OrderRecord, RecordError, TaskDir, VERSION};
@@ -21,6 +22,10 @@ const MASTER_ADDR: &str = "127.0.0.1";
 /// How long to try to reach a supervisor that is alive: it notices that its socket was removed, and makes it
 /// anew, within [`LISTEN_AGAIN`].
 const CONNECT_PATIENCE: Duration = LISTEN_AGAIN.saturating_add(Duration::from_secs(15));
+
+/// How long a prepared task waits for a daemon that is gone. A daemon that comes back later starts it again, as after any
+/// failed start: long enough for a restart or an upgrade, short enough that nothing is left behind for ever.
+const GATE_PATIENCE: Span = Span::from_secs(600);
 
 /// What came of a launch.
 pub(super) enum Launched {
@@ -52,7 +57,7 @@ pub(super) fn launch(
 
 /// Ports that an earlier, interrupted Prepare of the same attempt has given to some of its tasks.
 pub(super) fn earlier_ports(shared: &Shared, order: &GangOrder) -> Option<Vec<u16>> {
-    let ranks = crate::record::ranks(&shared.jobs, order.id);
+    let ranks = crate::record::ranks(&shared.jobs_of(order.id.element.job), order.id);
     ranks
         .into_iter()
         .find_map(|rank: Rank| shared.dir(order.id, rank).order().ok().flatten())
@@ -84,10 +89,12 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
     let checkpoint_file = shared.checkpoint_file(order.id, task.rank);
     let mut env = env::task_env(order, task, &meet, &tag);
     env.insert(CHECKPOINT_VARIABLE.to_owned(), checkpoint_file.to_string_lossy().into_owned());
+    let limits = Limits { cpus: task.cpus, memory: task.memory, processes: shared.processes };
     OrderRecord {
         version: VERSION,
         id: order.id,
         rank: task.rank,
+        epoch: shared.epoch(order.id.element.job).cloned(),
         env,
         tag,
         command: task.command.clone(),
@@ -101,12 +108,14 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
         checkpoint: order.checkpoint,
         ports: ports.to_vec(),
         hold_port: (within == 0).then(|| ports.get(group).copied()).flatten(),
-        cgroup: shared.hierarchies.plan(&name, task.cpus, task.memory),
+        cgroup: shared.hierarchies.plan(&name, limits),
         oom_score_adj: shared.oom_score_adj,
         open_files: shared.open_files,
+        log_limit: shared.config.limits.log,
         socket: shared.socket(order.id, task.rank),
         checkpoint_file: Some(checkpoint_file),
         service_port: order.replica.filter(|_| task.rank == Rank(0)).and_then(|replica| replica.port),
+        gate_patience: Some(GATE_PATIENCE),
         idle: order.idle.map(|after| IdleOrder { after, gpus: env::nvidia_uuids(task) }),
     }
 }

@@ -6,26 +6,30 @@
 mod adopt;
 mod facts;
 mod launch;
+mod rejoin;
 pub mod saved;
 pub mod session;
 mod state;
 mod task;
 mod virtual_gpus;
+mod watch;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use muster_model::{AttemptId, NodeName, NodeSpec, Rank};
+use muster_model::{AttemptId, Bytes, NodeName, NodeSpec, Rank};
 
 pub use crate::supervise;
 pub use virtual_gpus::VirtualGpus;
 
 use crate::cgroup::Hierarchies;
 use crate::driver::{Backend, Capabilities, Command, Expected, Reports};
+use crate::epoch::Epochs;
 use crate::gpu;
+use crate::live::LiveList;
 use crate::purge;
-use crate::record::{self, LiveList, RecordError, TaskDir};
+use crate::record::{self, RecordError};
 use state::Shared;
 
 /// What a local backend needs to know.
@@ -33,6 +37,8 @@ use state::Shared;
 pub struct LocalConfig {
     /// Durable state: records and logs go to `jobs` in it.
     pub state_dir: PathBuf,
+    /// Which job belongs to which epoch of the state.
+    pub epochs: Epochs,
     /// Sockets go to `tasks` in it. May be emptied by a reboot.
     pub runtime_dir: PathBuf,
     /// Argument vector prefix of the supervisor: `["/proc/self/exe", "__supervise"]`.
@@ -43,6 +49,23 @@ pub struct LocalConfig {
     pub node_name: NodeName,
     /// The daemon is root and each job runs as its submitter; otherwise jobs run as whoever the daemon is.
     pub system: bool,
+    /// Limits of every task.
+    pub limits: TaskLimits,
+}
+
+/// What the site allows each task, whatever its job asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskLimits {
+    /// Output kept on disk; 0 is no limit.
+    pub log: Bytes,
+    /// Processes and threads at one time; 0 is no limit, `None` the default for this machine.
+    pub processes: Option<u32>,
+}
+
+impl Default for TaskLimits {
+    fn default() -> Self {
+        Self { log: Bytes(64 << 20), processes: None }
+    }
 }
 
 /// Why the local backend cannot work.
@@ -130,7 +153,8 @@ impl LocalBackend {
         private_dir(&jobs)?;
         private_dir(&sockets)?;
         progress_dir(&config.runtime_dir.join("checkpoints"), config.system)?;
-        let live = LiveList::open(&jobs)?;
+        let live = LiveList::open(&jobs, config.epochs.clone())?;
+        live.clear_set_aside();
         let hierarchies = hierarchies(&state::instance(&config.state_dir));
 
         // 3. What this machine has.
@@ -154,6 +178,9 @@ impl Backend for LocalBackend {
             name: "local",
             memory_enforced_by: groups.memory_enforced_by().map(str::to_owned),
             cpu_enforced_by: groups.cpu_enforced_by().map(str::to_owned),
+            processes_enforced_by: groups.processes_enforced_by().map(str::to_owned),
+            max_processes: self.shared.processes,
+            log_limit: self.shared.config.limits.log,
             kill_by: groups.kill_by().to_owned(),
             devices_enforced_by: None,
         }
@@ -180,11 +207,12 @@ impl Backend for LocalBackend {
     }
 
     fn log_path(&self, id: AttemptId, rank: Rank) -> PathBuf {
-        TaskDir::of(&self.shared.jobs, id, rank).log()
+        self.shared.dir(id, rank).log()
     }
 
     fn discard(&self, id: AttemptId, tasks: u32) {
-        (0..tasks).for_each(|rank| purge::task(&self.shared.jobs, id, Rank(rank)));
+        let jobs = self.shared.jobs_of(id.element.job);
+        (0..tasks).for_each(|rank| purge::task(&jobs, id, Rank(rank)));
     }
 
     fn task_socket(&self, id: AttemptId, rank: Rank) -> Option<PathBuf> {

@@ -2,20 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use muster_model::{Attempt, AttemptId, ElementId, Observation, Rank, TaskCheckpoint, TaskReport};
+use muster_model::{Attempt, AttemptId, ElementId, JobId, Observation, Rank, TaskCheckpoint, TaskReport};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::rejoin::Rejoin;
 use super::task::ToTask;
 use super::{LocalConfig, facts};
-use crate::cgroup::{Hierarchies, name_prefix};
+use crate::cgroup::{Hierarchies, name_prefix, own_group};
 use crate::driver::{Report, Reports};
+use crate::epoch::Epoch;
 use crate::gpu::foreign::Ours;
+use crate::live::{Entry as LiveEntry, LiveList, task_name};
 use crate::port::{self, Leases};
-use crate::record::{LiveList, TaskDir, live_name};
+use crate::record::{self, TaskDir};
 
 /// Supervisors being started at once: enough to keep every CPU busy, few enough not to thrash.
 const MAX_LAUNCHES: usize = 8;
@@ -24,7 +27,7 @@ const MAX_LAUNCHES: usize = 8;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: LocalConfig,
-    pub(super) jobs: PathBuf,
+    jobs: PathBuf,
     sockets: PathBuf,
     checkpoints: PathBuf,
     pub(super) live: LiveList,
@@ -32,11 +35,14 @@ pub(super) struct Shared {
     pub(super) instance: String,
     /// What tasks get back where supervisors are protected from the out-of-memory killer: only root may.
     pub(super) oom_score_adj: Option<i32>,
+    /// Limit on the processes of one task; 0 is none.
+    pub(super) processes: u32,
     /// What tasks get back where the daemon raised its limit of open files.
     pub(super) open_files: Option<u64>,
     pub(super) reports: Reports,
     pub(super) runtime: Handle,
     pub(super) launches: Semaphore,
+    pub(super) rejoin: Arc<Rejoin>,
     state: Mutex<State>,
 }
 
@@ -98,10 +104,12 @@ impl Shared {
         let leases = Leases::new(range, seed);
         let state = State { newest: BTreeMap::new(), gangs: BTreeMap::new(), leases };
         let instance = instance(&config.state_dir);
+        let own_group = hierarchies.kill_by_group().then(own_group).flatten();
         let own = || std::fs::read_to_string("/proc/self/oom_score_adj").ok()?.trim().parse().ok();
         let oom_score_adj = config.system.then(own).flatten();
         Self {
             oom_score_adj,
+            processes: config.limits.processes.unwrap_or_else(facts::max_processes),
             open_files: facts::raise_open_files(),
             checkpoints: config.runtime_dir.join("checkpoints"),
             config,
@@ -113,6 +121,7 @@ impl Shared {
             reports,
             runtime,
             launches: Semaphore::new(MAX_LAUNCHES),
+            rejoin: Arc::new(Rejoin::new(own_group)),
             state: Mutex::new(state),
         }
     }
@@ -122,32 +131,55 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The epoch of a job.
+    pub(super) fn epoch(&self, job: JobId) -> Option<&Epoch> {
+        self.config.epochs.of(job)
+    }
+
+    /// The directory that holds the directory of a job.
+    pub(super) fn jobs_of(&self, job: JobId) -> PathBuf {
+        record::epoch_dir(&self.jobs, self.epoch(job))
+    }
+
     pub(super) fn dir(&self, id: AttemptId, rank: Rank) -> TaskDir {
-        TaskDir::of(&self.jobs, id, rank)
+        TaskDir::of(&self.jobs_of(id.element.job), id, rank)
+    }
+
+    /// What a task is called in its socket, its control groups and the live list.
+    fn name(&self, id: AttemptId, rank: Rank) -> String {
+        task_name(self.epoch(id.element.job), id, rank)
     }
 
     pub(super) fn socket(&self, id: AttemptId, rank: Rank) -> PathBuf {
-        self.sockets.join(live_name(id, rank))
+        self.sockets.join(self.name(id, rank))
     }
 
     /// Where a task's processes say that their progress is saved.
     pub(super) fn checkpoint_file(&self, id: AttemptId, rank: Rank) -> PathBuf {
-        self.checkpoints.join(live_name(id, rank))
+        self.checkpoints.join(self.name(id, rank))
     }
 
     /// Name of a task's control groups.
     pub(super) fn group_name(&self, id: AttemptId, rank: Rank) -> String {
-        format!("{}{}", name_prefix(&self.instance), live_name(id, rank))
+        format!("{}{}", name_prefix(&self.instance), self.name(id, rank))
     }
 
     /// What marks the processes of a task where there is no control group.
     pub(super) fn tag(&self, id: AttemptId, rank: Rank) -> String {
-        format!("{}:{id}:{rank}", self.instance)
+        tag(&self.instance, self.epoch(id.element.job), id, rank)
     }
 
     /// How to tell this backend's processes from others on a GPU.
     pub(super) fn ours(&self) -> Ours {
-        Ours { group_prefix: name_prefix(&self.instance), tag_prefix: format!("{}:", self.instance) }
+        let prefix = name_prefix(&self.instance);
+        let unknown = self.live.set_aside();
+        let tag = |entry: &LiveEntry| tag(&self.instance, entry.epoch().as_ref(), entry.id, entry.rank);
+        Ours {
+            unknown_groups: unknown.iter().map(|entry| format!("{prefix}{}", entry.name())).collect(),
+            unknown_tags: unknown.iter().map(tag).collect(),
+            group_prefix: prefix,
+            tag_prefix: format!("{}:", self.instance),
+        }
     }
 
     /// Remembers and reports what was seen of a task.
@@ -155,6 +187,7 @@ impl Shared {
         if let Some(entry) = self.state().gangs.get_mut(&id).and_then(|gang| gang.tasks.get_mut(&rank)) {
             match &what {
                 Observation::Checkpointed(noted) => entry.checkpoint = Some(noted.clone()),
+                Observation::Signalled(_) => {}
                 stage => entry.last = Some(stage.clone()),
             }
         }
@@ -177,7 +210,20 @@ pub(super) fn instance(state_dir: &Path) -> String {
     format!("{:012x}", hash >> 16)
 }
 
+fn tag(instance: &str, epoch: Option<&Epoch>, id: AttemptId, rank: Rank) -> String {
+    match epoch {
+        Some(epoch) => format!("{instance}:{epoch}:{id}:{rank}"),
+        None => format!("{instance}:{id}:{rank}"),
+    }
+}
+
 /// True for what ends a task.
 pub(super) fn is_final(what: &Observation) -> bool {
-    matches!(what, Observation::Exited(_) | Observation::Lost { .. } | Observation::Refused { .. })
+    matches!(
+        what,
+        Observation::Exited(_)
+            | Observation::Lost { .. }
+            | Observation::Refused { .. }
+            | Observation::Impossible { .. }
+    )
 }

@@ -10,9 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::adopt::{Found, find_out};
+use super::adopt::{Found, find_out, sweep};
 use super::launch::{self, Launched};
-use super::state::{Entry, Gang, Shared, is_final};
+use super::state::{Entry, Gang, Shared, State, is_final};
+use super::watch::{WATCH_PAUSE, Watch, Watched};
 use crate::env;
 use crate::port;
 use crate::record::{self, TaskDir};
@@ -49,12 +50,15 @@ pub(super) fn prepare(shared: &Arc<Shared>, order: &Arc<GangOrder>) {
     let id = order.id;
     let mut state = shared.state();
     // 1. Never older than what was seen.
-    let newest = state.newest.get(&id.element).copied();
-    let newest = newest.max(record::newest_attempt(&shared.jobs, id.element));
-    if newest.is_some_and(|newest| newest > id.attempt) {
+    if state.newest.get(&id.element).is_some_and(|newest| *newest > id.attempt) {
         return;
     }
     state.newest.insert(id.element, id.attempt);
+    // A restored state orders again what has run since the copy was made: its record says how it ended.
+    if record::newest_attempt(&shared.jobs_of(id.element.job), id.element) > Some(id.attempt) {
+        find(shared, &mut state, order);
+        return;
+    }
 
     // 2. Ports: those of an interrupted earlier Prepare, else new ones.
     let known = state.gangs.get(&id).map(|gang| gang.ports.clone()).filter(|ports| !ports.is_empty());
@@ -82,6 +86,16 @@ pub(super) fn prepare(shared: &Arc<Shared>, order: &Arc<GangOrder>) {
     }
 }
 
+/// Reports what became of each task of an attempt that is older than another one on disk. Starts none.
+fn find(shared: &Arc<Shared>, state: &mut State, order: &GangOrder) {
+    for task in &order.tasks {
+        let tasks = &mut state.gangs.entry(order.id).or_default().tasks;
+        let to = || start(shared, order.id, task.rank, Begin::Find, Audience::Daemon);
+        let entry = tasks.entry(task.rank).or_insert_with(|| Entry::new(to()));
+        entry.said().into_iter().for_each(|what| shared.send(order.id, task.rank, what));
+    }
+}
+
 /// Passes a command to every task of an attempt. After a restart they are first found on disk.
 pub(super) fn send(shared: &Arc<Shared>, id: AttemptId, command: &ToTask) {
     let mut state = shared.state();
@@ -90,7 +104,7 @@ pub(super) fn send(shared: &Arc<Shared>, id: AttemptId, command: &ToTask) {
     }
     let on_disk = match state.gangs.contains_key(&id) {
         true => Vec::new(),
-        false => record::ranks(&shared.jobs, id),
+        false => record::ranks(&shared.jobs_of(id.element.job), id),
     };
     if !on_disk.is_empty() {
         state.newest.insert(id.element, id.attempt);
@@ -125,7 +139,7 @@ pub(super) fn forget(shared: &Arc<Shared>, id: AttemptId) {
     let shared = Arc::clone(shared);
     let runtime = shared.runtime.clone();
     runtime.spawn_blocking(move || {
-        for rank in record::ranks(&shared.jobs, id) {
+        for rank in record::ranks(&shared.jobs_of(id.element.job), id) {
             clear(&shared, id, rank);
         }
     });
@@ -251,9 +265,12 @@ impl Actor {
     }
 
     async fn never_ran(&self, what: Observation) -> Next {
-        let dir = self.shared.dir(self.id, self.rank);
+        let (shared, id, rank) = (Arc::clone(&self.shared), self.id, self.rank);
         let claimed = blocking(move || {
+            let dir = shared.dir(id, rank);
             if !dir.path().exists() {
+                // Its directory may have been deleted while it ran.
+                sweep(&shared, &dir, id, rank);
                 return true;
             }
             let own = crate::process::ProcessKey::of(std::process::id() as i32);
@@ -276,6 +293,7 @@ impl Actor {
         if order.tasks[place].node != self.shared.config.node_name {
             return refused(format!("this machine is not {}", order.tasks[place].node));
         }
+        self.shared.rejoin.note_start();
         // The semaphore is never closed.
         let permit = self.shared.launches.acquire().await;
         let shared = Arc::clone(&self.shared);
@@ -303,6 +321,9 @@ impl Actor {
         let (mut from, mut to) = stream.into_split();
         let mut lines = Lines::default();
         let mut buffer = [0; 1024];
+        let mut watch = Watch::default();
+        let mut looks = tokio::time::interval(WATCH_PAUSE);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         if self.audience == Audience::Nobody {
             self.stop.get_or_insert(StopCause::Cancelled);
         }
@@ -321,6 +342,9 @@ impl Actor {
                     _ => return Next::FindOut,
                 },
                 () = self.shared.reports.closed() => return Next::Unheard,
+                _ = looks.tick() => if watch.look(&self.shared.dir(self.id, self.rank)) == Watched::Killed {
+                    return Next::FindOut;
+                },
                 Some(told) = inbox.recv() => {
                     if let Some(command) = self.note(told) {
                         // A broken connection is seen by the read.
@@ -332,6 +356,12 @@ impl Actor {
                 match serde_json::from_slice(&text) {
                     Ok(FromSupervisor::Prepared) => self.report(Observation::Prepared),
                     Ok(FromSupervisor::Started) => self.report(Observation::Started),
+                    Ok(FromSupervisor::Signalled { signalled }) => {
+                        self.report(Observation::Signalled(signalled));
+                    }
+                    Ok(FromSupervisor::Impossible { reason }) => {
+                        return Next::Over(Observation::Impossible { reason: reason.into() });
+                    }
                     Ok(FromSupervisor::Ready) => self.report(Observation::Ready),
                     Ok(FromSupervisor::Checkpointed { noted }) => {
                         self.report(Observation::Checkpointed(noted));
@@ -393,7 +423,11 @@ impl Actor {
     /// What a supervisor noted that is no longer there to say it. Repeating it changes nothing.
     async fn report_recorded_checkpoint(&self) {
         let dir = self.shared.dir(self.id, self.rank);
-        if let Ok(Some(record)) = blocking(move || dir.checkpointed()).await {
+        let (ended, saved) = blocking(move || (dir.ended(), dir.checkpointed())).await;
+        if let Ok(Some(signalled)) = ended.map(|ended| ended.and_then(|ended| ended.signalled)) {
+            self.report(Observation::Signalled(signalled));
+        }
+        if let Ok(Some(record)) = saved {
             self.report(Observation::Checkpointed(record.noted));
         }
     }

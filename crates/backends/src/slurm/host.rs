@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::json::{number, text, words};
+use super::json::{self, JsonError, number, text, words};
 
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,10 +111,12 @@ fn node(line: &str) -> Option<NativeNode> {
     })
 }
 
-/// Nodes of slurmrestd; `None` when it is not that. What they say is put as scontrol has it.
-#[must_use]
-pub fn from_json(value: &Value) -> Option<Vec<NativeNode>> {
-    Some(value.get("nodes")?.as_array()?.iter().map(node_of_json).collect())
+/// Reads nodes of slurmrestd. What they say is put as scontrol has it.
+///
+/// # Errors
+/// When Slurm says that it failed, or this is no list of nodes.
+pub fn from_json(value: &Value) -> Result<Vec<NativeNode>, JsonError> {
+    Ok(json::list(value, "nodes")?.iter().map(node_of_json).collect())
 }
 
 fn node_of_json(row: &Value) -> NativeNode {
@@ -217,9 +219,9 @@ mod tests {
             serde_json::json!({"set": true, "infinite": false, "number": 1_795_387_530});
         later.as_object_mut().unwrap().remove("state_flags");
         for row in [of_22_05, later] {
-            assert_eq!(from_json(&serde_json::json!({ "nodes": [row] })), Some(read(line)));
+            assert_eq!(from_json(&serde_json::json!({ "nodes": [row] })), Ok(read(line)));
         }
-        assert_eq!(from_json(&serde_json::json!({})), None);
+        assert_eq!(from_json(&serde_json::json!({})), Err(JsonError::NoList("nodes")));
     }
 
     #[test]

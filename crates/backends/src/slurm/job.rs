@@ -1,10 +1,10 @@
-//! Jobs as Slurm's programs print them: `squeue --json` (and slurmrestd, which says the same), and lines of `squeue` and `sacct`
-//! with a separator of our own where there is no JSON. All become one record; nothing here runs Slurm.
+//! Jobs as Slurm's programs print them: JSON of slurmrestd (and of `squeue --json`, which says the same), and lines of `squeue` and
+//! `sacct` with a separator of our own. All become one record; nothing here runs Slurm.
 
 use muster_model::{Bytes, Span, Time};
 use serde_json::Value;
 
-use super::json::{number, text, words};
+use super::json::{self, JsonError, number, text, words};
 use super::state::{ExitStatus, NativeState};
 
 /// What stands between fields of a line: names may hold everything that one can type.
@@ -97,7 +97,8 @@ impl NativeJob {
     /// It waits for a release and for nothing else.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        matches!(self.reason.as_str(), "JobHeldUser" | "JobHeldAdmin")
+        // squeue prints the words of the moment in place of the reason where there are some: `launch failed requeued held`.
+        matches!(self.reason.as_str(), "JobHeldUser" | "JobHeldAdmin") || self.reason.ends_with(" held")
     }
 
     /// Memory in a list of trackable resources: `mem=62.50G`, in powers of 1024; without a unit mebibytes. 0 where none is said.
@@ -137,10 +138,12 @@ impl NativeJob {
     }
 }
 
-/// Rows of `squeue --json` or of slurmrestd; `None` when it is not that.
-#[must_use]
-pub fn from_json(value: &Value) -> Option<Vec<NativeJob>> {
-    Some(value.get("jobs")?.as_array()?.iter().map(row_of_json).collect())
+/// Reads rows of `squeue --json` or of slurmrestd.
+///
+/// # Errors
+/// When Slurm says that it failed, or this is no list of jobs.
+pub fn from_json(value: &Value) -> Result<Vec<NativeJob>, JsonError> {
+    Ok(json::list(value, "jobs")?.iter().map(row_of_json).collect())
 }
 
 fn row_of_json(row: &Value) -> NativeJob {
@@ -210,7 +213,7 @@ fn exit_of_json(row: &Value) -> ExitStatus {
     }
 }
 
-/// `--format` of squeue for [`from_squeue`]: one field each, in the order of its reader.
+/// `--format` of squeue for [`from_squeue`], for versions that do not know [`super::squeue::format`].
 #[must_use]
 pub fn squeue_format() -> String {
     let fields = [
@@ -380,7 +383,7 @@ pub fn steps(lines: &str) -> Vec<(u64, NativeState)> {
 }
 
 /// A field without the words that stand for nothing.
-fn given(field: &str) -> &str {
+pub(super) fn given(field: &str) -> &str {
     match field.trim() {
         "N/A" | "(null)" | "Unknown" | "UNKNOWN" => "",
         field => field,
@@ -402,7 +405,7 @@ pub fn limit_of(text: &str) -> Option<Span> {
 }
 
 /// Seconds since the epoch.
-fn epoch(text: &str) -> Option<Time> {
+pub(super) fn epoch(text: &str) -> Option<Time> {
     text.parse().ok().filter(|secs| *secs > 0).map(seconds)
 }
 

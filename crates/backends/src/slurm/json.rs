@@ -1,7 +1,40 @@
-//! Reading Slurm's JSON by shape and not by version: data_parser v0.0.37 to v0.0.44 differ in whether a number is plain or
-//! `{set, infinite, number}`, and a state one word or a list.
+//! Reads Slurm's JSON by shape and not by version: data_parser v0.0.37 to v0.0.44 differ in whether a number is plain or
+//! `{set, infinite, number}`, and a state one word or a list. Lists are taken by [`list`] alone: a program that could not ask its
+//! controller prints an empty list beside a filled `errors`, and exits with 0.
 
 use serde_json::Value;
+
+/// Why JSON of Slurm holds no list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    /// Slurm says that it failed.
+    #[error("Slurm says: {0}")]
+    Failed(String),
+    /// It has no such list.
+    #[error("there is no list of {0}")]
+    NoList(&'static str),
+}
+
+/// Returns what Slurm says of its own failure: the first entry of `errors`.
+#[must_use]
+pub fn failure(value: &Value) -> Option<String> {
+    let first = value.get("errors")?.as_array()?.first()?;
+    let said = ["error", "description"].map(|name| text(first, &format!("/{name}")));
+    let mut said: Vec<String> = said.into_iter().filter(|text| !text.is_empty()).collect();
+    said.dedup();
+    Some(if said.is_empty() { first.to_string() } else { said.join(": ") })
+}
+
+/// Returns the list of this name.
+///
+/// # Errors
+/// When Slurm says that it failed, also beside a list, or there is no list.
+pub fn list<'a>(value: &'a Value, name: &'static str) -> Result<&'a Vec<Value>, JsonError> {
+    if let Some(failure) = failure(value) {
+        return Err(JsonError::Failed(failure));
+    }
+    value.get(name).and_then(Value::as_array).ok_or(JsonError::NoList(name))
+}
 
 /// A whole number, plain or as `{set, infinite, number}`; `None` where it is not set, infinite, or no number.
 pub(super) fn number(row: &Value, path: &str) -> Option<u64> {
@@ -35,4 +68,27 @@ pub(super) fn words(row: &Value, paths: &[&str]) -> Vec<String> {
         _ => None,
     });
     found.unwrap_or_default().into_iter().filter(|word| !word.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_filled_list_of_errors_is_a_failure_whatever_stands_beside_it() {
+        // As squeue of 22.05 prints it, with exit code 0, while its controller is down.
+        let down = json!({ "meta": {}, "errors": [{ "error_number": 1800, "error": "Unable to contact slurm controller" }], "jobs": [] });
+        let said = "Slurm says: Unable to contact slurm controller";
+        assert_eq!(list(&down, "jobs").unwrap_err().to_string(), said);
+        let beside = json!({ "errors": [{ "description": "slurm_load_jobs()", "error": "Zero Bytes" }], "jobs": [{ "job_id": 1 }] });
+        assert_eq!(
+            list(&beside, "jobs").unwrap_err().to_string(),
+            "Slurm says: Zero Bytes: slurm_load_jobs()"
+        );
+        assert!(list(&json!({ "errors": [{}], "jobs": [] }), "jobs").is_err());
+        assert_eq!(list(&json!({ "errors": [], "jobs": [] }), "jobs"), Ok(&vec![]));
+        assert_eq!(list(&json!({ "errors": [] }), "jobs"), Err(JsonError::NoList("jobs")));
+    }
 }

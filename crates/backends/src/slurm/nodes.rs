@@ -9,7 +9,7 @@ use muster_model::{Bytes, GpuModel, NodeSpec};
 use serde_json::Value;
 
 use super::gres;
-use super::json::words;
+use super::json::{self, words};
 use crate::gpu::model;
 use crate::inventory::{self, Inventory, InventoryError, Listed, Options};
 
@@ -75,7 +75,11 @@ pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, Invent
         let message = "Slurm's list of nodes says nothing of topology, so that --level has nothing to read";
         return Err(InventoryError::Levels(message.to_owned()));
     }
-    // 1. Rows.
+    // 1. Rows. Those beside an error of Slurm are not all that there are.
+    if json::failure(value).is_some() {
+        let program = if value.get("sinfo").is_some() { "sinfo --json" } else { "Slurm's JSON" };
+        return Err(none(value, program));
+    }
     let (rows, source) = match value.get("sinfo").and_then(Value::as_array) {
         Some(rows) => (rows, "sinfo --json"),
         None => (
@@ -114,9 +118,7 @@ pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, Invent
 }
 
 fn none(value: &Value, source_name: &'static str) -> InventoryError {
-    let error = value.pointer("/errors/0");
-    let told = error.and_then(|error| error.get("description").or_else(|| error.get("error")));
-    let why = told.and_then(Value::as_str).map(|why| format!(": {why}")).unwrap_or_default();
+    let why = json::failure(value).map(|why| format!(": {why}")).unwrap_or_default();
     InventoryError::NoNodes { source_name, why }
 }
 

@@ -23,7 +23,7 @@ const WORDS: &[(&str, &str)] = &[
     ("InvalidQOS", "its QOS does not exist"),
     ("BadConstraints", "no nodes can ever satisfy what it asks for"),
     ("NodeDown", "a node that it needs is down"),
-    ("ReqNodeNotAvail", "a node that it names is down, drained or reserved"),
+    ("ReqNodeNotAvail", "nodes that it could use are down, drained or reserved"),
     ("Reservation", "its advance reservation is not open yet, or holds no room"),
     ("ReservationDeleted", "its advance reservation is gone"),
     ("ReservationInvalid", "its advance reservation is gone or not for it"),
@@ -165,7 +165,7 @@ mod tests {
             ("QOSMaxCpuPerUserLimit", "its QOS allows no more CPUs for one user"),
             (
                 "ReqNodeNotAvail, UnavailableNodes:node[1-2]",
-                "a node that it names is down, drained or reserved (unavailable: node[1-2])",
+                "nodes that it could use are down, drained or reserved (unavailable: node[1-2])",
             ),
             ("SomethingNew", "Slurm says SomethingNew"),
         ] {

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::host::{self, NativeNode};
 use super::job::{self, NativeJob};
-use super::json::{number, text};
+use super::json::{self, JsonError, number, text};
 
 /// Port where an address names none, as in Slurm's own examples (slurmrestd(8)).
 const PORT: &str = "6820";
@@ -224,7 +224,7 @@ impl Rest {
         clusters.retain(|name| !name.is_empty());
         self.is_of(cluster, &clusters)?;
         // 2. Each with what they are told apart by.
-        let rows = job::from_json(&value).ok_or_else(|| unexpected("no list of jobs"))?;
+        let rows = job::from_json(&value).map_err(|error| said(status, &error))?;
         let is_named = |user: &str| user.bytes().any(|byte| !byte.is_ascii_digit());
         let is_whole = |row: &NativeJob| row.id > 0 && is_named(&row.user) && !row.state.text().is_empty();
         if !rows.iter().all(is_whole) {
@@ -248,7 +248,7 @@ impl Rest {
         let named = text(&value, CLUSTER);
         let clusters = if named.is_empty() { Vec::new() } else { vec![named] };
         self.is_of(cluster, &clusters)?;
-        let nodes = host::from_json(&value).ok_or_else(|| unexpected("no list of nodes"))?;
+        let nodes = host::from_json(&value).map_err(|error| said(status, &error))?;
         let is_whole = |node: &NativeNode| !node.name.is_empty() && !node.state.is_empty() && node.cpus > 0;
         match nodes.iter().all(is_whole) {
             true => Ok(self.cluster.get().map(|_| nodes)),
@@ -380,7 +380,7 @@ fn value_of(status: StatusCode, body: &[u8]) -> Result<Option<Value>, RestError>
     if number(&value, "/errors/0/error_number") == Some(INVALID_JOB_ID) {
         return Ok(None);
     }
-    match status == StatusCode::OK && value.pointer("/errors/0").is_none() {
+    match status == StatusCode::OK && json::failure(&value).is_none() {
         true => Ok(Some(value)),
         false => Err(refused(status, body)),
     }
@@ -389,16 +389,24 @@ fn value_of(status: StatusCode, body: &[u8]) -> Result<Option<Value>, RestError>
 /// Why it refuses: Slurm's own words of it, else the first line.
 fn refused(status: StatusCode, body: &[u8]) -> RestError {
     let value = serde_json::from_slice::<Value>(body).unwrap_or_default();
-    let said = [text(&value, "/errors/0/error"), text(&value, "/errors/0/description")];
-    let said: Vec<String> = said.into_iter().filter(|text| !text.is_empty()).collect();
-    let message = match said.is_empty() {
-        false => said.join(": "),
-        true => {
+    let message = match json::failure(&value) {
+        Some(said) => said,
+        None => {
             let text = String::from_utf8_lossy(body);
             text.lines().next().unwrap_or_default().chars().take(200).collect()
         }
     };
     RestError::Refused { status: status.as_u16(), message }
+}
+
+/// Why an answer holds no list.
+fn said(status: StatusCode, error: &JsonError) -> RestError {
+    match error {
+        JsonError::Failed(message) => {
+            RestError::Refused { status: status.as_u16(), message: message.clone() }
+        }
+        JsonError::NoList(what) => unexpected(&format!("no list of {what}")),
+    }
 }
 
 fn unexpected(what: &str) -> RestError {
@@ -498,7 +506,7 @@ mod tests {
         let rest = server.rest(Some("key"));
         let jobs = rest.jobs("lab", None).await.unwrap().unwrap();
         assert_eq!((jobs.rows[0].id, jobs.rows[0].user.as_str()), (7, "ada"));
-        assert_eq!(job::from_json(&serde_json::from_str(&jobs.text).unwrap()), Some(jobs.rows));
+        assert_eq!(job::from_json(&serde_json::from_str(&jobs.text).unwrap()), Ok(jobs.rows));
         assert!(rest.jobs("lab", Some(7)).await.unwrap().is_some());
         let asked = ["/openapi/v3", "/openapi", "/slurm/v0.0.40/jobs/", "/slurm/v0.0.40/job/7"];
         assert_eq!(server.paths(), asked, "the versions are asked for once");

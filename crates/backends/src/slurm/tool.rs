@@ -1,6 +1,6 @@
 //! Runs Slurm's programs. Every call has a deadline: a controller that does not answer must not hang its user.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -38,6 +38,39 @@ pub enum ToolError {
         /// Exit code; `None` when a signal ended it.
         code: Option<i32>,
     },
+}
+
+/// Words of Slurm's programs when a daemon does not answer, or munge does not vouch for them: slurm_errno.c, and what 22.05 printed with
+/// slurmctld, slurmdbd and munged down.
+const SILENCE: [&str; 14] = [
+    "Unable to contact",
+    "timed out",
+    "Connection re",
+    "Zero Bytes",
+    "Transport endpoint",
+    "Message receive failure",
+    "Message send failure",
+    "Protocol authentication",
+    "Munge encode failed",
+    "Problem talking to the database",
+    "not responding",
+    "Communication connection failure",
+    "Resource temporarily unavailable",
+    "Slurm backup controller",
+];
+
+impl ToolError {
+    /// True when nothing was answered: whether a request arrived is not known, and it may be answered later.
+    #[must_use]
+    pub fn is_silence(&self) -> bool {
+        match self {
+            ToolError::Start { .. } => false,
+            ToolError::Timeout { .. } => true,
+            ToolError::Failed { message, code, .. } => {
+                code.is_none() || SILENCE.iter().any(|words| message.contains(words))
+            }
+        }
+    }
 }
 
 /// Slurm's programs.
@@ -90,6 +123,12 @@ impl Tools {
         }
     }
 
+    /// The folder of Slurm's programs; `None` where they are in the path.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     /// The words that run a program.
     #[must_use]
     pub fn command(&self, program: &str, args: &[&str]) -> Vec<String> {
@@ -111,6 +150,29 @@ impl Tools {
     /// # Errors
     /// As [`Tools::output`].
     pub async fn without(&self, names: &[String], program: &str, args: &[&str]) -> Result<String, ToolError> {
+        self.run(names, program, args, false).await
+    }
+
+    /// The same in a process group of its own: Ctrl-C at the terminal does not end it half way.
+    ///
+    /// # Errors
+    /// As [`Tools::output`].
+    pub async fn detached(
+        &self,
+        names: &[String],
+        program: &str,
+        args: &[&str],
+    ) -> Result<String, ToolError> {
+        self.run(names, program, args, true).await
+    }
+
+    async fn run(
+        &self,
+        names: &[String],
+        program: &str,
+        args: &[&str],
+        is_detached: bool,
+    ) -> Result<String, ToolError> {
         // 1. Start it.
         let start = |source| ToolError::Start { program: program.to_owned(), source };
         let mut command = Command::new(self.path(program));
@@ -124,6 +186,9 @@ impl Tools {
             command.env_remove(name);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if is_detached {
+            command.process_group(0);
+        }
         // 2. Hear it.
         let secs = self.deadline.as_secs();
         let output = timeout(self.deadline, command.output())
@@ -162,6 +227,24 @@ mod tests {
         );
         let missing = tools.output("muster-no-such-program", &[]).await;
         assert!(matches!(missing, Err(ToolError::Start { .. })));
+    }
+
+    #[test]
+    fn silence_is_told_apart_from_a_refusal() {
+        let failed = |message: &str| ToolError::Failed {
+            program: "sbatch".into(),
+            message: message.into(),
+            code: Some(1),
+        };
+        for message in [
+            "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+            "slurm_send_node_msg: auth_g_create: REQUEST_JOB_INFO has authentication error; slurm_load_jobs error: Protocol authentication error",
+            "Sending PersistInit msg: Connection refused; Problem talking to the database: Connection refused",
+        ] {
+            assert!(failed(message).is_silence(), "{message}");
+        }
+        assert!(!failed("Batch job submission failed: Invalid account").is_silence());
+        assert!(ToolError::Timeout { program: "squeue".into(), secs: 1 }.is_silence());
     }
 
     #[test]

@@ -129,6 +129,11 @@ impl Links {
         incoming
     }
 
+    /// True while a daemon is connected.
+    pub(super) fn has_daemon(&self) -> bool {
+        self.links.iter().any(|link| link.is_control && link.is_open)
+    }
+
     /// Drops connections that ended. Indices change.
     pub(super) fn sweep(&mut self) {
         self.links.retain(|link| link.is_open);

@@ -51,6 +51,8 @@ pub(super) const OOM_FILE: &str = "/proc/self/oom_score_adj";
 
 /// Said by stage two when all that is left is to execute; anything else it says is why it cannot.
 pub const READY: &str = "ready";
+/// What a reason begins with that will be the same at every try: the program does not exist, or may not be executed.
+pub const IMPOSSIBLE: &str = "impossible: ";
 /// Said to stage two.
 pub const GO: &str = "go";
 
@@ -68,8 +70,8 @@ pub fn run() -> ExitCode {
     let tell = |text: &str| (&gate).write_all(format!("{text}\n").as_bytes());
     let mut program = match prepare(&plan) {
         Ok(program) => program,
-        Err(reason) => {
-            let _ = tell(&reason.replace('\n', " "));
+        Err(unready) => {
+            let _ = tell(&unready.line());
             return ExitCode::from(126);
         }
     };
@@ -84,13 +86,21 @@ pub fn run() -> ExitCode {
     }
     let error = end_by_signals().err().unwrap_or_else(|| program.exec());
     let name = program.get_program().to_string_lossy().into_owned();
-    let _ = tell(&format!("cannot execute {name}: {error}"));
+    let reason = format!("cannot execute {name}: {error}");
+    let unready = match is_lasting(&error) {
+        true => Unready::Impossible(reason),
+        false => Unready::Now(reason),
+    };
+    let _ = tell(&unready.line());
     ExitCode::from(126)
 }
 
 /// Signals that were ignored where the daemon was started, as `nohup` and the `&` of a script have it, end the program again:
 /// what is handled here is as usual once it is executed.
 fn end_by_signals() -> std::io::Result<()> {
+    if !is_any_ignored(&[Signal::HUP, Signal::INT, Signal::QUIT]) {
+        return Ok(());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();
     for kind in [SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()] {
@@ -99,8 +109,57 @@ fn end_by_signals() -> std::io::Result<()> {
     Ok(())
 }
 
+/// Why the user's program cannot be executed.
+#[derive(Debug, PartialEq, Eq)]
+enum Unready {
+    /// Another try may go well.
+    Now(String),
+    /// Every try would come to the same.
+    Impossible(String),
+}
+
+impl From<String> for Unready {
+    fn from(reason: String) -> Self {
+        Self::Now(reason)
+    }
+}
+
+impl Unready {
+    /// As it goes through the gate.
+    fn line(&self) -> String {
+        let (kind, reason) = match self {
+            Self::Now(reason) => ("", reason),
+            Self::Impossible(reason) => (IMPOSSIBLE, reason),
+        };
+        format!("{kind}{}", reason.replace('\n', " "))
+    }
+}
+
+/// True for errors that do not pass: there is no such program, it may not be executed, or it is none.
+fn is_lasting(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | PermissionDenied | NotADirectory | IsADirectory)
+        || error.raw_os_error() == Some(nix::errno::Errno::ENOEXEC as i32)
+}
+
+/// Why a path cannot be executed.
+fn unready(what: &str, error: &std::io::Error) -> Unready {
+    let reason = format!("{what}: {error}");
+    if is_lasting(error) { Unready::Impossible(reason) } else { Unready::Now(reason) }
+}
+
+/// Returns true when this process ignores any of the signals, or cannot tell.
+fn is_any_ignored(signals: &[Signal]) -> bool {
+    let ignored = || {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    };
+    ignored().is_none_or(|mask| signals.iter().any(|signal| mask >> (signal.as_raw() - 1) & 1 == 1))
+}
+
 /// Everything but waiting and executing, in the order that keeps root away from what users name.
-fn prepare(plan: &ExecPlan) -> Result<Program, String> {
+fn prepare(plan: &ExecPlan) -> Result<Program, Unready> {
     // 1. As whoever the supervisor is: groups, session, terminal.
     plan.cgroup.join().map_err(|error| format!("cannot join the control group: {error}"))?;
     rustix::process::setsid().map_err(|error| format!("cannot start a session: {error}"))?;
@@ -153,11 +212,11 @@ fn become_user(identity: &Identity) -> Result<(), String> {
 }
 
 /// The program to execute. Found now rather than at Go, so that a missing one refuses the gang.
-fn resolve(command: &Command, path: Option<&str>) -> Result<Program, String> {
+fn resolve(command: &Command, path: Option<&str>) -> Result<Program, Unready> {
     match command {
         Command::Argv(argv) => {
             let Some((name, arguments)) = argv.split_first() else {
-                return Err("the command is empty".to_owned());
+                return Err(Unready::Impossible("the command is empty".to_owned()));
             };
             let mut program = Program::new(find(name, path)?);
             program.arg0(name).args(arguments);
@@ -176,14 +235,14 @@ fn resolve(command: &Command, path: Option<&str>) -> Result<Program, String> {
 
 /// Runs a script by the interpreter that its first line names, as the kernel would: one optional argument, then
 /// the script, which lies in memory and in no directory.
-fn interpret(text: &str, line: &str) -> Result<Program, String> {
+fn interpret(text: &str, line: &str) -> Result<Program, Unready> {
     let line = line.trim();
     let (interpreter, argument) = match line.split_once([' ', '\t']) {
         Some((interpreter, argument)) => (interpreter, Some(argument.trim())),
         None => (line, None),
     };
     check_executable(Path::new(interpreter))
-        .map_err(|error| format!("interpreter {interpreter}: {error}"))?;
+        .map_err(|error| unready(&format!("interpreter {interpreter}"), &error))?;
     // Not close-on-exec: the interpreter opens it by name after the exec.
     let memory: OwnedFd = rustix::fs::memfd_create("muster-script", MemfdFlags::empty())
         .map_err(|error| format!("cannot hold the script in memory: {error}"))?;
@@ -198,11 +257,11 @@ fn interpret(text: &str, line: &str) -> Result<Program, String> {
 }
 
 /// Looks a program up as execvp(3) does.
-fn find(name: &str, path: Option<&str>) -> Result<PathBuf, String> {
+fn find(name: &str, path: Option<&str>) -> Result<PathBuf, Unready> {
     if name.contains('/') {
         return check_executable(Path::new(name))
             .map(|()| name.into())
-            .map_err(|error| format!("{name}: {error}"));
+            .map_err(|error| unready(name, &error));
     }
     let mut denied = false;
     for dir in path.unwrap_or("/usr/local/bin:/usr/bin:/bin").split(':') {
@@ -212,10 +271,10 @@ fn find(name: &str, path: Option<&str>) -> Result<PathBuf, String> {
             Err(error) => denied |= error.kind() == std::io::ErrorKind::PermissionDenied,
         }
     }
-    Err(match denied {
+    Err(Unready::Impossible(match denied {
         true => format!("{name}: found in PATH but not executable"),
         false => format!("{name}: not found in PATH"),
-    })
+    }))
 }
 
 fn check_executable(path: &Path) -> std::io::Result<()> {
@@ -246,8 +305,9 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         std::fs::write(temp.path().join("tool"), "").unwrap();
         let path = temp.path().to_str().unwrap();
-        assert!(resolve(&argv(&["tool"]), Some(path)).unwrap_err().contains("not executable"));
-        assert!(resolve(&argv(&["tool"]), Some("/nowhere")).unwrap_err().contains("not found in PATH"));
+        let refused = |path| resolve(&argv(&["tool"]), Some(path)).unwrap_err().line();
+        assert_eq!(refused(path), "impossible: tool: found in PATH but not executable");
+        assert_eq!(refused("/nowhere"), "impossible: tool: not found in PATH");
         assert!(resolve(&argv(&["/bin"]), None).is_err());
         assert!(resolve(&argv(&[]), None).is_err());
         assert!(resolve(&argv(&[""]), Some(path)).is_err());

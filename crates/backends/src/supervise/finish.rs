@@ -46,7 +46,7 @@ impl Died {
 }
 
 /// Everything of the task that runs now.
-fn targets(supervisor: &Supervisor) -> Vec<i32> {
+pub(super) fn targets(supervisor: &Supervisor) -> Vec<i32> {
     match supervisor.order.cgroup.can_kill() {
         true => supervisor.order.cgroup.processes(),
         false => process::descendants(std::process::id() as i32),
@@ -58,16 +58,6 @@ pub(super) fn terminate(supervisor: &Supervisor) {
     for pid in targets(supervisor) {
         process::signal(pid, Signal::TERM);
         process::signal(pid, Signal::CONT);
-    }
-}
-
-/// The checkpoint signal to everything: the program that saves may be any of them.
-pub(super) fn checkpoint(supervisor: &Supervisor) {
-    let signal = supervisor.order.checkpoint.and_then(|checkpoint| Signal::from_named_raw(checkpoint.signal));
-    if let Some(signal) = signal {
-        for pid in targets(supervisor) {
-            process::signal(pid, signal);
-        }
     }
 }
 

@@ -37,6 +37,8 @@ const RECORD_RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Deadlines {
     checkpoint_at: Option<Duration>,
     limit_at: Option<Duration>,
+    /// While it waits at the gate and no daemon is connected.
+    gate_at: Option<Duration>,
     kill_at: Option<Duration>,
     kill_pause: Duration,
     reap_at: Duration,
@@ -49,6 +51,7 @@ impl Deadlines {
         Self {
             checkpoint_at: None,
             limit_at: None,
+            gate_at: None,
             kill_at: None,
             kill_pause: ENDING_PAUSE,
             reap_at: clock::now() + REAP_PAUSE_MIN,
@@ -58,7 +61,7 @@ impl Deadlines {
 
     /// The earliest.
     pub(super) fn next(&self) -> Duration {
-        let others = [self.checkpoint_at, self.limit_at, self.kill_at];
+        let others = [self.checkpoint_at, self.limit_at, self.gate_at, self.kill_at];
         others.into_iter().flatten().fold(self.reap_at, Duration::min)
     }
 
@@ -94,6 +97,12 @@ impl Supervisor {
                 (Said::Failed(reason), Stage::Preparing | Stage::Prepared) => {
                     self.end.get_or_insert(End::Refused(reason));
                 }
+                (Said::Impossible(reason), stage) => {
+                    if stage > Stage::Prepared {
+                        self.log.append(format!("muster: {reason}\n").as_bytes());
+                    }
+                    self.end.get_or_insert(End::Impossible(reason));
+                }
                 (Said::Failed(reason), _) => {
                     // As a shell would: say it where the output is, and exit with 126.
                     self.log.append(format!("muster: {reason}\n").as_bytes());
@@ -124,6 +133,26 @@ impl Supervisor {
         self.child.go();
     }
 
+    /// Sets the time at which a task at the gate gives up, which counts only while no daemon is connected. The daemon that
+    /// comes back finds its record and starts it again.
+    pub(super) fn await_daemon(&mut self, now: Duration) {
+        let is_at_the_gate = self.stage <= Stage::Prepared && self.ending.is_none() && self.end.is_none();
+        self.deadlines.gate_at = match self.order.gate_patience {
+            Some(patience) if is_at_the_gate && !self.links.has_daemon() => {
+                self.deadlines.gate_at.or(Some(now + Duration::from_millis(patience.0)))
+            }
+            _ => None,
+        };
+    }
+
+    /// Ends a task that was prepared and that no daemon has let run.
+    fn give_up_at_the_gate(&mut self) {
+        let patience = self.order.gate_patience.unwrap_or_default();
+        let reason = format!("it was ready, and no daemon came back within {patience} to let it run");
+        self.end.get_or_insert(End::Refused(reason));
+        self.child.signal(Signal::KILL);
+    }
+
     /// The user's program runs: its time starts.
     fn started(&mut self) {
         self.stage = Stage::Running;
@@ -148,6 +177,7 @@ impl Supervisor {
         self.ending = Some(why);
         (self.deadlines.limit_at, self.deadlines.checkpoint_at) = (None, None);
         (self.activity, self.readiness) = (None, None);
+        self.progress.ask_no_more();
         let grace = Duration::from_millis(self.order.grace.0);
         let grace = match why {
             // No user process runs yet: nothing to be gentle with.
@@ -164,9 +194,15 @@ impl Supervisor {
     /// Does what is due.
     pub(super) fn on_deadlines(&mut self, now: Duration) {
         let passed = |at: Option<Duration>| at.is_some_and(|at| at <= now);
+        if passed(self.deadlines.gate_at) {
+            self.give_up_at_the_gate();
+        }
         if passed(self.deadlines.checkpoint_at) {
             self.deadlines.checkpoint_at = None;
             self.ask_progress(Ask::Limit);
+        }
+        if passed(self.progress.look_due()) {
+            self.signal_handlers(now);
         }
         if passed(self.deadlines.limit_at) {
             self.stop(Why::Limit);
@@ -251,17 +287,26 @@ impl Supervisor {
         }
         self.note_progress();
         while self.output.as_mut().is_some_and(|output| output.pump(&mut self.log)) {}
+        if let Some(limit) = self.order.cgroup.reached_processes() {
+            let note =
+                format!("muster: the limit of {limit} processes was reached: no more could be started\n");
+            self.log.append(note.as_bytes());
+        }
         finish::remove_groups(&self.order.cgroup);
         let end = self.end.clone().unwrap_or(End::Exited(TaskExit::Stopped));
         // Without its directory (a removed state directory) there is nobody left to tell.
         let usage = (self.stage >= Stage::Released).then(finish::usage).flatten();
-        while self.dir.write_ended(end.clone(), usage).is_err() && self.dir.path().exists() {
+        let signalled = self.progress.signalled();
+        while (self.log.finish().is_err() || self.dir.write_ended(end.clone(), usage, signalled).is_err())
+            && self.dir.path().exists()
+        {
             std::thread::sleep(RECORD_RETRY);
         }
         let _ = std::fs::remove_file(&self.order.socket);
         let _ = self.order.checkpoint_file.as_ref().map(std::fs::remove_file);
         let (message, code) = match end {
             End::Refused(reason) => (FromSupervisor::Refused { reason }, 125),
+            End::Impossible(reason) => (FromSupervisor::Impossible { reason }, 125),
             End::Exited(exit) => {
                 let code = finish::session_code(&exit);
                 (FromSupervisor::Exited { exit }, code)

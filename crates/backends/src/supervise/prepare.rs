@@ -11,7 +11,8 @@ use super::control::Links;
 use super::exec::{ExecPlan, OOM_FILE};
 use super::finish;
 use super::life::Deadlines;
-use super::output::{Log, Output};
+use super::log::Log;
+use super::output::Output;
 use super::progress::Progress;
 use super::ready::Readiness;
 use super::sessions::Sessions;
@@ -42,7 +43,7 @@ pub(super) fn run(dir: TaskDir) {
                 let _ = order.cgroup.remove();
                 let _ = std::fs::remove_file(&order.socket);
                 let _ = order.checkpoint_file.as_ref().map(std::fs::remove_file);
-                let _ = dir.write_ended(End::Refused(reason.clone()), None);
+                let _ = dir.write_ended(End::Refused(reason.clone()), None, None);
                 FromSupervisor::Refused { reason }
             }
         },
@@ -91,8 +92,7 @@ fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervi
     let rendezvous = rendezvous.map_err(|error| failed("hold the rendezvous port", error))?;
     let own = order.service_port.map(|port| port::hold_again(port).map_err(|error| (port, error)));
     let own = own.transpose().map_err(|(port, error)| failed(&format!("hold port {port}"), error))?;
-    let log = dir.create_log().map_err(|error| format!("cannot make the log: {error}"))?;
-    let log = Log::new(log);
+    let log = Log::create(dir, order.log_limit).map_err(|error| format!("cannot make the log: {error}"))?;
     order.cgroup.create().map_err(|error| format!("cannot make the control group: {error}"))?;
     let listener = listen(&order.socket).map_err(|error| failed("listen", error))?;
     let owner = order.switch_user.then_some(&order.identity);

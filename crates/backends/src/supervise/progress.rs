@@ -12,9 +12,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use muster_model::payload::Identity;
-use muster_model::{TaskCheckpoint, Time};
+use muster_model::{Checkpoint, TaskCheckpoint, TaskSignalled, Time};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
+use super::signal::Delivery;
 use crate::record::{self, OrderRecord, TaskDir};
 
 /// Least time between two notes: each is a durable write here and in the daemon.
@@ -46,6 +47,10 @@ pub(super) struct Progress {
     asked: u32,
     /// The warning before the limit was sent.
     warned: bool,
+    /// The request that is being passed on.
+    delivery: Option<Delivery>,
+    /// How far the newest one got; `None` before the first.
+    signalled: Option<TaskSignalled>,
     /// Not to be read before.
     quiet_until: Duration,
     pause: Duration,
@@ -60,6 +65,8 @@ impl Progress {
             noted: None,
             asked: 0,
             warned: false,
+            delivery: None,
+            signalled: None,
             quiet_until: Duration::ZERO,
             pause: PAUSE_MIN,
         })
@@ -123,6 +130,8 @@ impl Progress {
         };
         let is_recorded = dir.write_checkpointed(noted.clone()).is_ok();
         self.noted = Some(noted.clone());
+        // It answers what was asked.
+        self.delivery = None;
         (noted, is_recorded)
     }
 
@@ -132,12 +141,45 @@ impl Progress {
     }
 
     /// The signal goes out: what is written from here on may answer it, and is read at once.
-    pub(super) fn ask(&mut self, why: Ask) {
+    pub(super) fn ask(&mut self, why: Ask, terms: Option<Checkpoint>, now: Duration) {
         match why {
             Ask::Limit => self.warned = true,
             Ask::Request(request) => self.asked = request,
         }
         (self.quiet_until, self.pause) = (Duration::ZERO, PAUSE_MIN);
+        self.delivery = terms.map(|terms| Delivery::new(terms, now));
+        self.signalled = None;
+    }
+
+    /// When to look for processes that handle the signal.
+    pub(super) fn look_due(&self) -> Option<Duration> {
+        self.delivery.as_ref().map(Delivery::due)
+    }
+
+    /// Signals those of `pids` that handle it and were not signalled yet. Answers what to tell, when that is news.
+    pub(super) fn look(&mut self, pids: &[i32], now: Duration) -> Option<TaskSignalled> {
+        let delivery = self.delivery.as_mut()?;
+        delivery.look(pids, now);
+        let reached = delivery.reached();
+        if delivery.is_over(now) {
+            self.delivery = None;
+        }
+        let is_news = self.signalled.is_none_or(|told| told.reached == 0 && reached > 0);
+        let signalled = TaskSignalled { request: self.asked, warned: self.warned, reached };
+        if is_news {
+            self.signalled = Some(signalled);
+        }
+        self.signalled.filter(|_| is_news)
+    }
+
+    /// No process is signalled any more: the task is being ended, or has ended.
+    pub(super) fn ask_no_more(&mut self) {
+        self.delivery = None;
+    }
+
+    /// How far the newest request got.
+    pub(super) fn signalled(&self) -> Option<TaskSignalled> {
+        self.signalled
     }
 }
 

@@ -44,21 +44,19 @@ impl Readiness {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-
     use super::*;
 
     #[test]
     fn it_is_ready_once_somebody_listens() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
+        // Bound from the start: a port that is only known to have been free may be another program's by now.
+        let held = crate::port::hold(0).unwrap();
+        let port = SocketAddr::try_from(rustix::net::getsockname(&held).unwrap()).unwrap().port();
         let mut readiness = Readiness::new(port);
         readiness.begin(Duration::ZERO);
         assert_eq!(readiness.due, Some(PAUSE_MIN));
         assert!(!readiness.probe(Duration::from_secs(1)));
         assert_eq!(readiness.due, Some(Duration::from_secs(1) + PAUSE_MIN * 2));
-        let _listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        rustix::net::listen(&held, 8).unwrap();
         assert!(readiness.probe(Duration::from_secs(2)));
         assert_eq!(readiness.due, None);
     }

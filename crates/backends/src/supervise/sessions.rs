@@ -62,7 +62,7 @@ impl Sessions {
         terminal: Option<&mut Terminal>,
         is_over: bool,
     ) {
-        let Hello::Terminal { target, term, rows, cols } = hello else { return };
+        let Hello::Terminal { target, term, rows, cols, command } = hello else { return };
         let mut session = Session {
             stream,
             decoder: Decoder::default(),
@@ -80,7 +80,7 @@ impl Sessions {
                 session.unread = Frame::Data(terminal.backlog()).encode();
                 Ok(())
             }
-            (Target::Shell | Target::Auto, _) => Shell::start(plan, term.as_deref(), *rows, *cols)
+            (Target::Shell | Target::Auto, _) => Shell::start(plan, command, term.as_deref(), *rows, *cols)
                 .map(|shell| session.shell = Some(shell))
                 .map_err(|error| format!("cannot start a shell: {error}")),
         };
@@ -210,7 +210,7 @@ impl Session {
         for said in shell.child.hear() {
             match said {
                 Said::Ready => shell.child.go(),
-                Said::Failed(reason) => {
+                Said::Failed(reason) | Said::Impossible(reason) => {
                     let frame = Frame::Error(reason);
                     self.unread.extend(frame.encode());
                     self.is_ending = true;
@@ -270,11 +270,17 @@ impl Session {
 }
 
 impl Shell {
-    /// Starts the user's shell (`$SHELL`, else `/bin/sh`) through stage two.
-    fn start(mut plan: ExecPlan, term: Option<&str>, rows: u16, cols: u16) -> io::Result<Self> {
+    /// Starts a command, or without one the user's shell (`$SHELL`, else `/bin/sh`), through stage two.
+    fn start(
+        mut plan: ExecPlan,
+        command: &[String],
+        term: Option<&str>,
+        rows: u16,
+        cols: u16,
+    ) -> io::Result<Self> {
         let shell = plan.env.get("SHELL").filter(|shell| shell.starts_with('/'));
         let shell = shell.cloned().unwrap_or_else(|| "/bin/sh".to_owned());
-        plan.command = Command::Argv(vec![shell]);
+        plan.command = Command::Argv(if command.is_empty() { vec![shell] } else { command.to_vec() });
         plan.terminal = true;
         if let Some(term) = term {
             plan.env.insert("TERM".to_owned(), term.to_owned());

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::exec::{ExecPlan, GO, READY};
+use super::exec::{ExecPlan, GO, IMPOSSIBLE, READY};
 use crate::wire::Lines;
 
 /// What stage two said.
@@ -18,6 +18,8 @@ pub(super) enum Said {
     Ready,
     /// It cannot, and why.
     Failed(String),
+    /// It never can, and why.
+    Impossible(String),
     /// The gate closed without a word: it became the user's program (after Go), or died (before).
     Closed,
 }
@@ -87,7 +89,11 @@ impl Child {
             }
             while let Some(line) = self.lines.next_line() {
                 let line = String::from_utf8_lossy(&line).into_owned();
-                said.push(if line == READY { Said::Ready } else { Said::Failed(line) });
+                said.push(match line.strip_prefix(IMPOSSIBLE) {
+                    Some(reason) => Said::Impossible(reason.to_owned()),
+                    None if line == READY => Said::Ready,
+                    None => Said::Failed(line),
+                });
             }
             if self.gate.is_none() {
                 said.push(Said::Closed);

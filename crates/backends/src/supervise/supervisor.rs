@@ -17,7 +17,8 @@ use super::control::{Incoming, Links};
 use super::finish;
 use super::idle::Activity;
 use super::life::Deadlines;
-use super::output::{Log, Output};
+use super::log::Log;
+use super::output::Output;
 use super::prepare::exec_plan;
 use super::progress::{Ask, Progress};
 use super::ready::Readiness;
@@ -108,6 +109,7 @@ impl Supervisor {
             }
             self.links.sweep();
             self.sessions.sweep();
+            self.await_daemon(clock::now());
             self.on_deadlines(clock::now());
             let children = self.reap();
             if self.end.is_some() {
@@ -126,6 +128,7 @@ impl Supervisor {
         let looks = [
             self.activity.as_ref().map(Activity::next_look),
             self.readiness.as_ref().and_then(|readiness| readiness.due),
+            self.progress.look_due(),
         ];
         let next = looks.into_iter().flatten().fold(self.deadlines.next(), Duration::min);
         let next = self.progress.due(now).map_or(next, |due| due.min(next));
@@ -242,8 +245,17 @@ impl Supervisor {
     /// Asks the task to save its progress. What it wrote until now answers nothing.
     pub(super) fn ask_progress(&mut self, why: Ask) {
         self.note_progress();
-        self.progress.ask(why);
-        finish::checkpoint(self);
+        let now = clock::now();
+        self.progress.ask(why, self.order.checkpoint, now);
+        self.signal_handlers(now);
+    }
+
+    /// Passes an open request on to processes that handle its signal, and tells how far it got when that is news.
+    pub(super) fn signal_handlers(&mut self, now: Duration) {
+        let signalled = self.progress.look(&finish::targets(self), now);
+        if let Some(signalled) = signalled {
+            self.links.tell(&FromSupervisor::Signalled { signalled });
+        }
     }
 
     fn tell_stage(&mut self) {
@@ -254,6 +266,9 @@ impl Supervisor {
         }
         if self.readiness.as_ref().is_some_and(|readiness| readiness.is_ready) {
             self.links.tell(&FromSupervisor::Ready);
+        }
+        if let Some(signalled) = self.progress.signalled() {
+            self.links.tell(&FromSupervisor::Signalled { signalled });
         }
         if let Some(noted) = self.progress.noted().cloned() {
             self.links.tell(&FromSupervisor::Checkpointed { noted });

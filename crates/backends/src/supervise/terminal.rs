@@ -12,7 +12,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::exec::open_terminal;
-use super::output::Log;
+use super::log::Log;
 use super::sessions::Sessions;
 
 /// What a session that attaches later still sees.

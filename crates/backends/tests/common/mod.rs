@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use muster_backends::cgroup::Hierarchies;
 use muster_backends::driver::{Backend, Command, Expected, Report};
-use muster_backends::local::{LocalBackend, LocalConfig, VirtualGpus};
+use muster_backends::local::{LocalBackend, LocalConfig, TaskLimits, VirtualGpus};
 use muster_backends::process;
 use muster_backends::record::TaskDir;
 use muster_model::launch::{GangOrder, TaskOrder};
@@ -28,6 +28,7 @@ pub struct Rig {
     pub reports: UnboundedReceiver<Report>,
     pub groups: Groups,
     pub system: bool,
+    pub limits: TaskLimits,
 }
 
 /// Which control groups the backend may use.
@@ -45,7 +46,7 @@ impl Rig {
     pub fn with(groups: Groups, system: bool) -> Self {
         let temp = tempfile::Builder::new().prefix("muster-local-").tempdir().unwrap();
         let (_, reports) = unbounded_channel();
-        let mut rig = Self { temp, backend: None, reports, groups, system };
+        let mut rig = Self { temp, backend: None, reports, groups, system, limits: TaskLimits::default() };
         rig.boot();
         rig
     }
@@ -57,12 +58,14 @@ impl Rig {
         let (to, reports) = unbounded_channel();
         self.reports = reports;
         let config = LocalConfig {
+            epochs: Default::default(),
             state_dir: self.temp.path().join("state"),
             runtime_dir: self.temp.path().join("run"),
             supervisor: vec![env!("CARGO_BIN_EXE_muster-supervise-for-tests").into(), "__supervise".into()],
             virtual_gpus: Some(VirtualGpus::of(8)),
             node_name: "here".into(),
             system: self.system,
+            limits: self.limits,
         };
         let backend = match self.groups {
             Groups::Found => LocalBackend::new(config, to),
@@ -85,8 +88,18 @@ impl Rig {
         self.backend().adopt(expected.collect());
     }
 
-    /// The next report on a task.
+    /// The next report on a task, apart from how far requests for checkpoints got.
     pub async fn next(&mut self) -> (AttemptId, u32, Observation) {
+        loop {
+            let next = self.next_of_all().await;
+            if !matches!(next.2, Observation::Signalled(_)) {
+                return next;
+            }
+        }
+    }
+
+    /// The next report on a task.
+    pub async fn next_of_all(&mut self) -> (AttemptId, u32, Observation) {
         let report = tokio::time::timeout(PATIENCE, self.reports.recv()).await;
         match report.expect("a report in time").expect("an open channel") {
             Report::Task(task) => (task.id, task.rank.0, task.what),

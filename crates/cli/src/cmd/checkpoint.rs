@@ -6,7 +6,8 @@ use anyhow::Result;
 use muster_api::types::SavedRequest;
 use muster_api::{Action, Client};
 use muster_model::view::{CheckpointView, ElementView, State};
-use muster_model::{ElementId, Span, Time};
+use muster_model::{ElementId, Span, Time, signal_name};
+use muster_report::clock;
 use serde::Serialize;
 
 use crate::app::App;
@@ -18,9 +19,9 @@ use crate::track::{PATIENCE, Tracker};
 
 /// Ask a running job to save its progress now
 ///
-/// Sends the signal of the job's `checkpoint` to its processes; the job answers by writing to `$MUSTER_CHECKPOINT_FILE`. With
-/// `--wait` the exit code is 0 once every running element has answered, 124 when one does not within the `grace` of its
-/// `checkpoint`, and 1 when one ended first.
+/// Sends the signal of the job's `checkpoint` to those of its processes that handle it; the job answers by writing to
+/// `$MUSTER_CHECKPOINT_FILE`. With `--wait` the exit code is 0 once every running element has answered, 124 when one does not
+/// within the `grace` of its `checkpoint`, or when no process of it handles the signal by then, and 1 when one ended first.
 ///
 /// With `--saved` it asks for nothing: it says for the job that its progress is saved, which a job that cannot reach that file may.
 #[derive(Debug, clap::Args)]
@@ -51,6 +52,8 @@ enum Answer {
     Saved,
     /// It did not say so in time.
     Late,
+    /// No process of a task handled the signal in time, so it was not sent there.
+    Undelivered,
     /// It ended, or began again, before it said so.
     Ended,
 }
@@ -63,6 +66,12 @@ struct Asked {
     answer: Answer,
     /// Its last checkpoint.
     checkpoint: Option<CheckpointView>,
+    /// Tasks in which no process handles the signal so far.
+    undelivered: u32,
+    /// Tasks that it has.
+    tasks: usize,
+    /// Number of the signal.
+    signal: i32,
 }
 
 /// Runs the verb.
@@ -89,6 +98,9 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
             attempt: element.attempt,
             answer: Answer::Open,
             checkpoint: element.checkpoint.clone(),
+            undelivered: 0,
+            tasks: element.tasks.len(),
+            signal: 0,
         })
         .collect();
     let message = super::act_on(&client, target, Action::Checkpoint).await?;
@@ -96,7 +108,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     if args.wait {
         let interrupted = tokio::signal::ctrl_c();
         tokio::select! {
-            answered = wait(&client, target, before.now, &mut asked) => answered?,
+            answered = wait(app, &client, target, before.now, &mut asked) => answered?,
             _ = interrupted => return Ok(INTERRUPTED),
         }
     }
@@ -113,7 +125,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     let any = |answer| asked.iter().any(|one| one.answer == answer);
     Ok(match () {
         () if any(Answer::Ended) => FAILURE,
-        () if any(Answer::Late) => UNANSWERED,
+        () if any(Answer::Late) || any(Answer::Undelivered) => UNANSWERED,
         () => 0,
     })
 }
@@ -135,7 +147,7 @@ async fn say_saved(
 }
 
 /// Waits until nothing more is to be expected of what was asked at `since` or later.
-async fn wait(client: &Client, target: Target, since: Time, asked: &mut [Asked]) -> Result<()> {
+async fn wait(app: &App, client: &Client, target: Target, since: Time, asked: &mut [Asked]) -> Result<()> {
     let mut tracker = Tracker::of(client, &[target.job]);
     let mut patience = PATIENCE;
     while asked.iter().any(|one| one.answer == Answer::Open) {
@@ -150,8 +162,20 @@ async fn wait(client: &Client, target: Target, since: Time, asked: &mut [Asked])
                 continue;
             };
             one.answer = judge(&element, one.attempt, since, now);
-            if let Some(request) = element.checkpoint_asked.filter(|_| one.answer == Answer::Open) {
-                left = left.min(request.until.since(now));
+            if let Some(request) = element.checkpoint_asked {
+                if one.answer == Answer::Open {
+                    left = left.min(request.until.since(now));
+                }
+                let is_news = request.undelivered > 0 && one.undelivered == 0;
+                (one.undelivered, one.signal) = (request.undelivered, request.signal);
+                if is_news && one.answer == Answer::Open {
+                    let wait = clock::elapsed(request.until.since(now));
+                    app.ui.warning(&format!(
+                        "{}: {}; waiting {wait} for one that does",
+                        name(target, one.element),
+                        unheard(one)
+                    ));
+                }
             }
             one.checkpoint = element.checkpoint;
         }
@@ -160,20 +184,31 @@ async fn wait(client: &Client, target: Target, since: Time, asked: &mut [Asked])
     Ok(())
 }
 
-/// What became of a request to this attempt of an element.
+/// What became of a request to this attempt of an element. Saved is what the attempt itself said after it was asked, and
+/// nothing else.
 fn judge(element: &ElementView, attempt: u32, since: Time, now: Time) -> Answer {
     let is_live = matches!(element.state, State::Running | State::Stopping);
+    let saved = element.checkpoint.as_ref();
+    let has_saved = saved.is_some_and(|saved| saved.attempt == attempt && saved.at >= since);
     match element.checkpoint_asked {
         // Another attempt has requests of its own.
-        _ if element.attempt != attempt => {
-            let saved = element.checkpoint.as_ref();
-            let is_saved = saved.is_some_and(|saved| saved.attempt == attempt && saved.at >= since);
-            if is_saved { Answer::Saved } else { Answer::Ended }
+        _ if element.attempt != attempt || !is_live => {
+            let is_open = element.attempt == attempt && element.checkpoint_asked.is_some();
+            if has_saved && !is_open { Answer::Saved } else { Answer::Ended }
         }
         None => Answer::Saved,
-        Some(_) if !is_live => Answer::Ended,
+        Some(request) if now >= request.until && request.undelivered > 0 => Answer::Undelivered,
         Some(request) if now >= request.until => Answer::Late,
         Some(_) => Answer::Open,
+    }
+}
+
+/// That no process handles the signal, and where.
+fn unheard(asked: &Asked) -> String {
+    let signal = signal_name(asked.signal);
+    match asked.tasks {
+        0 | 1 => format!("no process of it handles {signal}"),
+        tasks => format!("no process handles {signal} in {} of its {tasks} tasks", asked.undelivered),
     }
 }
 
@@ -189,8 +224,9 @@ fn sentence(asked: &Asked) -> String {
     let label = asked.checkpoint.as_ref().map_or("", |saved| saved.label.as_str());
     match asked.answer {
         Answer::Saved if label.is_empty() => "saved its progress".to_owned(),
-        Answer::Saved => format!("saved its progress ({label})"),
+        Answer::Saved => format!("saved its progress ({})", muster_report::style::clean(label)),
         Answer::Late => "did not answer in time".to_owned(),
+        Answer::Undelivered => format!("was not asked: {}", unheard(asked)),
         Answer::Ended => "ended before it answered".to_owned(),
         Answer::Open => "was asked".to_owned(),
     }

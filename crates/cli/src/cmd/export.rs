@@ -75,7 +75,7 @@ fn slurm(app: &App, args: &SlurmArgs) -> Result<u8> {
     let script = scripted(&checked)?;
     match args.output.as_deref().filter(|path| *path != Path::new("-")) {
         Some(path) => output_files::write(path, &script.text, args.force)?,
-        None => app.ui.data(&script.text)?,
+        None => app.ui.bytes(script.text.as_bytes())?,
     }
     // 3. What is otherwise.
     for warning in checked.warnings.iter().chain(&script.warnings) {

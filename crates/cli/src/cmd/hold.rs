@@ -1,25 +1,27 @@
 //! `muster hold`.
 
 use anyhow::Result;
-use muster_api::Action;
+use muster_api::types::BulkAction;
 
+use crate::act::{self, ActArgs};
 use crate::app::App;
-use crate::args::Output;
-use crate::jobref::JobRef;
 
 /// Keep waiting jobs from starting
 ///
-/// A job that runs is not stopped. `muster release` undoes it.
+/// A job that runs is not stopped. `muster release` undoes it. Filters select as in `muster cancel`. JSON: a list of what it came to per job.
 #[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "muster hold [OPTIONS] JOB...\n       muster hold [OPTIONS] FILTER...",
+    after_long_help = "Examples:\n\
+                       \x20 muster hold 12-40\n\
+                       \x20 muster hold --state pending --name 'sweep-*'"
+)]
 pub struct Args {
-    /// Jobs, as 3, 3[7] for one element of an array, or by name
-    #[arg(required = true, value_name = "JOB")]
-    jobs: Vec<JobRef>,
     #[command(flatten)]
-    output: Output,
+    act: ActArgs,
 }
 
 /// Runs the verb.
 pub async fn run(app: &App, args: Args) -> Result<u8> {
-    super::act(app, &args.jobs, Action::Hold, args.output).await
+    act::run(app, &args.act, BulkAction::Hold, "hold").await
 }

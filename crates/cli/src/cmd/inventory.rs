@@ -106,7 +106,7 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     // 3. Out.
     match &args.output {
         Some(path) if path.as_os_str() != "-" => output_files::write(path, &text, args.force)?,
-        _ => app.ui.data(&text)?,
+        _ => app.ui.bytes(text.as_bytes())?,
     }
     app.ui.status(&summary);
     if out_of_service > 0 {

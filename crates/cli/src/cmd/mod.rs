@@ -17,6 +17,7 @@ pub mod init;
 pub mod inventory;
 pub mod logs;
 pub mod man;
+pub mod names;
 pub mod nodes;
 pub mod prove;
 pub mod ps;
@@ -40,39 +41,9 @@ pub mod whatif;
 use anyhow::Result;
 use muster_api::types::ActionRequest;
 use muster_api::{Action, Client};
-use serde::Serialize;
 
-use crate::app::App;
-use crate::args::Output;
-use crate::connect;
 use crate::exit::Failure;
-use crate::jobref::{JobRef, Target};
-
-/// What an action on one job came to.
-#[derive(Serialize)]
-struct Acted {
-    job: u64,
-    index: Option<u32>,
-    message: String,
-}
-
-/// Does the same to several jobs, in order; stops at the first refusal.
-async fn act(app: &App, jobs: &[JobRef], action: Action, output: Output) -> Result<u8> {
-    let client = connect::find(&app.global)?;
-    let mut done = Vec::new();
-    for job in jobs {
-        let target = job.resolve(&client).await?;
-        let message = act_on(&client, target, action).await?;
-        if !output.json() {
-            app.ui.data(&format!("{}: {message}\n", target.text()))?;
-        }
-        done.push(Acted { job: target.job.0, index: target.index, message });
-    }
-    if output.json() {
-        app.ui.json(&done)?;
-    }
-    Ok(0)
-}
+use crate::jobref::Target;
 
 async fn act_on(client: &Client, target: Target, action: Action) -> Result<String> {
     let request = ActionRequest { index: target.index };

@@ -1,25 +1,27 @@
 //! `muster release`.
 
 use anyhow::Result;
-use muster_api::Action;
+use muster_api::types::BulkAction;
 
+use crate::act::{self, ActArgs};
 use crate::app::App;
-use crate::args::Output;
-use crate::jobref::JobRef;
 
 /// Let held jobs start
 ///
-/// Undoes `muster hold` and `run --hold`.
+/// Undoes `muster hold` and `run --hold`. Filters select as in `muster cancel`. JSON: a list of what it came to per job.
 #[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "muster release [OPTIONS] JOB...\n       muster release [OPTIONS] FILTER...",
+    after_long_help = "Examples:\n\
+                       \x20 muster release 12-40\n\
+                       \x20 muster release --state held --name 'sweep-*'"
+)]
 pub struct Args {
-    /// Jobs, as 3, 3[7] for one element of an array, or by name
-    #[arg(required = true, value_name = "JOB")]
-    jobs: Vec<JobRef>,
     #[command(flatten)]
-    output: Output,
+    act: ActArgs,
 }
 
 /// Runs the verb.
 pub async fn run(app: &App, args: Args) -> Result<u8> {
-    super::act(app, &args.jobs, Action::Release, args.output).await
+    act::run(app, &args.act, BulkAction::Release, "release").await
 }

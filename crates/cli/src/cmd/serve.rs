@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
-use muster_daemon::{Mode, Paths, Retention, ServeError, ServeOptions, VirtualGpus, serve};
-use muster_model::Span;
-use muster_spec::quantity::parse_span;
+use muster_daemon::{
+    Mode, Paths, Retention, ServeError, ServeOptions, TaskLimits, VirtualGpus, accept_older_state, serve,
+};
+use muster_model::{Bytes, Span};
+use muster_spec::quantity::{parse_bytes, parse_span};
 use rustix::process::setsid;
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use tracing_subscriber::filter::Targets;
@@ -35,12 +37,29 @@ pub struct Args {
     /// Queue file; without one there is one queue without limits
     #[arg(long, value_name = "FILE")]
     queues: Option<PathBuf>,
+    /// Time limit of jobs that name none, where the queue file names none; without one they are endless
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    default_time: Option<Span>,
     /// Keep ended jobs and their logs this long; 30d by default
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     keep: Option<Span>,
     /// Keep at most this many ended jobs, whatever their age; 100000 by default
     #[arg(long, value_name = "N")]
     keep_jobs: Option<u64>,
+    /// Keep at most this much of each task's output: its beginning and its end; 64MiB by default, 0 for no limit
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    log_limit: Option<Bytes>,
+    /// Let each task have at most this many processes and threads at a time; by default 16384, or a quarter of what the
+    /// kernel allows if that is less; 0 for no limit
+    #[arg(long, value_name = "N")]
+    max_processes: Option<u32>,
+    /// After a restore of an older database: accept it as the state, and exit. New jobs get numbers above all that are on disk;
+    /// running tasks that the database does not know are left alone
+    #[arg(long, conflicts_with_all = ["background", "virtual_gpus", "queues"])]
+    accept_older_state: bool,
+    /// Start a daemon of your own although this machine has a shared one: both then give the same devices away
+    #[arg(long, conflicts_with = "system")]
+    beside_shared: bool,
     /// Detach, log to a file, and write a byte to stdout when listening
     #[arg(long, hide = true)]
     background: bool,
@@ -48,6 +67,9 @@ pub struct Args {
 
 /// Runs the daemon until it is stopped.
 pub fn run(args: &Args) -> Result<u8> {
+    if args.accept_older_state {
+        return accept_older(args);
+    }
     match args.background {
         false => {
             log_to(std::io::stderr)?;
@@ -62,6 +84,20 @@ pub fn run(args: &Args) -> Result<u8> {
             }
         }
     }
+    Ok(0)
+}
+
+/// Accepts the state as it is and says what that means.
+fn accept_older(args: &Args) -> Result<u8> {
+    let Some(older) = accept_older_state(&paths(args)?).map_err(failure)? else {
+        eprintln!("nothing to accept: the state is not older than its task directories");
+        return Ok(0);
+    };
+    eprintln!("accepted; new jobs are numbered from {}", older.first_job);
+    for task in &older.running {
+        eprintln!("left alone, no daemon ends it: {task}");
+    }
+    eprintln!("hint: start the daemon now");
     Ok(0)
 }
 
@@ -88,27 +124,33 @@ fn start(args: &Args, paths: &Paths, ready: Option<OwnedFd>) -> Result<()> {
         history_jobs: args.keep_jobs.unwrap_or(usual.history_jobs),
         ..usual
     };
+    let limits = TaskLimits { processes: args.max_processes, ..TaskLimits::default() };
+    let limits = TaskLimits { log: args.log_limit.unwrap_or(limits.log), ..limits };
     let options = ServeOptions {
         retention,
+        limits,
         mode: if args.system { Mode::System } else { Mode::Personal },
         virtual_gpus: args.virtual_gpus.clone(),
         queues_file: args.queues.clone(),
+        beside_shared: args.beside_shared,
+        default_time: args.default_time,
         ready,
         ..ServeOptions::personal(paths.clone())
     };
-    serve(options).map_err(|error| {
-        let hint = error.hint();
-        let failure = match error {
-            // It says by itself where and what, over several lines.
-            ServeError::Queues(diagnostics) => Failure::from(*diagnostics),
-            error => Failure::new(chain(&error)),
-        };
-        match hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-        .into()
-    })
+    Ok(serve(options).map_err(failure)?)
+}
+
+fn failure(error: ServeError) -> Failure {
+    let hint = error.hint();
+    let failure = match error {
+        // It says by itself where and what, over several lines.
+        ServeError::Queues(diagnostics) => Failure::from(*diagnostics),
+        error => Failure::new(chain(&error)),
+    };
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }
 
 /// An error with its causes, each once.

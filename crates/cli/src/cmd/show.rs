@@ -37,6 +37,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         commands: detail.commands.as_ref(),
         workdir: detail.workdir.as_deref(),
         logs: &detail.logs,
+        missing_output: &detail.missing_output,
         enforcement: &detail.enforcement,
     };
     app.ui.data(&show(&shown, &app.ui.style()))?;

@@ -1,9 +1,10 @@
 //! `muster wait`.
 
 use anyhow::Result;
-use muster_api::Client;
+use muster_api::{Client, Stay};
 use muster_model::JobId;
 use muster_model::view::JobView;
+use muster_report::style::clean;
 
 use crate::app::App;
 use crate::args::Output;
@@ -28,6 +29,7 @@ pub struct Args {
 /// Runs the verb.
 pub async fn run(app: &App, args: Args) -> Result<u8> {
     let client = connect::find(&app.global)?;
+    client.stay(Stay::Waits);
     let mut targets = Vec::new();
     for job in &args.jobs {
         let target = job.resolve(&client).await?;
@@ -40,14 +42,10 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     let interrupted = tokio::signal::ctrl_c();
     tokio::pin!(interrupted);
     let rows = loop {
-        let list = tokio::select! {
-            list = tracker.next(PATIENCE) => list?,
+        let rows = tokio::select! {
+            rows = look(&client, &mut tracker, &targets) => rows?,
             _ = &mut interrupted => return Ok(INTERRUPTED),
         };
-        let mut rows = Vec::new();
-        for target in &targets {
-            rows.extend(narrow(&client, *target, &list.jobs).await?);
-        }
         if rows.len() == targets.len() && track::all_ended(&rows) {
             break rows;
         }
@@ -58,11 +56,21 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         for (row, target) in rows.iter().zip(&targets) {
             let outcome =
                 row.elements.iter().filter_map(|element| element.outcome.as_ref()).find(|o| !o.is_success());
-            let why = outcome.map_or(String::new(), |outcome| format!(": {outcome}"));
+            let why = outcome.map_or(String::new(), |outcome| format!(": {}", clean(&outcome.to_string())));
             app.ui.data(&format!("{}: {}{why}\n", target.text(), row.state.word()))?;
         }
     }
     Ok(track::exit_code(&rows))
+}
+
+/// The rows of all targets, once something has changed.
+async fn look(client: &Client, tracker: &mut Tracker, targets: &[Target]) -> Result<Vec<JobView>> {
+    let list = tracker.next(PATIENCE).await?;
+    let mut rows = Vec::new();
+    for target in targets {
+        rows.extend(narrow(client, *target, &list.jobs).await?);
+    }
+    Ok(rows)
 }
 
 /// The row of a target; for one element of an array a row of just that element.

@@ -24,8 +24,10 @@ macro_rules! conformance {
         $crate::conform::conformance!(@ $place, ($($attribute)?);
             an_exit_code_is_passed_on, who_fails_first_ends_the_gang_with_its_code, every_rank_knows_its_place, ranks_see_devices_of_their_own,
             a_gang_starts_whole_or_waits, an_array_runs_each_of_its_indices, what_depends_waits_and_does_not_run_after_a_failure,
-            what_is_held_waits_for_its_release, what_is_cancelled_ends_as_cancelled, a_job_has_its_own_environment_and_directory,
-            roles_are_one_gang, what_cannot_be_is_refused_before_anything_is_done, the_other_verbs_answer
+            what_is_held_waits_for_its_release, what_is_cancelled_ends_as_cancelled, many_jobs_are_selected_alike_by_every_verb,
+            a_name_is_the_newest_job_that_has_it, a_job_has_its_own_environment_and_directory,
+            roles_are_one_gang, what_cannot_be_is_refused_before_anything_is_done, the_other_verbs_answer,
+            a_program_in_a_shell_is_asked_to_save_and_the_shell_survives
         );
     };
     (@ $place:expr, $attributes:tt; $($name:ident),*) => {
@@ -234,6 +236,65 @@ pub fn what_is_cancelled_ends_as_cancelled(place: &dyn Place) {
     assert!(again.contains("had already ended: cancelled"), "{again}");
 }
 
+/// The numbers that a verb acted on, or would.
+fn acted(place: &dyn Place, words: &[&str]) -> Vec<u64> {
+    let rows = json(place, words);
+    rows.as_array().unwrap().iter().map(|row| row["job"].as_u64().unwrap()).collect()
+}
+
+pub fn many_jobs_are_selected_alike_by_every_verb(place: &dyn Place) {
+    let held = |name: &str| submit(place, &format!("name: {name}\nhold: true\nrun: exec sleep 300\n"))[0];
+    let sweep = [held("sel-sweep-1"), held("sel-sweep-2"), held("sel-sweep-3")];
+    let other = held("sel-other");
+    let run = submit(place, "name: sel-runs\ntime: 5m\nrun: exec sleep 300\n")[0];
+    reaches(place, run, "running");
+    let [first, last] = [sweep[0], sweep[2]].map(|number| number.to_string());
+
+    // 1. Names, states and ranges find the same jobs for each verb; a dry run changes nothing.
+    for verb in ["cancel", "hold", "release", "requeue"] {
+        let found = |words: &[&str]| acted(place, &[&[verb, "--dry-run"], words].concat());
+        assert_eq!(found(&["--name", "sel-sweep-*"]), sweep, "{verb}");
+        assert_eq!(found(&["--name", "sel-sweep-?", &last]), [sweep[2]], "{verb}");
+        assert_eq!(found(&[&format!("{first}-{last}"), "--state", "held"]), sweep, "{verb}");
+        assert_eq!(found(&["--name", "sel-*", "--state", "running"]), [run], "{verb}");
+        assert_eq!(found(&["--name", "no-such-*"]), [0u64; 0], "{verb}");
+    }
+    assert_eq!(job(place, sweep[0])["state"], "held");
+
+    // 2. What is refused for one is told of it and done for the others.
+    let number = other.to_string();
+    let (code, stdout, stderr) = place.call(&["cancel", &number, "987654", &first]);
+    assert_eq!(code, 4, "{stdout}{stderr}");
+    assert!(stdout.contains(&format!("{number}: cancelled")), "{stdout}");
+    assert!(stdout.contains(&format!("{first}: cancelled")), "{stdout}");
+    assert!(stderr.contains("987654: "), "{stderr}");
+
+    // 3. By a pattern: what has ended is not selected again.
+    assert_eq!(acted(place, &["cancel", "--name", "sel-*", "--yes"]), [sweep[1], sweep[2], run]);
+    for number in [sweep[0], sweep[1], sweep[2], other, run] {
+        assert_eq!(waited(place, number), 130, "{number}");
+    }
+    assert_eq!(acted(place, &["cancel", "--name", "sel-*"]), [0u64; 0]);
+    // 4. Nothing at all is not everything.
+    let (code, ..) = place.call(&["cancel"]);
+    assert_eq!(code, 2);
+}
+
+pub fn a_name_is_the_newest_job_that_has_it(place: &dyn Place) {
+    let [first, second] =
+        ["1", "2"].map(|text| submit(place, &format!("name: twice\nrun: echo {text}\n"))[0]);
+    assert_eq!((waited(place, first), waited(place, second)), (0, 0));
+    assert_eq!(said(place, &["logs", "twice"]), "2\n");
+    // One that has not ended goes before all that have.
+    let third = submit(place, "name: twice\nhold: true\nrun: echo 3\n")[0];
+    assert_eq!(json(place, &["show", "twice"])["job"]["job"], third);
+    let fourth = submit(place, "name: twice\nhold: true\nrun: echo 4\n")[0];
+    let (code, _, stderr) = place.call(&["show", "twice"]);
+    assert!(code == 4 && stderr.contains(&format!("{third}, {fourth}")), "{code}: {stderr}");
+    cancel(place, &[third, fourth]);
+    assert_eq!(json(place, &["show", "twice"])["job"]["job"], fourth);
+}
+
 pub fn a_job_has_its_own_environment_and_directory(place: &dyn Place) {
     let dir = place.folder();
     let text = format!(
@@ -276,4 +337,34 @@ pub fn the_other_verbs_answer(place: &dyn Place) {
     assert_eq!(row.unwrap()["name"], "dry", "{listed}");
     said(place, &["run", "--dry-run", "--", "true"]);
     cancel(place, &[number]);
+}
+
+/// The job is written as it is documented: a shell runs the program, and does not handle the signal.
+pub fn a_program_in_a_shell_is_asked_to_save_and_the_shell_survives(place: &dyn Place) {
+    let gate = place.folder().join("may-end");
+    let program = place.folder().join("saves.sh");
+    let up = place.folder().join("saves-is-up");
+    let text = format!(
+        "trap 'echo step 7 > \"$MUSTER_CHECKPOINT_FILE\"' USR1\n: > {}\nuntil [ -e {} ]; do sleep 0.1; done\nexit 5\n",
+        up.display(),
+        gate.display()
+    );
+    std::fs::write(&program, text).unwrap();
+    let job = format!(
+        "name: wrapped\ntime: 10m\ncheckpoint: {{grace: 60s}}\nrun: |\n  sh {}\n  code=$?\n  echo the program ended\n  exit $code\n",
+        program.display()
+    );
+    let number = submit(place, &job)[0];
+    place.until("the program runs", &mut || up.exists());
+    let saved = said(place, &["checkpoint", &number.to_string(), "--wait"]);
+    assert!(saved.contains("saved its progress (step 7)"), "{saved}");
+    assert_eq!(job_state(place, number), "running");
+    assert_eq!(log(place, number, 0), "");
+    std::fs::write(gate, "").unwrap();
+    assert_eq!(waited(place, number), 5);
+    assert_eq!(log(place, number, 0), "the program ended\n");
+}
+
+fn job_state(place: &dyn Place, number: u64) -> String {
+    job(place, number)["state"].as_str().unwrap().to_owned()
 }

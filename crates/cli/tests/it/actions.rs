@@ -100,3 +100,103 @@ fn a_drained_node_takes_nothing_new() {
     home.words(&format!("nodes resume {name}")).ok();
     home.words(&format!("wait {job}")).ok();
 }
+
+#[test]
+fn many_jobs_that_nobody_typed_are_asked_about() {
+    let home = Home::with_gpus(1);
+    let documents: Vec<String> =
+        (0..30).map(|number| format!("name: many-{number}\nhold: true\nrun: 'true'\n")).collect();
+    let file = home.write("many.yaml", &documents.join("---\n"));
+    home.muster(&["run", file.to_str().unwrap()]).ok();
+    // Nobody is there to confirm it: refused, with what to add.
+    let refused = home.words("cancel --name many-*").code(2);
+    assert!(
+        refused.stderr.contains("would cancel 30 jobs") && refused.stderr.contains("--yes"),
+        "{refused:?}"
+    );
+    let shown = home.words("cancel --name many-* --dry-run").ok();
+    assert_eq!(shown.stdout.lines().count(), 30, "{shown:?}");
+    assert!(shown.stdout.contains("many-29, held, "), "{shown:?}");
+    // Ten and fewer are not asked about, nor is what was typed.
+    let some = home.words("cancel --name many-1?").ok();
+    assert_eq!(some.stdout.lines().count(), 10, "{some:?}");
+    home.words("cancel --all --yes").ok();
+    assert_eq!(home.words("cancel --all").ok().stderr, "no job to cancel\n");
+}
+
+#[test]
+fn a_list_is_bounded_and_says_how_many_match() {
+    let home = Home::with_gpus(1);
+    let gate = home.gate("go");
+    let documents: Vec<String> =
+        (0..20).map(|number| format!("name: waits-{number}\nhold: true\nrun: 'true'\n")).collect();
+    let file = home.write("many.yaml", &documents.join("---\n"));
+    home.muster(&["run", file.to_str().unwrap()]).ok();
+    let ended = home.run("", &["true"]);
+    home.words(&format!("wait {ended}")).ok();
+    let running = home.sh("--gpus 1", &gate);
+    home.until("it runs", || home.job(running).state == State::Running);
+    let list = |words: &str| {
+        let list = home.words(words).json::<muster_api::types::JobList>();
+        (list.jobs.iter().map(|job| job.job.0).collect::<Vec<_>>(), list.matched)
+    };
+    let (jobs, matched) = list("ps --json --limit 3");
+    assert_eq!((jobs.len(), matched), (3, Some(21)));
+    assert!(jobs.contains(&running), "what runs goes first: {jobs:?}");
+    assert_eq!(list("ps --json --all --limit 21"), (list("ps --json").0, Some(22)));
+    assert_eq!(list("ps --json --all --limit 50").0.len(), 22);
+    assert_eq!(list("ps --json --name waits-1?").0.len(), 10);
+    let text = home.words("ps --limit 5").ok();
+    assert_eq!(text.stdout.lines().count(), 6, "{text:?}");
+    assert!(text.stderr.contains("and 16 more jobs"), "{text:?}");
+    // What is piped on is all of it.
+    assert_eq!(home.words("ps").ok().stdout.lines().count(), 22);
+    home.open("go");
+}
+
+#[test]
+fn a_job_is_named_as_what_another_waits_for() {
+    let home = Home::with_gpus(1);
+    let gate = home.gate("go");
+    let first = home.sh("--name prepare", &gate);
+    let second = home.run("--name train --after prepare", &["true"]);
+    assert_eq!(home.job(second).state, State::Pending);
+    let why = home.words(&format!("explain {second}")).ok().stdout;
+    assert!(why.contains(&format!(" {first}")), "{why}");
+    // Several that have not ended are refused with their numbers, a name that nobody has by itself.
+    let again = home.run("--name prepare --hold", &["true"]);
+    let refused = home.words("run --after afterany:prepare -- true").code(4);
+    assert!(
+        refused.stderr.contains(&format!("`prepare` names several jobs: {first}, {again}")),
+        "{refused:?}"
+    );
+    let refused = home.words("run --after no-such -- true").code(4);
+    assert!(refused.stderr.contains("none of your jobs is called `no-such`"), "{refused:?}");
+    // Of those that have ended, the newest.
+    home.words(&format!("cancel {again}")).ok();
+    home.open("go");
+    home.words(&format!("wait {first} {second}")).ok();
+    let failed = home.run("--after afternotok:prepare", &["true"]);
+    home.words(&format!("wait {failed}")).ok();
+}
+
+#[test]
+fn a_script_for_sbatch_is_submitted_as_what_import_makes_of_it() {
+    let home = Home::with_gpus(2);
+    home.write(
+        "train.sbatch",
+        "#!/bin/bash\n#SBATCH --job-name=fine\n#SBATCH --gpus=1\n#SBATCH --partition=gpu\n#SBATCH --time=10:00\necho from-a-script $SLURM_JOB_NAME\n",
+    );
+    let run = home.words("run train.sbatch --wait").ok();
+    assert!(run.stderr.contains("train.sbatch: "), "{run:?}");
+    assert!(
+        run.stderr.contains("`fine` has a section `slurm`, which is not read on this machine"),
+        "{run:?}"
+    );
+    assert!(home.words("logs fine").ok().stdout.contains("from-a-script"), "{run:?}");
+    assert_eq!(home.job(1).time_limit, Some(muster_model::Span::from_secs(600)));
+    // A shell script without options of sbatch is a command.
+    home.write("plain.sh", "#!/bin/sh\ntrue\n");
+    let refused = home.words("run plain.sh").code(2);
+    assert!(refused.stderr.contains("muster run [OPTIONS] -- ./plain.sh"), "{refused:?}");
+}

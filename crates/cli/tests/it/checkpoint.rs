@@ -124,7 +124,7 @@ fn a_job_that_does_not_answer_in_time_is_told_from_one_that_ended() {
     let gate = home.gate("go");
     home.write(
         "mute.yaml",
-        &format!("gpus: 1\ncheckpoint: {{grace: 100ms}}\nrun: \"trap '' USR1; echo up > mute; {gate}\"\n"),
+        &format!("gpus: 1\ncheckpoint: {{grace: 100ms}}\nrun: \"trap : USR1; echo up > mute; {gate}\"\n"),
     );
     home.write("ends.yaml", "gpus: 1\ncheckpoint: {grace: 50s}\nrun: \"trap 'exit 0' USR1; echo up > ends; while :; do sleep 0.02; done\"\n");
     home.words("run mute.yaml ends.yaml").ok();
@@ -169,4 +169,69 @@ fn a_job_can_save_before_its_limit_and_go_on_in_its_next_turn() {
     home.open("go");
     home.words("wait 1").ok();
     assert!(home.job(1).elements[0].attempt >= 2);
+}
+
+/// A job file whose `run` is a shell around a program, as it is documented: the shell does not handle the signal.
+fn wrapped(home: &Home, name: &str, fields: &str, program: &str) {
+    home.write(&format!("{name}.sh"), program);
+    home.write(
+        &format!("{name}.yaml"),
+        &format!("name: {name}\ngpus: 1\n{fields}\nrun: |\n  sh {name}.sh\n  code=$?\n  echo ended >> {name}.ends\n  exit $code\n"),
+    );
+}
+
+#[test]
+fn a_job_that_ends_when_it_is_asked_to_make_room_is_queued_again_whatever_it_ends_with() {
+    let home = Home::with_gpus(1);
+    let gate = home.gate("go");
+    for (number, end) in ["kill -9 $$", "exit 3", "exit 0"].into_iter().enumerate() {
+        let name = format!("low{number}");
+        let up = format!("echo $MUSTER_RESTART_COUNT >> {name}.up");
+        let program = format!(
+            "[ \"$MUSTER_RESTART_COUNT\" = 0 ] || {{ {up}; exit 0; }}; trap '{end}' USR1; {up}; while :; do sleep 0.02; done"
+        );
+        wrapped(&home, &name, "priority: -5\ncheckpoint: {grace: 50s}", &program);
+        home.words(&format!("run {name}.yaml")).ok();
+        home.until("it runs", || home.read(&format!("{name}.up")) == "0\n");
+        home.write("urgent.yaml", &format!("name: urgent{number}\ngpus: 1\nrun: {gate}\n"));
+        home.words("run urgent.yaml").ok();
+        let low = 1 + 2 * number as u64;
+        home.until_state(low + 1, State::Running);
+        assert_eq!(home.job(low).state, State::Pending, "{end}");
+        home.open("go");
+        home.words(&format!("wait {low}")).ok();
+        assert_eq!((home.job(low).elements[0].attempt, home.job(low).state), (2, State::Done), "{end}");
+        std::fs::remove_file(home.path("go")).unwrap();
+    }
+}
+
+#[test]
+fn a_shell_around_the_program_survives_and_a_request_that_no_process_handles_is_told() {
+    let home = Home::with_gpus(2);
+    let gate = home.gate("go");
+    wrapped(&home, "saves", "checkpoint: {grace: 50s}", &saves(&home));
+    wrapped(&home, "deaf", "checkpoint: {grace: 2s}", &format!("echo up > deaf.up; {gate}"));
+    home.words("run saves.yaml deaf.yaml").ok();
+    home.until("both run", || home.path("begun").exists() && home.path("deaf.up").exists());
+    let said = home.words("checkpoint saves --wait").ok().stdout;
+    assert_eq!(said, "1: saved its progress (step 1)\n");
+    let unheard = home.words("checkpoint deaf --wait").code(124);
+    assert_eq!(unheard.stdout, "2: was not asked: no process of it handles SIGUSR1\n");
+    assert!(unheard.stderr.contains("no process of it handles SIGUSR1; waiting"), "{}", unheard.stderr);
+    let shown = home.words("show deaf").ok().stdout;
+    assert!(shown.contains("no process of it handles SIGUSR1"), "{shown}");
+    assert_eq!((home.read("saves.ends"), home.read("deaf.ends")), (String::new(), String::new()));
+    home.open("go");
+    home.words("wait 1 2").ok();
+}
+
+#[test]
+fn a_program_that_does_not_exist_fails_at_once_whatever_the_restarts() {
+    let home = Home::with_gpus(1);
+    home.write("typo.yaml", "name: typo\nrestart: 2\nrun: [pyhton, train.py]\n");
+    let run = home.words("run typo.yaml --wait").code(125);
+    let job = home.job(1);
+    assert_eq!((job.elements[0].attempt, job.state), (1, State::Failed), "{}{}", run.stdout, run.stderr);
+    let said = job.elements[0].outcome.as_ref().unwrap().to_string();
+    assert_eq!(said, "rank 0 did not start: pyhton: not found in PATH");
 }

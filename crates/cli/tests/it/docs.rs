@@ -86,3 +86,65 @@ fn every_verb_has_help_in_both_lengths() {
     assert!(summary.contains("Exit codes:"));
     home.words("frobnicate").code(2);
 }
+
+#[test]
+fn manual_pages_have_the_sections_that_readers_look_for() {
+    let home = Home::new();
+    home.words("man --dir pages").ok();
+    for page in ["muster", "muster-run", "muster-cancel", "muster-nodes-drain"] {
+        let text = home.read(&format!("pages/{page}.1"));
+        assert!(text.contains(".SH \"EXIT STATUS\""), "{page}");
+    }
+    for page in ["muster", "muster-run", "muster-cancel", "muster-attach"] {
+        let text = home.read(&format!("pages/{page}.1"));
+        assert!(text.contains(".SH \"EXAMPLES\""), "{page}");
+        assert!(!text.contains("EXTRA"), "{page}");
+    }
+    assert!(home.read("pages/muster.1").contains("137    it ran out of memory"));
+    assert!(home.words("man").ok().stdout.contains(".SH \"EXIT STATUS\""));
+}
+
+/// The line of the help installs it in a home where nothing is yet, and what it installs completes jobs of the daemon.
+#[test]
+fn the_documented_line_for_bash_works_in_a_fresh_home() {
+    let home = Home::with_gpus(1);
+    home.run("--hold --name sweep-one", &["true"]);
+    home.run("--hold --name train", &["true"]);
+    let help = home.words("completions --help").ok().stdout;
+    let lines: Vec<&str> =
+        help.lines().map(str::trim).filter(|line| line.contains("bash-completion/")).collect();
+    let line = lines.join("; ");
+    assert!(line.contains("completions bash >"), "{help}");
+    let script = format!(
+        "set -e; muster() {{ '{}' \"$@\"; }}; {line}; source ~/.local/share/bash-completion/completions/muster; \
+         complete_words() {{ COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); \
+         _muster_with_jobs muster \"${{!#}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\" || :; echo \"$1 $2: ${{COMPREPLY[*]}}\"; }}; \
+         complete_words muster show sw; complete_words muster cancel tr; complete_words muster show --js; complete_words muster canc; \
+         complete_words muster run sw; MUSTER_HOME=/nowhere complete_words muster hold sw",
+        env!("CARGO_BIN_EXE_muster")
+    );
+    let output = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", home.path("home"))
+        .env("MUSTER_HOME", home.path("m"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<&str> = said.lines().collect();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        lines,
+        [
+            "muster show: sweep-one",
+            "muster cancel: train",
+            "muster show: --json",
+            "muster canc: cancel",
+            "muster run: ",
+            "muster hold: "
+        ],
+        "{errors}"
+    );
+    assert_eq!(errors, "");
+}

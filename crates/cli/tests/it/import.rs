@@ -37,6 +37,11 @@ fn names(list: Option<&Value>) -> Vec<String> {
     muster_spec::expand_names(list.and_then(Value::as_str).unwrap_or_default()).unwrap_or_default()
 }
 
+/// Returns the seconds of `NAME@SECS`: how long before the limit Slurm sends the signal.
+fn lead(signal: Option<&Value>) -> Option<&str> {
+    signal.and_then(Value::as_str)?.split_once('@').map(|(_, lead)| lead)
+}
+
 /// Names of options that the job does not have, or has otherwise.
 fn lossy(report: &Value) -> BTreeSet<String> {
     let options = report["options"].as_array().unwrap().iter();
@@ -76,6 +81,8 @@ fn a_script_that_became_a_job_becomes_the_same_job_again_and_asks_slurm_for_the_
             // Of components that ask for the same Slurm makes one.
             let is_same = match plain {
                 "nodelist" | "exclude" => names(again.get(option)) == names(Some(value)),
+                // Slurm sends a signal that ends no process; the script then sends the job's own signal to processes that handle it.
+                "signal" => lead(again.get(option)) == lead(Some(value)),
                 _ => again.get(option) == Some(value),
             };
             // A container is started in the body; that it is the same was compared with the job.
@@ -272,13 +279,13 @@ fn who_is_warned_before_the_ranks_begin_asks_them_once_they_have() {
     home.words("export slurm turns.yaml -o turns.sbatch").ok();
     // Ranks that have not begun hear nothing; those that have handle the signal from then on.
     let scancel = "[ -e muster-7/0/1/begun-0 ] || exit 1\nuntil [ -e ready ]; do sleep 0.1; done\n\
-                   echo \"$*\" >> asked\nkill -USR2 $(cat rank)";
+                   echo \"$*\" >> asked\nkill -WINCH $(ps -o pid= --ppid $(cat rank)) $(cat rank)";
     let scontrol = "case $* in\n  'show hostnames '*) echo localhost ;;\n  \
                     requeue*) echo \"$*\" >> again; kill $(cat rank) ;;\n  \
                     *) echo 'JobId=7 JobName=turns JobState=RUNNING Reason=None' ;;\nesac";
     let output = by_hand(&home, "turns.sbatch", &[("scancel", scancel), ("scontrol", scontrol)]);
     assert!(home.path("asked").exists() && home.path("again").exists(), "{output:?}");
-    assert_eq!((home.read("asked"), home.read("again")), ("--signal=12 7\n".into(), "requeue 7\n".into()));
+    assert_eq!((home.read("asked"), home.read("again")), ("--signal=28 7\n".into(), "requeue 7\n".into()));
 }
 
 #[test]

@@ -179,14 +179,28 @@ fn both_files_do_what_they_are_for() {
 }
 
 #[test]
-fn accounts_may_be_tables_and_without_any_there_is_one_queue() {
+fn accounts_may_be_tables_and_without_any_partitions_are_queues() {
     let home = site();
     let run = home.words("import --slurm-conf etc").ok();
     assert!(
         run.stdout.contains("==> cluster.yaml <==\n")
-            && run.stdout.contains("queues:\n  - {name: default}\n")
+            && run.stdout.contains(
+                "default-queue: gpu\nqueues:\n  - {name: gpu, limits: {time: 2d}}\n  - {name: all, limits: {time: 2d}}\n"
+            ),
+        "{}",
+        run.stdout
     );
-    assert!(run.stderr.contains("no accounts were given: one queue"), "{}", run.stderr);
+    assert!(run.stderr.contains("no accounts were given: a queue for each partition"), "{}", run.stderr);
+    assert!(!run.stderr.contains("longest times (MaxTime)"), "{}", run.stderr);
+    // Weights of the order are told, with or without accounts.
+    home.write(
+        "etc/slurm.conf",
+        &format!("{SITE}PriorityType=priority/multifactor\nPriorityWeightAge=500\n"),
+    );
+    for accounts in ["", " --sacctmgr dump.cfg"] {
+        let run = home.words(&format!("import --slurm-conf etc{accounts}")).ok();
+        assert!(run.stderr.contains("weights of the order (PriorityWeightAge=500)"), "{}", run.stderr);
+    }
     home.write(
         "assoc",
         "Account|ParentName|User|Share|GrpTRES|QOS|Def QOS\nlab|root||2|gres/gpu=12|own,low|own\n",

@@ -73,9 +73,14 @@ fn its_own_check_finds_nothing() {
     assert!(!run.stderr.contains("StoragePass") && !run.stderr.contains("HealthCheck"), "{}", run.stderr);
     let (found, untested) = findings(&home);
     assert_eq!(found, [""; 0]);
-    // What is about a prolog, Kubernetes, or qualities of service as the cluster has them.
-    let expected =
-        ["nodes-also-in-kubernetes", "preempt-without-grace", "slow-start-requeues", "prolog-without-end"];
+    // What is about sockets, a prolog, Kubernetes, or qualities of service as the cluster has them.
+    let expected = [
+        "processors-do-not-match",
+        "nodes-also-in-kubernetes",
+        "preempt-without-grace",
+        "slow-start-requeues",
+        "prolog-without-end",
+    ];
     assert_eq!(untested, expected);
     home.words("check slurm --conf slurm --fail-on low").ok();
 }

@@ -35,6 +35,7 @@ mod prove;
 mod pty;
 mod remote;
 mod reserve;
+mod restore;
 mod services;
 mod simulate;
 mod slices;

@@ -148,3 +148,97 @@ fn an_option_for_sbatch_is_shown_as_it_was_typed() {
     let said = home.words("run --dry-run --on slurm --sbatch=--gres=gpu:3 -- true").code(2).stderr;
     assert!(said.contains(" | --sbatch --gres=gpu:3\n"), "{said}");
 }
+
+#[test]
+fn a_command_without_dashes_is_offered_with_them() {
+    let home = Home::new();
+    for (words, line) in [
+        ("run sh train.sh", "muster run -- sh train.sh"),
+        ("run --gpus 2 sh -c id", "muster run --gpus 2 -- sh -c id"),
+        ("run sh --lr 3 --epochs=2", "muster run -- sh --lr 3 --epochs=2"),
+    ] {
+        let run = home.words(words).code(2);
+        let expected = format!("error: `sh` is a program, not a job file\nhint: to run it: {line}\n");
+        assert_eq!(run.stderr, expected, "{words}");
+    }
+    assert!(!home.path("m").exists());
+}
+
+#[test]
+fn words_of_other_tools_lead_to_the_verb() {
+    let home = Home::new();
+    for (word, verb) in [
+        ("kill", "muster cancel"),
+        ("stop", "muster stop-daemon"),
+        ("status", "muster ps"),
+        ("list", "muster ps"),
+        ("submit", "muster run"),
+        ("delete", "muster cancel"),
+        ("queue", "muster queues"),
+        ("squeue", "muster ps"),
+    ] {
+        let run = home.words(&format!("{word} 3")).code(2);
+        assert!(run.stderr.starts_with(&format!("error: there is no `muster {word}`\nhint: ")), "{run:?}");
+        assert!(run.stderr.contains(verb), "{run:?}");
+    }
+}
+
+/// With `--json`, whatever fails says so in one line of one shape, on stderr, with nothing on stdout.
+#[test]
+fn errors_are_json_where_data_is() {
+    let home = Home::new();
+    home.write("bad.yaml", "name: x\ngpsu: 8\nrun: true\n");
+    let no_daemon = [
+        "ps",
+        "show 1",
+        "explain 1",
+        "wait 1",
+        "cancel 1",
+        "hold 1",
+        "release 1",
+        "requeue 1",
+        "checkpoint 1",
+        "queues",
+        "usage",
+        "nodes",
+        "reserve",
+    ];
+    let mut failing: Vec<(String, &str, u64)> = Vec::new();
+    for verb in no_daemon {
+        failing.push((format!("{verb} --json"), "no_daemon", 3));
+    }
+    for (words, code) in [
+        ("run bad.yaml --json", "invalid_spec"),
+        ("run missing.yaml -o json", "usage"),
+        ("ps --json --no-such-option", "usage"),
+        ("frobnicate --json", "usage"),
+        ("cancel --json", "usage"),
+        ("import missing.sbatch --json", "usage"),
+    ] {
+        failing.push((words.to_owned(), code, 2));
+    }
+    for (words, code, exit) in &failing {
+        let run = home.words(words);
+        assert_eq!((run.code as u64, run.stdout.as_str()), (*exit, ""), "{words}: {run:?}");
+        let last = run.stderr.lines().last().unwrap_or_default();
+        let line: serde_json::Value =
+            serde_json::from_str(last).unwrap_or_else(|_| panic!("{words}: {run:?}"));
+        let error = &line["error"];
+        assert_eq!(
+            (error["code"].as_str(), error["exit_code"].as_u64()),
+            (Some(*code), Some(*exit)),
+            "{words}: {line}"
+        );
+        assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{words}: {line}");
+        assert!(error["hints"].is_array(), "{words}: {line}");
+    }
+    // Where the API refuses, its own word is passed on.
+    let home = Home::with_gpus(1);
+    let run = home.words("show 99 --json").code(4);
+    let line: serde_json::Value = serde_json::from_str(&run.stderr).unwrap();
+    assert_eq!(line["error"]["code"], "not_found");
+    home.write("bad.yaml", "name: x\ngpus: 9\nrun: true\n");
+    let run = home.words("run bad.yaml --json");
+    let line: serde_json::Value = serde_json::from_str(run.stderr.lines().last().unwrap()).unwrap();
+    assert!(line["error"]["code"].is_string(), "{run:?}");
+}

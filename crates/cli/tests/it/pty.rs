@@ -24,17 +24,23 @@ pub struct Typist {
 impl Typist {
     /// Starts the binary on a terminal of 100 columns and 30 rows.
     pub fn new(home: &Home, args: &[&str]) -> Self {
+        Self::sized(home, args, 30, 100, &[])
+    }
+
+    /// Starts the binary on a terminal of this size, with these variables.
+    pub fn sized(home: &Home, args: &[&str], rows: u16, columns: u16, env: &[(&str, &str)]) -> Self {
         let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&near).unwrap();
         unlockpt(&near).unwrap();
         let name = ptsname(&near, Vec::new()).unwrap();
         let far = open(&*name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
-        tcsetwinsize(&near, Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(&near, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let end = || Stdio::from(far.try_clone().unwrap());
         let child = home
             .command(args)
             .env("TERM", "xterm")
             .env("NO_COLOR", "1")
+            .envs(env.iter().copied())
             .stdin(end())
             .stdout(end())
             .stderr(end())

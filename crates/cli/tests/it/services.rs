@@ -2,7 +2,9 @@
 //! notebooks that are stopped when nothing happens in them.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::Mutex;
 
 use muster_model::Outcome;
 use muster_model::view::{ServiceView, State};
@@ -16,19 +18,25 @@ exec perl -MIO::Socket::INET -e '
         Listen => 5, LocalAddr => "127.0.0.1", LocalPort => $ENV{PORT}, ReuseAddr => 1) or die $@;
     while (my $client = $server->accept) { close $client }'"#;
 
-/// The first of three ports that nobody listens on, out of those that the kernel gives to others by itself. Each call looks at
-/// others: what a test beside this one was told is free until its service listens there.
+/// The first of three ports that no program listens on, out of those that the kernel gives to no program by itself. They are this test
+/// process's until it ends: each is claimed by a name that all tests of this machine know, as a service binds its port only later.
 fn free_ports() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
-    let start = 10_000 + (std::process::id() % 9_000) as u16;
-    loop {
-        let port = start + 3 * NEXT.fetch_add(1, Ordering::Relaxed);
-        assert!(port < 20_000, "no three ports are free");
-        if (port..port + 3).all(is_free) {
+    static CLAIMS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+    let mut claims = CLAIMS.lock().unwrap();
+    let claim = |port: u16| {
+        let name = SocketAddr::from_abstract_name(format!("muster-test-port-{port}")).unwrap();
+        let claim = UnixListener::bind_addr(&name).ok()?;
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok().map(|_| claim)
+    };
+    // Where no other process begins to look, so that few tries are needed.
+    let start = 10_000 + (std::process::id() % 3_000) as u16 * 3;
+    for port in (start..19_998).chain(10_000..start).step_by(3) {
+        if let Some(three) = (port..port + 3).map(claim).collect::<Option<Vec<_>>>() {
+            claims.extend(three);
             return port;
         }
     }
+    panic!("no three ports are free");
 }
 
 fn service(home: &Home, job: u64) -> ServiceView {

@@ -7,7 +7,7 @@ use muster_model::view::State;
 use rustix::process::Signal;
 use rustix::termios::{LocalModes, tcgetattr};
 
-use crate::home::Home;
+use crate::home::{Home, Run};
 use crate::pty::Typist;
 
 #[test]
@@ -155,4 +155,43 @@ fn signals_of_a_terminal_end_programs_though_the_daemon_was_started_with_nohup()
     home.words(&format!("wait {job}")).ok();
     let said = home.words(&format!("logs {job}")).ok().stdout;
     assert!(said.ends_with("done\n") && !said.contains("deaf"), "{said}");
+}
+
+#[test]
+fn a_command_runs_beside_the_task_with_a_terminal_and_without() {
+    let home = Home::with_gpus(2);
+    let gate = home.gate("go");
+    let job = home.sh("--gpus 1", &gate);
+    home.until_state(job, State::Running);
+    let number = job.to_string();
+    let words =
+        ["attach", &number, "--", "sh", "-c", "echo gpu-$CUDA_VISIBLE_DEVICES of-$MUSTER_JOB_ID; exit 6"];
+    let run = home.muster(&words).code(6);
+    assert_eq!(run.stdout, format!("gpu-0 of-{job}\n"));
+    let mut typist =
+        Typist::new(&home, &["attach", &number, "--", "sh", "-c", "read word; echo got-$word; exit 3"]);
+    typist.keys("hello\r");
+    typist.until("got-hello");
+    assert_eq!(typist.code(), 3);
+    // Without a command a person is meant.
+    assert!(home.words(&format!("attach {job}")).code(2).stderr.contains("needs a terminal"));
+    home.open("go");
+    home.words(&format!("wait {job}")).ok();
+}
+
+#[test]
+fn a_narrow_terminal_without_utf8_gets_lines_that_fit_in_ascii() {
+    let home = Home::with_gpus(1);
+    let name = "a-name-of-a-job-that-is-far-too-long-for-any-narrow-terminal";
+    home.run(&format!("--gpus 1 --hold --name {name}"), &["true"]);
+    home.run("--gpus 1 --hold --name bidi", &["true"]);
+    let mut narrow = Typist::sized(&home, &["ps"], 24, 60, &[("LC_ALL", "C")]);
+    assert_eq!(narrow.code(), 0);
+    narrow.until("bidi");
+    let seen = narrow.seen();
+    assert!(seen.is_ascii(), "{seen:?}");
+    assert!(seen.lines().all(|line| line.trim_end().len() <= 60), "{seen}");
+    assert!(seen.contains("a-name-of") && seen.contains('~'), "{seen}");
+    let plain = Run::of(home.command(&["show", name]).env("LC_ALL", "C").output().unwrap()).ok();
+    assert!(plain.stdout.is_ascii(), "{plain:?}");
 }

@@ -13,9 +13,17 @@ fn redacted(home: &Home, text: &str) -> String {
     let dir = dir.trim_end_matches('/');
     let mut lines = Vec::new();
     // What is isolation depends on the machine's control groups.
-    let isolation =
-        |line: &str| ["memory:", "cpus:", "gpus:", "kill:"].iter().any(|start| line.contains(start));
-    for line in text.replace(dir, "[home]").replace(&host, "[host]").lines().filter(|line| !isolation(line)) {
+    let isolation = |line: &str| {
+        ["memory:", "cpus:", "gpus:", "kill:", "processes:"].iter().any(|start| line.contains(start))
+    };
+    let epoch = epoch_of(text);
+    for line in text
+        .replace(dir, "[home]")
+        .replace(&epoch, "[epoch]")
+        .replace(&host, "[host]")
+        .lines()
+        .filter(|line| !isolation(line))
+    {
         let words = line.split_whitespace().map(|word| {
             let bare = word.trim_end_matches([';', ',', ')']);
             let end = &word[bare.len()..];
@@ -31,6 +39,12 @@ fn redacted(home: &Home, text: &str) -> String {
         lines.push(words.collect::<Vec<_>>().join(" "));
     }
     lines.join("\n")
+}
+
+/// The epoch in the path of a log; otherwise something that no text holds.
+fn epoch_of(text: &str) -> String {
+    let epoch = text.split_once("/m/jobs/").and_then(|(_, rest)| rest.split('/').next());
+    epoch.unwrap_or("no path").to_owned()
 }
 
 /// Five of eight GPUs are held, five more are asked for, one job is done.
@@ -79,11 +93,11 @@ fn the_views_of_two_gangs_that_contend() {
     ends by [clock] (time limit and grace)
     runs sh -c 'while [ ! -e [home]/go ]; do sleep 0.02; done'
     in [home]
-    logs [home]/m/jobs/2/0/1/0/output.log
-    [home]/m/jobs/2/0/1/1/output.log
-    [home]/m/jobs/2/0/1/2/output.log
-    [home]/m/jobs/2/0/1/3/output.log
-    [home]/m/jobs/2/0/1/4/output.log
+    logs [home]/m/jobs/[epoch]/2/0/1/0/output.log
+    [home]/m/jobs/[epoch]/2/0/1/1/output.log
+    [home]/m/jobs/[epoch]/2/0/1/2/output.log
+    [home]/m/jobs/[epoch]/2/0/1/3/output.log
+    [home]/m/jobs/[epoch]/2/0/1/4/output.log
 
     RANK NODE GPUS STAGE
     0 [host] 0 running

@@ -82,7 +82,7 @@ fn a_checkpoint_is_saved_only_where_the_job_has_said_so() {
         format!("name: {name}\ntime: 5m\ncheckpoint: {{grace: 5s}}\nrun: |\n  #!/bin/bash\n  {trap}\n")
     };
     let answers = muster.submit(&job("answers", "echo step 7 > $MUSTER_CHECKPOINT_FILE"))[0];
-    let ignores = muster.submit(&job("ignores", ""))[0];
+    let ignores = muster.submit(&job("ignores", ":"))[0];
     let dies = muster.submit(&job("dies", "exit 3"))[0];
     let silent = muster.submit("name: silent\ntime: 5m\nrun: 'echo ready; exec sleep 300'\n")[0];
     for job in [answers, ignores, dies, silent] {

@@ -47,9 +47,21 @@ impl<'a> Muster<'a> {
 
     /// A command line of this user, not run yet.
     pub fn command(&self, words: &[&str]) -> Command {
+        self.command_under(&[], words)
+    }
+
+    /// The same, killed when that long has passed.
+    pub fn killed_after(&self, millis: u64, words: &[&str]) -> Said {
+        let secs = format!("{}.{:03}", millis / 1000, millis % 1000);
+        let mut command = self.command_under(&["timeout", "--signal=KILL", &secs], words);
+        Said::of(&command.output().unwrap())
+    }
+
+    fn command_under(&self, before: &[&str], words: &[&str]) -> Command {
         let mut command = self.cluster.command_of(self.user);
         command.args(["env", "-u", "MUSTER_HOME", "-u", "XDG_STATE_HOME", "MUSTER_ON=slurm"]);
-        command.arg(format!("HOME={}", self.home)).arg(self.cluster.work().join("muster")).args(words);
+        command.arg(format!("HOME={}", self.home)).args(before);
+        command.arg(self.cluster.work().join("muster")).args(words);
         command
     }
 

@@ -50,6 +50,17 @@ fn while_nothing_moves(muster: &Muster<'_>, token: &str, folder: &PathBuf, words
     found.expect("until ends only after it was found")
 }
 
+/// Empties the lists of devices of all tasks.
+fn forget_devices(answer: &mut Value) {
+    for job in answer["jobs"].as_array_mut().unwrap() {
+        for element in job["elements"].as_array_mut().unwrap() {
+            for task in element["tasks"].as_array_mut().unwrap() {
+                task["devices"] = Value::Array(Vec::new());
+            }
+        }
+    }
+}
+
 /// The answer without the moment at which it was given.
 fn timeless(text: &str) -> Value {
     let mut value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
@@ -84,7 +95,13 @@ fn ps_show_and_wait_say_the_same_through_slurmrestd_and_squeue_is_not_asked() {
     cluster.said(&["scontrol", "update", "nodename=node8", "state=resume"]);
     for ((by_rest, by_programs), words) in twice {
         assert_eq!((by_rest.code, by_rest.stderr.as_str()), (0, ""), "{words:?}: {by_rest:?}");
-        assert_eq!(timeless(&by_rest.stdout), timeless(&by_programs.stdout), "{words:?}");
+        let (mut by_rest, mut by_programs) = (timeless(&by_rest.stdout), timeless(&by_programs.stdout));
+        if words[0] == "ps" {
+            // squeue's lines do not name the devices of a job; `show` asks for them.
+            forget_devices(&mut by_rest);
+            forget_devices(&mut by_programs);
+        }
+        assert_eq!(by_rest, by_programs, "{words:?}");
     }
     // Without squeue the programs alone have no queue: what was compared was slurmrestd's.
     let mut alone = muster.command(&["ps"]);

@@ -51,6 +51,36 @@ fn a_gang_that_runs_is_looked_at_on_each_of_its_nodes() {
     muster.cancel(&[jobs[0], waiting[0]]);
 }
 
+/// What the rank's first process was given is right in each of these; what its program makes of it is not.
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn two_ranks_whose_programs_use_one_gpu_have_failed() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let told = "CUDA_VISIBLE_DEVICES=0 sleep 300; true".to_owned();
+    // The files of this cluster have no driver behind them; O_PATH opens them all the same.
+    let device = cluster.devices().join("nvidia0");
+    let open = format!("perl -e 'sysopen(F, \"{}\", 0x200000) or die; sleep 300'; true", device.display());
+    let text = |name: &str, script: &str| {
+        format!("name: {name}\ntasks: 2\ngpus-per-task: 1\ntime: 5m\nrun: |\n  {script}\n")
+    };
+    let jobs = muster.submit(&format!("{}---\n{}", text("told", &told), text("open", &open)));
+    for job in &jobs {
+        muster.reaches(*job, "running");
+        let mut report = Value::Null;
+        cluster.until("its programs run", || {
+            report =
+                serde_json::from_str(&muster.call(&["verify", &job.to_string(), "--json"]).stdout).unwrap();
+            outcomes(&report)["devices"] == "failed"
+        });
+        assert_eq!(outcomes(&report)["whole"], "passed", "{report}");
+        let checks = report["checks"].as_array().unwrap();
+        let devices = checks.iter().find(|check| check["check"] == "devices").unwrap();
+        assert!(devices["says"].as_str().unwrap().starts_with("ranks 0 and 1 share GPU "), "{devices}");
+    }
+    muster.cancel(&jobs);
+}
+
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_place_that_is_not_as_asked_for_ends_the_job_before_its_program_starts() {

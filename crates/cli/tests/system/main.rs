@@ -11,4 +11,5 @@ mod identity;
 mod privacy;
 mod raw;
 mod restart;
+mod shared;
 mod site;

@@ -10,6 +10,7 @@ use muster_runtime::engine::Engine;
 use muster_runtime::{Receipt, Submission};
 
 use super::input::{Ask, LiveJob, Planned, Reply, Status};
+use super::wanted::Listed;
 use super::{Dispatcher, refusal};
 use crate::failure::Failure;
 use crate::store::{StateStore, What};
@@ -29,6 +30,13 @@ impl<S: StateStore> Dispatcher<S> {
                 reply,
                 self.read(|engine| Ok(ids.into_iter().filter_map(|id| engine.job(now, id)).collect())),
             ),
+            Ask::Listed(wanted, reply) => {
+                let listed = self.read(|engine| {
+                    let (jobs, matched) = wanted.choose(engine);
+                    Ok(Listed { views: engine.some_jobs(now, &jobs), matched })
+                });
+                send(reply, listed);
+            }
             Ask::Owner(job, reply) => {
                 send(reply, self.read(|engine| Ok(engine.job_spec(job).map(|spec| spec.user.clone()))));
             }

@@ -11,11 +11,12 @@ use muster_runtime::{Receipt, Submission};
 use tokio::sync::{mpsc, oneshot};
 
 use super::input::{Ask, Input, LiveJob, Planned, Reply, Status};
+use super::wanted::{Listed, Wanted};
 use crate::auth::Caller;
 use crate::failure::Failure;
 
 /// Sends inputs to the dispatcher. Clones share it. The queue is unbounded, and bounded in effect: a connection has
-/// one request in it at most, and connections are counted.
+/// one request in it at most, or the targets of one bulk request, which are bounded, and connections are counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     inputs: mpsc::UnboundedSender<Input>,
@@ -51,6 +52,11 @@ impl Handle {
 
     pub(crate) async fn jobs(&self, ids: Option<Vec<JobId>>) -> Result<Vec<JobView>, Failure> {
         self.ask(|reply| Ask::Jobs(ids, reply)).await
+    }
+
+    /// Jobs in memory that a filter asks for.
+    pub(crate) async fn listed(&self, wanted: Wanted) -> Result<Listed, Failure> {
+        self.ask(|reply| Ask::Listed(Box::new(wanted), reply)).await
     }
 
     pub(crate) async fn owner(&self, job: JobId) -> Result<Option<UserName>, Failure> {

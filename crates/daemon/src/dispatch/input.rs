@@ -15,6 +15,7 @@ use muster_runtime::engine::Snapshot;
 use muster_runtime::{Receipt, Submission};
 use tokio::sync::oneshot;
 
+use super::wanted::{Listed, Wanted};
 use crate::auth::Caller;
 use crate::failure::Failure;
 use crate::store::What;
@@ -76,6 +77,8 @@ pub(crate) enum Input {
 pub(crate) enum Ask {
     /// Jobs in memory: all of them, or those of these numbers that are there.
     Jobs(Option<Vec<JobId>>, Reply<Vec<JobView>>),
+    /// Jobs in memory that a filter asks for.
+    Listed(Box<Wanted>, Reply<Listed>),
     /// Whose a job in memory is.
     Owner(JobId, Reply<Option<UserName>>),
     /// One job in memory.

@@ -8,6 +8,7 @@ mod effects;
 mod handle;
 mod input;
 mod refusal;
+mod wanted;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,11 +21,13 @@ use muster_backends::driver::{Backend, Report};
 use muster_model::unit::{Span, Time};
 use muster_model::{Event, Foreign, JobId, NodeName, NodeSpec, QueueTree, Replicas, Target};
 use muster_runtime::{Input as Cause, Receipt, Refused, Runtime, Step, StepFailure, StoreError};
+use muster_spec::access;
 use tokio::sync::{mpsc, watch};
 
 pub(crate) use handle::Handle;
 use input::{Ask, Input, Reply};
 pub(crate) use input::{Planned, on_node};
+pub(crate) use wanted::{Listed, Wanted};
 
 use crate::auth::Caller;
 use crate::clock::Clock;
@@ -261,10 +264,14 @@ impl<S: StateStore> Dispatcher<S> {
     fn admit(&self, caller: &Caller, job: JobId, action: Action) -> Result<(), Refusal> {
         let Some(engine) = self.runtime.engine() else { return Err(self.unavailable().into()) };
         if let Some(spec) = engine.job_spec(job) {
-            return match caller.may_touch(&spec.user) {
-                true => Ok(()),
-                false => Err(Failure::not_yours(job).into()),
-            };
+            if !caller.may_touch(&spec.user) {
+                return Err(Failure::not_yours(job).into());
+            }
+            if let (Action::Scale(wanted), Some(service), false) = (action, spec.service(), caller.admin) {
+                access::judge_scale(engine.tree(), &spec.queue, (service.replicas, wanted))
+                    .map_err(Failure::from)?;
+            }
+            return Ok(());
         }
         let ended = self.reader.ended(job).map_err(Failure::Store)?.ok_or_else(|| Failure::no_job(job))?;
         if !caller.may_touch(&ended.view.user) {

@@ -53,12 +53,25 @@ pub(super) fn enforcement(capabilities: &Capabilities, spec: Option<&JobSpec>) -
     vec![
         limit("memory", set_aside(spec, |task| task.memory), &capabilities.memory_enforced_by),
         limit("cpus", set_aside(spec, |task| task.cpus), &capabilities.cpu_enforced_by),
+        processes(capabilities),
         match &capabilities.devices_enforced_by {
             Some(by) => format!("gpus: others are closed to a task by {by}"),
             None => "gpus: a convention, by visible-devices variables; a task can ignore them".to_owned(),
         },
         format!("kill: everything that a task started, found by {}", capabilities.kill_by),
     ]
+}
+
+/// Says how many processes a task may have, and whether anything holds it to that.
+fn processes(capabilities: &Capabilities) -> String {
+    match (capabilities.max_processes, &capabilities.processes_enforced_by) {
+        (0, _) => "processes: no limit is set".to_owned(),
+        (max, Some(by)) => format!("processes: at most {max} per task, threads included, enforced by {by}"),
+        (_, None) => {
+            "processes: not limited, there is no writable pids control group: a fork bomb reaches the machine"
+                .to_owned()
+        }
+    }
 }
 
 /// What each task of a job sets aside, by group where there are several; `None` when it sets nothing aside.

@@ -1,18 +1,24 @@
 //! Jobs: listing, one in full, why it waits, and what can be done to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use axum::Json;
 use axum::extract::State;
 use muster_api::Action;
 use muster_api::query::{ElementQuery, JobFilter};
-use muster_api::types::{ActionRequest, ActionResponse, Explained, JobDetail, JobList, ScaleRequest};
+use muster_api::types::{
+    ActionRequest, ActionResponse, BulkAction, BulkRequest, BulkResponse, BulkResult, Explained, JobDetail,
+    JobList, ScaleRequest,
+};
+use muster_backends::segments;
 use muster_model::payload::Command;
-use muster_model::view::{ElementView, JobView, State as JobState};
+use muster_model::view::{ElementView, JobView, MissingOutput, State as JobState};
 use muster_model::{Attempt, AttemptId, ElementId, JobId, Outcome, Rank, Replicas, UserName};
 
 use super::{App, Body, JobPath, OptionalBody, Params, daemon};
 use crate::auth::Caller;
+use crate::dispatch::{Listed, Wanted};
 use crate::failure::Failure;
 use crate::store::{HistoryFilter, Reader, What};
 
@@ -22,42 +28,68 @@ const HISTORY: (u32, u32) = (1000, 10_000);
 /// Jobs asked for by number in one request at most.
 const MAX_IDS: usize = 1000;
 
+/// Jobs acted on in one request at most.
+const MAX_TARGETS: usize = 10_000;
+
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
     Params(filter): Params<JobFilter>,
 ) -> Result<Json<JobList>, Failure> {
-    let wanted = filter.ids.as_deref().map(parse_ids).transpose()?;
+    let ids = filter.ids.as_deref().map(parse_ids).transpose()?;
     let state = filter.state.as_deref().map(parse_state).transpose()?;
+    let wanted = Wanted { filter, ids, state };
 
     // 1. Live jobs first: one that ends in between is then found in history, never in neither.
     let status = app.handle.status().await?;
-    let live = app.handle.jobs(wanted.as_ref().map(|ids| ids.iter().copied().collect())).await?;
-    let mut jobs: BTreeMap<JobId, JobView> = live.into_iter().map(|view| (view.job, view)).collect();
+    let Listed { views, matched } = app.handle.listed(wanted.clone()).await?;
+    let mut jobs: BTreeMap<JobId, JobView> = views.into_iter().map(|view| (view.job, view)).collect();
 
-    // 2. Ended ones, when they are asked for.
-    let missing: Vec<JobId> = wanted.iter().flatten().filter(|id| !jobs.contains_key(id)).copied().collect();
-    let want_history = wanted.is_none() && (filter.all || state.is_some_and(JobState::is_final));
+    // 2. Ended ones, when they are asked for, as far as there is room.
+    let missing: Vec<JobId> =
+        wanted.ids.iter().flatten().filter(|id| !jobs.contains_key(id)).copied().collect();
+    let room = wanted.first().map_or(usize::MAX, |first| first - jobs.len());
+    let (ended, matched_ended) =
+        read(&app.reader, move |reader| ended(reader, &wanted, &missing, room)).await?;
+    let is_bounded = room != usize::MAX;
+    jobs.extend(ended.into_iter().map(|view| (view.job, view)));
+
+    // 3. As the caller may see them.
+    let jobs = jobs.into_values().map(|view| as_seen_by(&caller, view)).collect();
+    let matched = is_bounded.then_some(matched + matched_ended);
+    Ok(Json(JobList { now: status.now, revision: status.revision, jobs, matched }))
+}
+
+/// Returns the newest `room` ended jobs that are asked for, and how many match.
+fn ended(
+    reader: &Reader,
+    wanted: &Wanted,
+    missing: &[JobId],
+    room: usize,
+) -> Result<(Vec<JobView>, u64), muster_runtime::StoreError> {
+    let Wanted { filter, ids, state } = wanted;
+    if ids.is_some() {
+        let mut found = Vec::new();
+        for id in missing.iter().rev() {
+            found.extend(reader.ended(*id)?.map(|ended| ended.view).filter(|view| wanted.keeps_ended(view)));
+        }
+        let matched = found.len() as u64;
+        found.truncate(room);
+        return Ok((found, matched));
+    }
+    if !filter.all && !state.is_some_and(JobState::is_final) {
+        return Ok((Vec::new(), 0));
+    }
+    let limit = filter.limit.unwrap_or(HISTORY.0).min(HISTORY.1);
     let query = HistoryFilter {
         user: filter.user.clone(),
         queue: filter.queue.clone(),
         state: state.map(|state| state.word().to_owned()),
-        limit: filter.limit.unwrap_or(HISTORY.0).min(HISTORY.1),
+        name: filter.name.clone(),
+        limit: u32::try_from(room).map_or(limit, |room| limit.min(room)),
     };
-    let ended = read(&app.reader, move |reader| {
-        let mut ended = if want_history { reader.history(&query)? } else { Vec::new() };
-        for id in missing {
-            ended.extend(reader.ended(id)?.map(|ended| ended.view));
-        }
-        Ok(ended)
-    })
-    .await?;
-    jobs.extend(ended.into_iter().map(|view| (view.job, view)));
-
-    // 3. What does not match goes.
-    let jobs = jobs.into_values().filter(|view| matches(view, &filter, state, wanted.as_ref()));
-    let jobs = jobs.map(|view| as_seen_by(&caller, view)).collect();
-    Ok(Json(JobList { now: status.now, revision: status.revision, jobs }))
+    let matched = if room == usize::MAX { 0 } else { reader.history_count(&query)? };
+    Ok((reader.history(&query)?, matched))
 }
 
 pub(super) async fn one(
@@ -82,6 +114,7 @@ pub(super) async fn one(
         commands: None,
         workdir: None,
         logs: Vec::new(),
+        missing_output: Vec::new(),
         enforcement: daemon::enforcement(&app.backend.capabilities(), spec.as_deref()),
         now,
         job: as_seen_by(&caller, view),
@@ -89,7 +122,9 @@ pub(super) async fn one(
     if caller.may_touch(&detail.job.user) {
         detail.commands = what.as_ref().map(commands);
         detail.workdir = what.map(|what| what.workdir.display().to_string());
-        detail.logs = log_paths(&app, &detail.job, query.index).await?;
+        let logs = log_paths(&app, &detail.job, query.index).await?;
+        detail.logs = logs.iter().map(|log| log.display().to_string()).collect();
+        detail.missing_output = missing_output(logs).await?;
     }
     Ok(Json(detail))
 }
@@ -114,6 +149,7 @@ async fn add_element(app: &App, view: &mut JobView, index: u32) -> Result<(), Fa
 
 pub(super) async fn explain(
     State(app): State<App>,
+    caller: Caller,
     JobPath(job): JobPath,
     Params(query): Params<ElementQuery>,
 ) -> Result<Json<Explained>, Failure> {
@@ -127,7 +163,17 @@ pub(super) async fn explain(
             }
             Ok(Json(Explained { now, explanation: nothing_to_explain(&view, query.index) }))
         }
-        answer => answer.map(|explanation| Json(Explained { now, explanation })),
+        answer => {
+            let mut explanation = answer?;
+            // What a checkpoint is called is the owner's own word.
+            let preempted = explanation.preempted.as_mut();
+            if let Some(saved) = preempted.and_then(|preempted| preempted.checkpoint.as_mut())
+                && !caller.may_touch(&owner(&app, job).await?)
+            {
+                saved.label.clear();
+            }
+            Ok(Json(Explained { now, explanation }))
+        }
     }
 }
 
@@ -149,6 +195,29 @@ action!(hold, Action::Hold);
 action!(release, Action::Release);
 action!(requeue, Action::Requeue);
 action!(checkpoint, Action::Checkpoint);
+
+pub(super) async fn bulk(
+    State(app): State<App>,
+    caller: Caller,
+    Body(request): Body<BulkRequest>,
+) -> Result<Json<BulkResponse>, Failure> {
+    let BulkRequest { action, targets } = request;
+    if targets.len() > MAX_TARGETS {
+        return Err(Failure::bad_request(format!("`targets` takes at most {MAX_TARGETS} jobs")));
+    }
+    let action = match action {
+        BulkAction::Cancel => Action::Cancel,
+        BulkAction::Hold => Action::Hold,
+        BulkAction::Release => Action::Release,
+        BulkAction::Requeue => Action::Requeue,
+    };
+    // All are in the dispatcher's queue before it answers the first: what is queued at one moment is one step.
+    let asked = targets.iter().map(|target| app.handle.act(caller.clone(), target.job, target.index, action));
+    let answers = futures_util::future::join_all(asked).await;
+    let results = targets.into_iter().zip(answers);
+    let results = results.map(|(target, answer)| BulkResult::of(target, answer.map_err(Failure::body)));
+    Ok(Json(BulkResponse { results: results.collect() }))
+}
 
 pub(super) async fn scale(
     State(app): State<App>,
@@ -189,9 +258,13 @@ pub(crate) async fn owner(app: &App, job: JobId) -> Result<UserName, Failure> {
     ended.map(|ended| ended.view.user).ok_or_else(|| Failure::no_job(job))
 }
 
-/// Why a task could not start names directories and programs of its owner; others learn that it could not.
+/// Hides from others than the owner and admins what a view holds of the owner's own words: why a task could not start, which names
+/// directories and programs, and what a checkpoint is called.
 fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
     if !caller.may_touch(&view.user) {
+        for saved in view.elements.iter_mut().filter_map(|element| element.checkpoint.as_mut()) {
+            saved.label.clear();
+        }
         let ends = view.elements.iter_mut().map(|element| [&mut element.outcome, &mut element.last_end]);
         let outcomes = ends.flatten().flatten();
         for outcome in outcomes {
@@ -222,22 +295,6 @@ fn parse_state(text: &str) -> Result<JobState, Failure> {
     })
 }
 
-fn matches(
-    view: &JobView,
-    filter: &JobFilter,
-    state: Option<JobState>,
-    ids: Option<&BTreeSet<JobId>>,
-) -> bool {
-    let in_queue = |queue: &String| {
-        let own = view.queue.as_str();
-        own == queue || own.strip_prefix(queue.as_str()).is_some_and(|rest| rest.starts_with('/'))
-    };
-    ids.is_none_or(|ids| ids.contains(&view.job))
-        && filter.user.as_ref().is_none_or(|user| view.user.as_str() == user)
-        && filter.queue.as_ref().is_none_or(in_queue)
-        && state.is_none_or(|state| view.state == state)
-}
-
 /// Commands as one would type them.
 fn commands(what: &What) -> BTreeMap<String, String> {
     let text = |command: &Command| match command {
@@ -257,7 +314,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Log file per rank of the current or last attempt of the shown element.
-async fn log_paths(app: &App, view: &JobView, index: Option<u32>) -> Result<Vec<String>, Failure> {
+async fn log_paths(app: &App, view: &JobView, index: Option<u32>) -> Result<Vec<PathBuf>, Failure> {
     let shown = view.elements.iter().find(|element| index.is_none_or(|index| element.element.index == index));
     let Some(&ElementView { element, attempt, ref tasks, .. }) = shown.filter(|element| element.attempt > 0)
     else {
@@ -272,8 +329,23 @@ async fn log_paths(app: &App, view: &JobView, index: Option<u32>) -> Result<Vec<
         }
         ranks => ranks,
     };
-    let path = |rank| app.backend.log_path(id, Rank(rank as u32)).display().to_string();
-    Ok((0..ranks).map(path).collect())
+    Ok((0..ranks).map(|rank| app.backend.log_path(id, Rank(rank as u32))).collect())
+}
+
+/// Lists the tasks whose output is not all there, by the log file of each rank.
+async fn missing_output(logs: Vec<PathBuf>) -> Result<Vec<MissingOutput>, Failure> {
+    let look = move || {
+        let missing = logs.iter().map(|log| segments::missing(log)).enumerate();
+        let missing =
+            missing.filter(|(_, missing)| !missing.is_none()).map(|(rank, missing)| MissingOutput {
+                rank: Rank(rank as u32),
+                dropped: missing.dropped,
+                dropped_after: missing.dropped_after,
+                disk_full: missing.disk_full,
+            });
+        missing.collect()
+    };
+    tokio::task::spawn_blocking(look).await.map_err(|error| Failure::Internal(error.to_string()))
 }
 
 fn nothing_to_explain(view: &JobView, index: Option<u32>) -> muster_model::view::Explanation {
@@ -297,6 +369,30 @@ mod tests {
             ("$HOME", "'$HOME'"),
         ] {
             assert_eq!(quoted(word), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_checkpoint_is_called_is_for_its_owner() {
+        use muster_model::payload::Identity;
+        use muster_model::view::CheckpointView;
+        let caller = |user: &str, admin| Caller {
+            identity: Identity { user: user.into(), uid: 1, gid: 1 },
+            admin,
+            groups: std::sync::Arc::default(),
+        };
+        let mut element = ElementView::blank(ElementId { job: JobId(1), index: 0 }, JobState::Running);
+        let at = muster_model::Time(0);
+        element.checkpoint = Some(CheckpointView { at, label: "/home/ann/secret".to_owned(), attempt: 1 });
+        let blank = JobView::blank(JobId(1), "x".to_owned(), "ann".into(), JobState::Running, at);
+        let view = JobView { elements: vec![element], ..blank };
+        for (caller, expected) in [
+            (caller("ann", false), "/home/ann/secret"),
+            (caller("root", true), "/home/ann/secret"),
+            (caller("bob", false), ""),
+        ] {
+            let seen = as_seen_by(&caller, view.clone());
+            assert_eq!(seen.elements[0].checkpoint.as_ref().unwrap().label, expected);
         }
     }
 

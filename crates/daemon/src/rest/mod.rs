@@ -84,6 +84,7 @@ fn handler(route: &Route) -> MethodRouter<App> {
         RouteId::Hold => on(filter, jobs::hold),
         RouteId::Release => on(filter, jobs::release),
         RouteId::Requeue => on(filter, jobs::requeue),
+        RouteId::Bulk => on(filter, jobs::bulk),
         RouteId::Checkpoint => on(filter, jobs::checkpoint),
         RouteId::Saved => on(filter, saved::saved),
         RouteId::Scale => on(filter, jobs::scale),

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use muster_api::types::{ActionResponse, QueueList, QueuesRequest, UsageList};
-use muster_model::view::UsageView;
-use muster_model::{QueueName, UserName};
+use muster_model::view::{AccessView, UsageView};
+use muster_model::{Protection, QueueName, QueueTree, Span, UserName};
+use muster_spec::access::{self, Grants};
 
 use super::jobs::read;
 use super::submit::invalid_spec;
@@ -17,9 +18,31 @@ use crate::failure::Failure;
 /// Thousandths of GPUs × milliseconds in a GPU-second.
 const MILLI_MS_PER_GPU_SEC: u64 = 1_000_000;
 
-pub(super) async fn list(State(app): State<App>) -> Result<Json<QueueList>, Failure> {
+pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Json<QueueList>, Failure> {
     let now = app.handle.status().await?.now;
-    Ok(Json(QueueList { now, queues: app.handle.queues().await? }))
+    let mut queues = app.handle.queues().await?;
+    let site = app.site.borrow().clone();
+    for queue in &mut queues {
+        queue.default_time = access::default_time(&site.queues, &queue.name).map(|(time, _)| time);
+        queue.access = (!caller.admin).then(|| access_of(&site.queues, &queue.name, &caller));
+    }
+    Ok(Json(QueueList { now, queues }))
+}
+
+/// What a user may do in a queue.
+fn access_of(tree: &QueueTree, queue: &QueueName, caller: &Caller) -> AccessView {
+    let grants = Grants::of(tree, queue);
+    AccessView {
+        may_submit: grants.admits(caller.submitter()),
+        max_priority: grants.max_priority,
+        max_protect: match grants.max_protect {
+            Protection::None => Span(0),
+            Protection::For(span) => span,
+            Protection::Always => Span(u64::MAX),
+        },
+        users: grants.users,
+        groups: grants.groups.iter().map(ToString::to_string).collect(),
+    }
 }
 
 pub(super) async fn set(

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use muster_api::types::{Diagnostic, SubmitRequest, SubmitResponse, Submitted};
 use muster_model::payload::Command;
+use muster_model::slurm::SlurmOptions;
 use muster_model::{JobSpec, Payload, UserName};
 use muster_runtime::{Draft, Receipt, Submission};
-use muster_spec::{Checked, Colour, Diagnostics, Site};
+use muster_spec::{Checked, Colour, Diagnostics, Site, access};
 
 use super::{App, Body};
 use crate::auth::Caller;
@@ -36,6 +38,7 @@ pub(super) async fn submit(
     // 2. Text to checked jobs, away from the dispatcher: a large text takes its time.
     let windows: Vec<_> = app.handle.windows().await?.into_iter().map(|window| window.name).collect();
     let (dry_run, site, clock) = (request.dry_run, app.site.borrow().clone(), app.clock.now());
+    let known = Arc::clone(&site);
     let work = move || {
         let documents = muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
         let surroundings =
@@ -47,6 +50,10 @@ pub(super) async fn submit(
         .await
         .map_err(|error| Failure::Internal(error.to_string()))?
         .map_err(|diagnostics| invalid_spec(&diagnostics))?;
+    if !caller.admin {
+        let judge = |job: &Checked| access::judge(&known.queues, caller.submitter(), &job.spec);
+        checked.iter().try_for_each(judge)?;
+    }
     let submission = submission(checked, request, &caller, user, clock)?;
 
     // 3. Judged for a dry run, journalled otherwise.
@@ -106,8 +113,14 @@ fn submission(
         let name = &job.spec.name;
         format!("`{name}` is not checked before it starts on this machine; `muster verify` does as it runs")
     });
+    let unread = checked.iter().filter(|job| job.slurm != SlurmOptions::default()).map(|job| {
+        let name = &job.spec.name;
+        format!(
+            "`{name}` has a section `slurm`, which is not read on this machine; `--on slurm` submits there"
+        )
+    });
     let own = checked.iter().flat_map(|job| job.warnings.iter().cloned());
-    let warnings = own.chain(unverified).collect();
+    let warnings = own.chain(unverified).chain(unread).collect();
     let drafts: Result<Vec<_>, _> =
         checked.into_iter().map(|job| draft(job, &request, caller, &user, now)).collect();
     Ok(Submission { user, key: request.key, drafts: drafts?, warnings })

@@ -1,23 +1,27 @@
 //! The runtime's store on SQLite: append, load, snapshot, receipts, probe.
 
-use muster_model::UserName;
 use muster_model::unit::Time;
+use muster_model::{Event, UserName};
 use muster_runtime::{Batch, Loaded, Receipt, Record, SavedState, Store, StoreError};
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::fault::{damaged, refused};
-use super::{SqliteStore, instant, project, schema, sql};
+use super::{SqliteStore, instant, project, schema, sql, unsigned};
 
 impl Store for SqliteStore {
     fn append(&mut self, batch: &Batch) -> Result<(), StoreError> {
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(refused)?;
-        write_records(&transaction, batch)?;
+        let revision = write_records(&transaction, batch)?;
         write_payloads(&transaction, batch)?;
         for fact in &batch.facts {
             project::fact(&transaction, fact)?;
         }
-        transaction.commit().map_err(refused)
+        transaction.commit().map_err(refused)?;
+        if let (Some(marks), Some(revision)) = (&mut self.marks, revision) {
+            marks.raise(unsigned(revision), next_job(batch));
+        }
+        Ok(())
     }
 
     fn load(&mut self) -> Result<Loaded, StoreError> {
@@ -95,14 +99,24 @@ impl SqliteStore {
     }
 }
 
-fn write_records(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), StoreError> {
+/// The number after the highest that a batch gives; 0 when it gives none.
+fn next_job(batch: &Batch) -> u64 {
+    let submitted = batch.records.iter().filter_map(|record| match record {
+        Record::Event(Event::Submitted { job, .. }) => Some(job.0 + 1),
+        Record::Event(_) | Record::Plan(_) => None,
+    });
+    submitted.max().unwrap_or(0)
+}
+
+/// Writes the records and answers the number of the last one.
+fn write_records(transaction: &Transaction<'_>, batch: &Batch) -> Result<Option<i64>, StoreError> {
     let mut insert = transaction
         .prepare_cached("INSERT INTO journal (at, kind, body) VALUES (?1, ?2, ?3)")
         .map_err(refused)?;
     for record in &batch.records {
         insert.execute(params![sql(batch.at.0), record.kind(), encode(record)?]).map_err(refused)?;
     }
-    Ok(())
+    Ok((!batch.records.is_empty()).then(|| transaction.last_insert_rowid()))
 }
 
 fn write_payloads(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), StoreError> {

@@ -4,6 +4,7 @@
 mod access;
 mod element;
 mod fault;
+mod high_water;
 mod journal;
 mod lock;
 mod project;
@@ -23,11 +24,13 @@ use muster_runtime::StoreError;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 pub use access::StateStore;
+pub use high_water::HighWater;
 pub use lock::DirLock;
 pub use read::{AttemptRow, Ended, HistoryFilter, Reader, Stint, What};
 pub use retain::Retention;
 
 use fault::{damaged, refused, refused_io};
+use high_water::Marks;
 
 /// Name of the database in the state directory.
 const FILE: &str = "muster.db";
@@ -40,6 +43,7 @@ const BUSY: Duration = Duration::from_secs(5);
 pub struct SqliteStore {
     connection: Connection,
     path: PathBuf,
+    marks: Option<Marks>,
     _lock: DirLock,
 }
 
@@ -63,7 +67,7 @@ impl SqliteStore {
             )
             .map_err(refused)?;
         schema::migrate(&connection)?;
-        Ok(Self { connection, path, _lock: lock })
+        Ok(Self { connection, path, marks: None, _lock: lock })
     }
 
     /// A second, read-only connection for history and accounting.
@@ -88,6 +92,16 @@ impl SqliteStore {
     /// When the store cannot be written.
     pub fn set_meta(&self, name: &str, value: Option<&str>) -> Result<(), StoreError> {
         schema::set_meta(&self.connection, name, value)
+    }
+
+    /// Writes how far the state has come to these files, now and after every batch.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn keep_marks(&mut self, paths: &[PathBuf], mark: HighWater) -> Result<(), StoreError> {
+        let marks = Marks::open(paths, mark).map_err(|error| refused_io("a high-water mark", &error))?;
+        self.marks = Some(marks);
+        Ok(())
     }
 
     fn read_payload(&self, id: PayloadId) -> Result<Option<Payload>, StoreError> {

@@ -57,6 +57,8 @@ pub struct HistoryFilter {
     pub queue: Option<String>,
     /// In this final state, as it is written in JSON.
     pub state: Option<String>,
+    /// With a name that this pattern matches, as `JobFilter` has it.
+    pub name: Option<String>,
     /// At most this many, newest first.
     pub limit: u32,
 }
@@ -123,6 +125,31 @@ impl Reader {
     /// # Errors
     /// When the store cannot be read.
     pub fn history(&self, filter: &HistoryFilter) -> Result<Vec<JobView>, StoreError> {
+        self.matching("view", filter, "ORDER BY job DESC LIMIT ?", &[&filter.limit], |query, values| {
+            let rows = query.query_map(values, |row| row.get::<_, String>(0)).map_err(refused)?;
+            rows.map(|row| parse(&row.map_err(refused)?, "a history row")).collect()
+        })
+    }
+
+    /// Counts the ended jobs that match a filter, whatever its limit.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn history_count(&self, filter: &HistoryFilter) -> Result<u64, StoreError> {
+        self.matching("COUNT(*)", filter, "", &[], |query, values| {
+            query.query_row(values, |row| row.get::<_, i64>(0)).map(unsigned).map_err(refused)
+        })
+    }
+
+    /// Asks for `what` of the ended jobs that match a filter.
+    fn matching<T>(
+        &self,
+        what: &str,
+        filter: &HistoryFilter,
+        end: &str,
+        end_values: &[&dyn ToSql],
+        ask: impl FnOnce(&mut rusqlite::CachedStatement<'_>, &[&dyn ToSql]) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut conditions = vec!["1 = 1"];
         let mut values: Vec<&dyn ToSql> = Vec::new();
         if let Some(user) = &filter.user {
@@ -138,13 +165,17 @@ impl Reader {
             conditions.push("state = ?");
             values.push(state);
         }
-        values.push(&filter.limit);
-        let text =
-            format!("SELECT view FROM history WHERE {} ORDER BY job DESC LIMIT ?", conditions.join(" AND "));
+        // GLOB has brackets besides, which patterns of names have not.
+        let name = filter.name.as_ref().map(|name| name.replace('[', "[[]"));
+        if let Some(name) = &name {
+            conditions.push("name GLOB ?");
+            values.push(name);
+        }
+        values.extend(end_values);
+        let text = format!("SELECT {what} FROM history WHERE {} {end}", conditions.join(" AND "));
         let connection = self.lock();
         let mut query = connection.prepare_cached(&text).map_err(refused)?;
-        let rows = query.query_map(values.as_slice(), |row| row.get::<_, String>(0)).map_err(refused)?;
-        rows.map(|row| parse(&row.map_err(refused)?, "a history row")).collect()
+        ask(&mut query, values.as_slice())
     }
 
     /// Every start of an element, oldest first.

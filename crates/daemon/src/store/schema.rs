@@ -8,8 +8,9 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::fault::refused;
 
-/// Version of the tables.
-pub(super) const SCHEMA_VERSION: u32 = 2;
+/// Version of the tables. Version 3 has the tables of version 2, and task directories in epochs: an older binary would
+/// look for them elsewhere, and count what runs as lost.
+pub(super) const SCHEMA_VERSION: u32 = 3;
 
 /// Instants are milliseconds since the epoch; texts named `body`, `view`, `what`, `outcome` and `placement` are JSON.
 const TABLES: &str = "

@@ -62,6 +62,7 @@ fn sample(id: RouteId) -> Option<Value> {
             Some(json!({ "gpus": 1, "after": 360_000_000, "length": 1000, "users": ["ann"] }))
         }
         RouteId::DropReservation => Some(json!({})),
+        RouteId::Bulk => Some(json!({ "action": "hold", "targets": [{ "job": 1 }, { "job": 99 }] })),
         RouteId::Scale => Some(json!({ "floor": 1, "ceiling": 2 })),
         RouteId::Saved => Some(json!({ "label": "step 1" })),
         RouteId::Drain => Some(json!({ "reason": "cleaning" })),

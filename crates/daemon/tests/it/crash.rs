@@ -155,9 +155,11 @@ fn check_journal(site: &Site, seed: u64) {
                     ran.entry(report.id).or_default().insert(report.rank);
                 }
                 // Not a stage.
-                Observation::Checkpointed(_) | Observation::Ready => {}
+                Observation::Checkpointed(_) | Observation::Signalled(_) | Observation::Ready => {}
                 Observation::Lost { reason } => panic!("seed {seed}: {} was lost: {reason}", report.id),
-                Observation::Refused { reason } => panic!("seed {seed}: {} was refused: {reason}", report.id),
+                Observation::Refused { reason } | Observation::Impossible { reason } => {
+                    panic!("seed {seed}: {} was refused: {reason}", report.id)
+                }
             },
             Record::Event(_) => {}
         }

@@ -7,6 +7,7 @@ mod contract;
 mod crash;
 mod faults;
 mod fuzz;
+mod grants;
 mod jobs;
 mod logs;
 mod oversize;

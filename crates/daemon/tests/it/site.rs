@@ -243,6 +243,10 @@ impl Peers for FixedPeers {
             _ => ("root".into(), peer.uid == 0),
         }
     }
+
+    fn groups(&self, user: &UserName, _: u32) -> Arc<[Arc<str>]> {
+        if user.as_str() == "bob" { ["labs".into()].into() } else { Arc::default() }
+    }
 }
 
 /// Real time plus an offset that tests move.

@@ -125,6 +125,10 @@ async fn a_personal_daemon_serves_its_owner_only() {
         fn peer(&self, _: &tokio::net::UnixStream) -> std::io::Result<muster_daemon::auth::Peer> {
             Ok(muster_daemon::auth::Peer { uid: 4_000_000, gid: 4_000_000 })
         }
+        fn groups(&self, _: &muster_model::UserName, _: u32) -> std::sync::Arc<[std::sync::Arc<str>]> {
+            std::sync::Arc::default()
+        }
+
         fn resolve(&self, _: muster_daemon::auth::Peer) -> (muster_model::UserName, bool) {
             ("stranger".into(), true)
         }

@@ -91,6 +91,8 @@ fn queue(one: &Association, limits: &Limits) -> QueueView {
         usage_gpu_secs: decayed_gpu_secs(one),
         share_ppm: (one.usage_ppm * 1_000_000).checked_div(one.norm_shares_ppm).unwrap_or(0),
         budget: None,
+        default_time: None,
+        access: None,
     }
 }
 

@@ -4,14 +4,13 @@ use muster_api::Answer;
 use muster_api::query::AttachQuery;
 use muster_api::types::{ActionRequest, ActionResponse};
 use muster_backends::slurm::job::NativeJob;
-use muster_backends::slurm::state::NativeState;
 use muster_backends::slurm::tool::ToolError;
 use muster_model::view::{State, TaskView};
 use muster_model::{JobId, Span};
 
 use super::queue::Whose;
 use super::record::Record;
-use super::{Refusal, Result, Slurm, view};
+use super::{Refusal, Result, Slurm, named, view};
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +33,8 @@ struct Aim<'a> {
     index: Option<u32>,
     /// What is kept of it.
     record: Option<&'a Record>,
+    /// What the controller knows of it.
+    rows: &'a [NativeJob],
 }
 
 /// How long Slurm's credentials last where `AuthInfo` says nothing (slurm.conf(5), `cred_expire`).
@@ -42,16 +43,15 @@ const CREDENTIAL_LIFE: Span = Span::from_secs(120);
 impl Slurm {
     /// Does it to a job, or to one element.
     pub(super) async fn act(&self, job: JobId, request: ActionRequest, verb: Verb) -> Result<ActionResponse> {
-        // A number that Slurm gave away again stands for the job that it was acknowledged for.
-        let present = self.present(&[job.0]).await?[0];
-        let record = self.records().await?.of_number(job.0);
-        if let Some(record) = &record {
-            self.is_the_same(job, present, record).await?;
-        }
+        // Slurm gives numbers away: what is done is done to the job that was meant, or not at all.
+        let meant = self.meant(job).await?;
+        let rows = self.present_rows(&meant).await?;
+        let record = self.record_of(&meant, &rows).await?;
+        let present = meant.present;
         if let Some(index) = request.index {
-            self.has_element(job, JobId(present), index).await?;
+            self.has_element(job, &rows, index).await?;
         }
-        let aim = Aim { job, present, index: request.index, record: record.as_ref() };
+        let aim = Aim { job, present, index: request.index, record: record.as_ref(), rows: &rows };
         match verb {
             Verb::Hold | Verb::Release => self.hold(aim, verb).await,
             Verb::Checkpoint => self.checkpoint(job, request.index, record.as_ref()).await,
@@ -61,10 +61,9 @@ impl Slurm {
     }
 
     async fn cancel(&self, aim: Aim<'_>) -> Result<ActionResponse> {
-        let Aim { job, present, index, record } = aim;
-        // scancel says nothing of a job that nobody knows.
-        if let Some(state) = self.ended(JobId(present)).await? {
-            return Ok(ActionResponse { message: format!("job {job} had already ended: {}", state.word()) });
+        let Aim { job, present, index, record, rows } = aim;
+        if rows.is_empty() || named::is_over(rows) {
+            return self.cancel_absent(aim).await;
         }
         self.told(job, Verb::Cancel, "scancel", &[&element(present, index)]).await?;
         // What was cancelled is not looked for any more: nobody hands it on again.
@@ -74,8 +73,36 @@ impl Slurm {
         Ok(ActionResponse { message: "cancelled".to_owned() })
     }
 
+    /// Of a job that the controller does not know, or that has ended: scancel would say nothing.
+    async fn cancel_absent(&self, aim: Aim<'_>) -> Result<ActionResponse> {
+        let Aim { job, record, rows, .. } = aim;
+        let known = match rows.is_empty() {
+            false => rows.to_vec(),
+            true => self.rows_of(job).await?.0,
+        };
+        if let Some(state) =
+            view::jobs(&known, None).first().map(|view| view.state).filter(|state| state.is_final())
+        {
+            if let Some(record) = record {
+                self.records().await?.close(&record.id);
+            }
+            return Ok(ActionResponse { message: format!("job {job} had already ended: {}", state.word()) });
+        }
+        let Some(record) = record else { return Err(self.unknown(job).await) };
+        self.records().await?.close(&record.id);
+        Ok(ActionResponse {
+            message: "Slurm does not know it any more; it is not handed on again".to_owned(),
+        })
+    }
+
     async fn requeue(&self, aim: Aim<'_>) -> Result<ActionResponse> {
-        let Aim { job, present, index, record } = aim;
+        let Aim { job, present, index, record, rows } = aim;
+        if let (Some(record), true) = (record, rows.is_empty()) {
+            let number = self.hand_on_again(record).await?;
+            return Ok(ActionResponse {
+                message: format!("Slurm had lost it; handed on again as job {number}"),
+            });
+        }
         self.told(job, Verb::Requeue, "scontrol", &["requeue", &element(present, index)]).await?;
         if let Some(record) = record {
             self.records().await?.run_again(record, index);
@@ -92,7 +119,7 @@ impl Slurm {
     async fn hold(&self, aim: Aim<'_>, verb: Verb) -> Result<ActionResponse> {
         let Aim { job, present, index, .. } = aim;
         // 1. What of it waits.
-        let mut rows = self.queue(Whose::Jobs(&[present])).await?;
+        let mut rows = aim.rows.to_vec();
         if index.is_none() && rows.iter().any(is_cut) {
             rows = self.in_full(Whose::Jobs(&[present])).await?;
         }
@@ -111,9 +138,9 @@ impl Slurm {
                     Err(Refusal::refused(format!("{named} holds resources; only what waits can be held"))
                         .hint("cancel or requeue it instead"))
                 }
-                None if rows.is_empty() => match self.ended(JobId(present)).await? {
-                    Some(_) => Err(over(&named)),
-                    None => Err(Refusal::refused(format!("{named} neither waits nor runs"))),
+                None if rows.is_empty() => match self.rows_of(job).await?.0.is_empty() {
+                    false => Err(over(&named)),
+                    true => Err(self.unknown(job).await),
                 },
                 None => Err(over(&named)),
             };
@@ -136,15 +163,19 @@ impl Slurm {
     }
 
     /// Slurm's programs take an element that is not there for done.
-    async fn has_element(&self, job: JobId, present: JobId, index: u32) -> Result<()> {
-        let rows = self.rows_of(present).await?;
+    async fn has_element(&self, job: JobId, rows: &[NativeJob], index: u32) -> Result<()> {
+        if rows.iter().any(|row| view::stands_for(row, index)) {
+            return Ok(());
+        }
+        // It may have ended a while ago.
+        let (rows, _) = self.rows_of(job).await?;
         if !rows.is_empty() {
             view::row_of(&rows, job, index)?;
         }
         Ok(())
     }
 
-    /// A shell beside a rank: a step of its own on the rank's node, in the job's allocation.
+    /// A terminal beside a rank: a step of its own on the rank's node, in the job's allocation. The program follows.
     pub(super) async fn terminal(&self, job: JobId, query: AttachQuery) -> Result<Answer> {
         let rows = self.running(job, query.index).await?;
         let mut tasks = tasks(&rows).into_iter();
@@ -158,7 +189,7 @@ impl Slurm {
         let mut args = vec![number.as_str(), "--overlap", "--nodes=1", "--ntasks=1", &node];
         let group = task.group.strip_prefix("part-").map(|at| format!("--het-group={at}"));
         args.extend(group.as_deref());
-        args.extend(["--pty", "bash", "-l"]);
+        args.push("--pty");
         Ok(Answer::Terminal(self.tools().command("srun", &args)))
     }
 
@@ -185,7 +216,7 @@ impl Slurm {
     async fn running(&self, job: JobId, index: Option<u32>) -> Result<Vec<NativeJob>> {
         let runs = |row: &NativeJob| row.state.state(false) == State::Running;
         let wanted = |row: &NativeJob| index.is_none_or(|index| view::index(row) == index);
-        let mut rows = self.rows_of(job).await?;
+        let (mut rows, _) = self.rows_of(job).await?;
         rows.retain(|row| runs(row) && wanted(row));
         match rows.first() {
             None => Err(Refusal::refused(format!("job {job} does not run"))
@@ -195,44 +226,6 @@ impl Slurm {
                 Ok(rows)
             }
             Some(_) => Ok(rows),
-        }
-    }
-
-    /// The controller has this very job under the number, and not another.
-    async fn is_the_same(&self, job: JobId, present: u64, record: &Record) -> Result<()> {
-        let rows = self.queue(Whose::Jobs(&[present])).await?;
-        let others = rows.iter().any(|row| row.muster_id() != Some(record.id.as_str()));
-        match others {
-            false => Ok(()),
-            true => Err(Refusal::refused(format!("Slurm lost job {job} and gave its number to another"))
-                .hint(format!("`muster show {job}` says what is known; `scancel {present}` ends the other"))),
-        }
-    }
-
-    /// How the job ended, when it has; what the controller has forgotten the accounting may know.
-    pub(super) async fn ended(&self, job: JobId) -> Result<Option<State>> {
-        let asked =
-            ["--noheader", "--states=all", "--format=%T", "--jobs", &job.to_string()].map(str::to_owned);
-        let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
-        let is_forgotten = match self.tools().output("squeue", &asked).await {
-            Ok(states) => {
-                let state = |word: &str| NativeState::new([word]).state(false);
-                let states: Vec<State> = states.lines().map(|line| state(line.trim())).collect();
-                if states.iter().any(|state| !state.is_final()) {
-                    return Ok(None);
-                }
-                states.is_empty()
-            }
-            Err(ToolError::Failed { message, .. }) if message.contains("Invalid job id") => true,
-            Err(ToolError::Failed { message, .. }) => return Err(refusal(job, Verb::Cancel, &message)),
-            Err(error) => return Err(error.into()),
-        };
-        let rows = self.rows_of(job).await;
-        let known = rows.ok().and_then(|rows| view::jobs(&rows, None).into_iter().next());
-        match known.map(|job| job.state) {
-            Some(state) if state.is_final() => Ok(Some(state)),
-            _ if is_forgotten => Err(refusal(job, Verb::Cancel, "Invalid job id")),
-            _ => Ok(None),
         }
     }
 }
@@ -281,7 +274,7 @@ fn allocation(row: &NativeJob) -> String {
 }
 
 /// What Slurm says, with what to do.
-fn refusal(job: JobId, verb: Verb, message: &str) -> Refusal {
+pub(super) fn refusal(job: JobId, verb: Verb, message: &str) -> Refusal {
     match message {
         _ if message.contains("Invalid job id") => {
             Refusal::not_found(format!("Slurm's controller knows no job {job}"))

@@ -5,7 +5,7 @@ use muster_backends::slurm::job::NativeJob;
 use muster_model::view::State;
 use muster_model::{Dependency, DependencyKind, JobId};
 
-use super::queue::Whose;
+use super::queue::Accounting;
 use super::{Refusal, Result, Slurm};
 
 impl Slurm {
@@ -13,18 +13,29 @@ impl Slurm {
     pub(super) async fn still_open(&self, after: &[Dependency]) -> Result<Vec<Dependency>> {
         let mut open = Vec::new();
         for one in after {
-            let present = self.present(&[one.job.0]).await?[0];
-            if !self.queue(Whose::Jobs(&[present])).await?.is_empty() {
+            let meant = self.meant(one.job).await?;
+            let present = meant.present;
+            if !self.present_rows(&meant).await?.is_empty() {
                 open.push(Dependency { job: JobId(present), ..one.clone() });
                 continue;
             }
-            let Some(rows) = self.accounted(&[present]).await else {
-                return Err(Refusal::refused(format!(
-                    "it waits for job {}, which Slurm's controller does not know; the accounting does not answer, so nobody knows \
-                     whether and how it ended",
-                    one.job
-                ))
-                .hint("where it has ended as it should, leave it out"));
+            let rows = match self.accounted(&[present]).await {
+                Accounting::Knows(rows) => self.own_history(&meant, rows).await?,
+                Accounting::Silent(why) => {
+                    return Err(Refusal::unavailable(format!(
+                        "it waits for job {}, which Slurm's controller does not know, and the accounting does not answer: {why}",
+                        one.job
+                    ))
+                    .hint("where the job has ended as it should, leave it out"));
+                }
+                Accounting::Absent => {
+                    return Err(Refusal::refused(format!(
+                        "it waits for job {}, which Slurm's controller does not know; there is no accounting that would say \
+                         whether and how it ended",
+                        one.job
+                    ))
+                    .hint("where it has ended as it should, leave it out"));
+                }
             };
             let rows: Vec<&NativeJob> = rows.iter().filter(|row| row.job() == present).collect();
             judge(one, &rows)?;

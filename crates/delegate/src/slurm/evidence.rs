@@ -51,6 +51,7 @@ impl Slurm {
             "PartitionTimeLimit" | "PartitionNodeLimit" => {
                 self.partitions(row).await.iter().map(|partition| allows(partition, word)).collect()
             }
+            "Licenses" => self.licenses(bonds.unwrap_or(&Bonds::new())).await,
             _ if word.starts_with("QOS") => {
                 let partitions = self.partitions(row).await;
                 let names = partitions.iter().filter_map(|one| one.qos.as_deref()).chain([row.qos.as_str()]);
@@ -61,6 +62,7 @@ impl Slurm {
         };
         found.extend(asks(row, word));
         found.truncate(MOST);
+        found.splice(0..0, headroom::never(row, limits));
         found
     }
 
@@ -100,9 +102,18 @@ impl Slurm {
         found
     }
 
+    /// How many of the licences that it asks for are in use.
+    async fn licenses(&self, bonds: &Bonds) -> Vec<String> {
+        let asked = self.tools().output("scontrol", &["--oneliner", "show", "licenses"]).await;
+        let own = bonds.get("Licenses").map(String::as_str).unwrap_or_default();
+        licenses(own, &asked.unwrap_or_default())
+    }
+
     /// Advance reservations of others on nodes that it could go to.
     async fn reservations(&self, row: &NativeJob, hosts: &[NativeNode], bonds: &Bonds) -> Vec<String> {
-        let asked = self.tools().output("scontrol", &["--oneliner", "show", "reservation"]).await;
+        // Times as people read them, not as seconds since the epoch.
+        let format = ["SLURM_TIME_FORMAT".to_owned()];
+        let asked = self.tools().without(&format, "scontrol", &["--oneliner", "show", "reservation"]).await;
         let text = asked.unwrap_or_default();
         let own = bonds.get("Reservation").map(String::as_str);
         let in_its = |name: &str| hosts.iter().any(|host| host.name == name && is_in_partition(host, row));
@@ -136,6 +147,17 @@ fn bonds(text: &str) -> Bonds {
         Some(((*name).to_owned(), value.to_owned()))
     });
     set.collect()
+}
+
+/// What is in use of each licence in a list such as `matlab:2,ansys`.
+fn licenses(own: &str, text: &str) -> Vec<String> {
+    let line = |part: &str| {
+        let (name, count) = part.split_once([':', '*']).unwrap_or((part, "1"));
+        let known = text.lines().find(|line| field(line, "LicenseName") == Some(name))?;
+        let (total, used) = (field(known, "Total")?, field(known, "Used")?);
+        Some(format!("{name}: {used} of {total} in use; it asks for {count}"))
+    };
+    own.split([',', ';', '|']).filter_map(line).collect()
 }
 
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
@@ -337,6 +359,14 @@ mod tests {
         assert_eq!(bound("Switches=1@00:10:00"), one("Switches", "1@00:10:00"));
         assert_eq!(bonds(&PLAIN.replace("OverSubscribe=OK", "OverSubscribe=NO")).len(), 1);
         assert_eq!(bonds(&PLAIN.replace("ReqNodeList=(null)", "ReqNodeList=n[1-2]")).len(), 1);
+    }
+
+    #[test]
+    fn licences_are_counted() {
+        let text = "LicenseName=matlab Total=2 Used=2 Free=0 Reserved=0 Remote=no\nLicenseName=ansys Total=9 Used=1 Free=8 Reserved=0 Remote=no\n";
+        let said = ["matlab: 2 of 2 in use; it asks for 1", "ansys: 1 of 9 in use; it asks for 3"];
+        assert_eq!(licenses("matlab,ansys:3", text), said);
+        assert!(licenses("", text).is_empty() && licenses("other", text).is_empty());
     }
 
     /// Four nodes with 8 GPUs, of which the first is in use.

@@ -7,7 +7,7 @@ use muster_model::view::{Eta, Explanation, Holder, HolderEnd, State};
 use muster_model::{ElementId, GpuMilli, JobId, Reason};
 
 use super::queue::Whose;
-use super::{Refusal, Result, Slurm, headroom, sooner, view};
+use super::{Result, Slurm, headroom, sooner, view};
 
 /// Slurm's word for a job that no nodes can ever take.
 const UNSATISFIABLE: &str = "BadConstraints";
@@ -18,11 +18,11 @@ impl Slurm {
     /// Of a job, or of one element.
     pub(super) async fn explain(&self, job: JobId, index: Option<u32>) -> Result<Explained> {
         // 1. The job, and what else is in the queue.
-        let rows = self.rows_of(job).await?;
+        let (rows, _) = self.rows_of(job).await?;
         let state_of = |row: &NativeJob| row.state.state(row.is_held());
         let waits = |row: &&NativeJob| matches!(state_of(row), State::Pending | State::Held);
         let Some(any) = rows.iter().find(waits).or_else(|| rows.first()) else {
-            return Err(Refusal::not_found(format!("Slurm knows no job {job}")));
+            return Err(self.unknown(job).await);
         };
         let row = index.map_or(Ok(any), |index| view::row_of(&rows, job, index))?;
         let state = state_of(row);
@@ -33,7 +33,7 @@ impl Slurm {
             return Ok(Explained { now: self.now(), explanation: blank });
         }
         // 2. What decided it.
-        let (all, hosts) = (self.queue(Whose::All).await?, self.hosts().await?);
+        let (all, hosts) = (self.with_devices(Whose::All).await?, self.hosts().await?);
         let limits = self.limits().await.unwrap_or_default();
         let mut reason = view::why(row, state);
         let bonds = self.bonds(row.id).await;
@@ -54,7 +54,9 @@ impl Slurm {
             position: (state == State::Pending).then(|| position(row, &all)),
             holders: if waits(&row) { holders(row, &all) } else { Vec::new() },
             sooner,
-            eta: row.start.filter(|_| state == State::Pending).map(|start| Eta { start, reserved: false }),
+            eta: view::expected_start(row)
+                .filter(|_| state == State::Pending)
+                .map(|start| Eta { start, reserved: false }),
             ..blank
         };
         Ok(Explained { now: self.now(), explanation })

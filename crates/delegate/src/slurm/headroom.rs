@@ -69,6 +69,38 @@ pub(super) fn bound(row: &NativeJob, limits: &Limits, partitions: &[Partition]) 
     }
 }
 
+/// The limits that the job is above by itself: it never starts as it is, whatever ends before it. Each with what it allows and what is
+/// asked for.
+pub(super) fn never(row: &NativeJob, limits: &Limits) -> Vec<String> {
+    let word = word(row);
+    if !word.starts_with("QOS") && !word.starts_with("Assoc") {
+        return Vec::new();
+    }
+    let minutes = row.time_limit.map(|limit| limit.as_secs().div_ceil(60));
+    let asked_of = |name: &str| match name.split_once(' ') {
+        _ if name == "MaxWallPJ" => minutes,
+        // Of a node, or of minutes together: by another arithmetic.
+        Some((kind, tres)) if !kind.contains("Mins") && !kind.ends_with("PN") => asked(row, tres),
+        _ => None,
+    };
+    let capped = caps(row, limits).flat_map(|caps| caps.iter()).map(|(name, most)| (name, *most));
+    let gauges = counting(row, limits);
+    let counted = gauges.iter().flat_map(|gauges| gauges.iter());
+    let counted = counted.filter_map(|(name, gauge)| Some((name, gauge.limit?)));
+    let mut found: Vec<String> = capped
+        .chain(counted)
+        .filter(|(name, _)| !name.starts_with("Min"))
+        .filter_map(|(name, most)| {
+            let asked = asked_of(name).filter(|asked| *asked > most)?;
+            let unit = if name == "MaxWallPJ" { " minutes" } else { "" };
+            Some(format!("it never starts as it is: it asks for {asked}{unit}, and {name} is {most}"))
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
 /// GPUs that it may hold beside what runs.
 fn gpus(row: &NativeJob, limits: &Limits) -> Option<u32> {
     let of_one_job = caps(row, limits).flat_map(|caps| caps.iter());
@@ -164,6 +196,35 @@ mod tests {
         check("", "MaxTRESPU=gres/gpu=16(10)", "GrpTRES=cpu=64(40)", None);
         check("", "MaxTRESPU=gres/gpu=16(10)", "GrpTRES=cpu=96(40),mem=131072(65536)", Some(6));
         check("", "MaxTRESPU=gres/gpu=16(10)", "GrpTRESMins=gres/gpu=100(0)", None);
+    }
+
+    #[test]
+    fn a_limit_that_the_job_is_above_by_itself_lets_it_never_start() {
+        let never = |reason: &str, qos: &str| {
+            let text = format!("QOS=capped(4) {qos} Account Limits= User Limits=\n");
+            let row = NativeJob {
+                qos: "capped".to_owned(),
+                reason: reason.to_owned(),
+                tres_asked: "cpu=32,gres/gpu=24".to_owned(),
+                time_limit: Some(Span::from_secs(3600)),
+                ..NativeJob::default()
+            };
+            super::never(&row, &limits::read(&text))
+        };
+        let says = |asked: &str, limit: &str| {
+            vec![format!("it never starts as it is: it asks for {asked}, and {limit}")]
+        };
+        assert_eq!(
+            never("QOSMaxGRESPerJob", "MaxTRESPJ=gres/gpu=16"),
+            says("24", "MaxTRESPJ gres/gpu is 16")
+        );
+        assert_eq!(never("QOSGrpGRES", "GrpTRES=gres/gpu=16(3)"), says("24", "GrpTRES gres/gpu is 16"));
+        assert_eq!(
+            never("QOSMaxWallDurationPerJobLimit", "MaxWallPJ=20"),
+            says("60 minutes", "MaxWallPJ is 20")
+        );
+        assert!(never("QOSGrpGRES", "GrpTRES=gres/gpu=24(3)").is_empty(), "it starts once those have ended");
+        assert!(never("Resources", "GrpTRES=gres/gpu=16(3)").is_empty());
     }
 
     #[test]

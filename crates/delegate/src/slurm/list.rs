@@ -13,7 +13,9 @@ use muster_backends::slurm::state::NativeState;
 use muster_model::view::{ElementView, JobView, NativeView, State};
 use muster_model::{ElementId, JobId, Outcome, Span, Time};
 
-use super::queue::Whose;
+use super::named::Meant;
+use super::queue::{Accounting, Whose};
+use super::reconcile::Fate;
 use super::record::{Record, Records};
 use super::{Refusal, Result, Slurm, output, saved, view};
 
@@ -31,100 +33,199 @@ impl Slurm {
     pub(super) async fn list(&self, filter: &JobFilter) -> Result<JobList> {
         // 1. Which rows.
         let asked = filter.ids.iter().flat_map(|ids| ids.split(','));
-        let asked: Vec<u64> = asked.filter_map(|id| id.trim().parse().ok()).collect();
-        let ids = self.present(&asked).await?;
+        let asked: Vec<JobId> = asked.filter_map(|id| id.trim().parse().ok().map(JobId)).collect();
+        let mut meant = Vec::new();
+        for job in asked {
+            meant.push(self.meant(job).await?);
+        }
+        let ids: Vec<u64> = meant.iter().map(|one| one.present).collect();
         let whose = match filter.user.as_deref() {
             Some(EVERYBODY) => Whose::All,
             Some(user) => Whose::User(user),
             None if !ids.is_empty() => Whose::Jobs(&ids),
             None => Whose::User(self.settings.user.as_str()),
         };
-        let asks_everybody = !matches!(whose, Whose::User(user) if user == self.settings.user.as_str());
-        self.watches_everybody.store(asks_everybody, Ordering::Relaxed);
-        let mut rows = self.reconciled(whose, &ids).await?;
-        if !ids.is_empty() {
-            rows.retain(|row| ids.contains(&row.job()));
-        }
+        let is_own = matches!(whose, Whose::User(user) if user == self.settings.user.as_str());
+        self.watches_everybody.store(!is_own, Ordering::Relaxed);
+        // Open jobs first: what was acknowledged before the queue is read must be in it.
+        let open = if is_own { self.records().await?.open() } else { Vec::new() };
+        let mut rows = match meant.is_empty() {
+            true => self.seen_or_queue(whose).await?,
+            false => self.rows_of_all(&mut meant).await?,
+        };
         // 2. What has ended: where that is asked for, and of arrays that go on, how many.
         let is_final = |word: &str| ["done", "failed", "cancelled", "preempted", "unknown"].contains(&word);
         let wants_ended = filter.all || filter.state.as_deref().is_some_and(is_final);
-        let arrays: Vec<u64> = rows.iter().filter_map(|row| row.array).collect();
         let (revision, now) = (revision(&rows), self.now());
-        match (wants_ended, ids.is_empty(), arrays.is_empty()) {
-            (_, false, _) => merge(&mut rows, self.history(whose, &ids).await, now),
-            (true, true, _) => merge(&mut rows, self.history(whose, &[]).await, now),
-            (false, true, false) => merge(&mut rows, self.history(whose, &arrays).await, now),
-            (false, true, true) => {}
+        if meant.is_empty() {
+            let arrays = if wants_ended { Vec::new() } else { self.incomplete_arrays(&rows).await? };
+            if wants_ended || !arrays.is_empty() {
+                merge(&mut rows, self.history(whose, &arrays).await, now);
+            }
         }
         // 3. Views.
-        self.complete(&mut rows).await?;
-        let shows_ended = wants_ended || !ids.is_empty();
+        let shows_ended = wants_ended || !meant.is_empty();
+        if self.watches() {
+            self.fill_devices(&mut rows).await;
+        }
+        self.complete(&mut rows, shows_ended).await?;
+        let mut jobs = view::jobs(&rows, None);
+        self.timeline.lock().expect("nobody panics with this lock").look(&jobs, meant.is_empty(), now);
+        match meant.is_empty() {
+            true => jobs.extend(self.forgotten(open, &rows, &jobs).await?),
+            false => jobs = self.of_meant(&meant, &rows, jobs).await?,
+        }
         let matches = |job: &JobView| {
             (shows_ended || !job.state.is_final())
                 && filter.state.as_deref().is_none_or(|state| job.state.word() == state)
+                && filter.names(&job.name)
                 && filter
                     .queue
                     .as_deref()
                     .is_none_or(|queue| queue.rsplit('/').next() == Some(job.queue.as_str()))
         };
-        let mut jobs = view::jobs(&rows, None);
-        self.timeline.lock().expect("nobody panics with this lock").look(&jobs, ids.is_empty(), now);
-        for (id, asked) in ids.iter().zip(&asked) {
-            match jobs.iter_mut().find(|job| job.job.0 == *id) {
-                // Who asks by the number that was acknowledged is answered by it.
-                Some(job) => job.job = JobId(*asked),
+        jobs.retain(matches);
+        newest(&mut jobs, filter.limit.unwrap_or(ENDED));
+        let matched = filter.first.map(|first| bound(&mut jobs, first as usize));
+        Ok(JobList { now, revision, jobs, matched })
+    }
+
+    /// The views of jobs that were named, each under the number that it was named by.
+    async fn of_meant(
+        &self,
+        meant: &[Meant],
+        rows: &[NativeJob],
+        mut jobs: Vec<JobView>,
+    ) -> Result<Vec<JobView>> {
+        let mut named = Vec::new();
+        for one in meant {
+            match jobs.iter().position(|job| job.job.0 == one.present) {
+                Some(at) => named.push(JobView { job: one.asked, ..jobs.swap_remove(at) }),
                 None => {
-                    let records = self.records().await?;
-                    jobs.extend(records.of_number(*asked).map(|record| self.lost(&records, *asked, &record)));
+                    let record = one.record.clone();
+                    let Some(record) = record else { continue };
+                    named.push(self.absent(one.asked, &record, rows).await?);
                 }
             }
         }
-        if ids.is_empty() && whose == Whose::User(self.settings.user.as_str()) {
-            jobs.extend(self.forgotten(&jobs).await?);
-        }
-        jobs.retain(matches);
-        newest(&mut jobs, filter.limit.unwrap_or(ENDED));
-        Ok(JobList { now, revision, jobs })
+        Ok(named)
     }
 
-    /// What was handed on, has started and is known to nobody.
-    async fn forgotten(&self, known: &[JobView]) -> Result<Vec<JobView>> {
+    /// A job that was handed on, and that neither the controller nor, where it answers, the accounting knows.
+    async fn absent(&self, asked: JobId, record: &Record, rows: &[NativeJob]) -> Result<JobView> {
         let records = self.records().await?;
+        if records.noted_end(record).is_none()
+            && let Some(number) = record.number
+            && let Accounting::Silent(why) = self.accounted(&[number]).await
+        {
+            debug_assert!(
+                !rows.iter().any(|row| row.muster_id() == Some(record.id.as_str())),
+                "the controller knows it"
+            );
+            return Err(Refusal::unavailable(format!(
+                "Slurm's controller does not know job {asked} any more, and the accounting does not answer: {why}"
+            ))
+            .hint("slurmdbd may be down: `sacctmgr ping` says; once it answers it says how the job ended"));
+        }
+        Ok(self.lost(&records, asked.0, record))
+    }
+
+    /// Arrays of which elements are not in the rows: the controller forgets those that ended a while ago.
+    async fn incomplete_arrays(&self, rows: &[NativeJob]) -> Result<Vec<u64>> {
+        let mut present: BTreeMap<u64, (u32, Option<&str>)> = BTreeMap::new();
+        for row in rows {
+            if let Some(array) = row.array {
+                let (count, id) = present.entry(array).or_default();
+                *count += view::elements_of(row);
+                *id = id.or(row.muster_id());
+            }
+        }
+        let records = if present.is_empty() { None } else { Some(self.records().await?) };
+        let is_whole = |(count, id): &(u32, Option<&str>)| {
+            let record = id.and_then(|id| records.as_ref()?.get(id));
+            record.is_some_and(|record| *count >= record.elements)
+        };
+        Ok(present.into_iter().filter(|(_, seen)| !is_whole(seen)).map(|(array, _)| array).collect())
+    }
+
+    /// What was acknowledged and is known to no part of Slurm. That some of it was lost before it started is said.
+    async fn forgotten(
+        &self,
+        open: Vec<Record>,
+        rows: &[NativeJob],
+        known: &[JobView],
+    ) -> Result<Vec<JobView>> {
         let id = |job: &JobView| job.native.as_ref().and_then(|native| native.id.clone());
         let is_known = |record: &Record| known.iter().any(|job| id(job).as_ref() == Some(&record.id));
-        let forgotten = records.open().into_iter().filter(|record| !is_known(record));
-        let forgotten = forgotten.filter(|record| records.has_started(&record.id) || !record.is_plain);
-        Ok(forgotten.filter_map(|record| Some(self.lost(&records, record.number?, &record))).collect())
+        let records = self.records().await?;
+        let fates = self.fates(open, rows).await?;
+        let lost: Vec<String> = fates
+            .iter()
+            .filter(|(_, fate)| *fate == Fate::Lost)
+            .map(|(record, _)| format!("{} (muster:{})", record.name, record.id))
+            .collect();
+        if !lost.is_empty() && !self.watches() {
+            (self.settings.warn)(&format!(
+                "Slurm lost what it had accepted, before it started: {}; `muster requeue muster:ID` hands it on again, `muster cancel muster:ID` forgets it",
+                lost.join(", ")
+            ));
+        }
+        let unknown = fates.into_iter().filter(|(record, fate)| {
+            matches!(fate, Fate::Lost | Fate::Started | Fate::Ended) && !is_known(record)
+        });
+        Ok(unknown.filter_map(|(record, _)| Some(self.lost(&records, record.number?, &record))).collect())
     }
 
-    /// The present numbers of jobs that were acknowledged under these.
-    pub(super) async fn present(&self, numbers: &[u64]) -> Result<Vec<u64>> {
-        let mut present = Vec::new();
-        for number in numbers {
-            let record = self.records().await?.of_number(*number);
-            present.push(record.and_then(|record| record.number).unwrap_or(*number));
+    /// What a watcher was just told of, else the queue.
+    async fn seen_or_queue(&self, whose: Whose<'_>) -> Result<Vec<NativeJob>> {
+        match self.just_seen() {
+            Some(rows) => Ok(rows),
+            None => self.queue(whose).await,
         }
-        Ok(present)
     }
 
-    /// The rows of the queue, once everything that was handed on has been looked for in it.
-    async fn reconciled(&self, whose: Whose<'_>, ids: &[u64]) -> Result<Vec<NativeJob>> {
-        // Open jobs first: what was acknowledged before the queue is read must be in it.
-        let mut open = match whose {
-            Whose::User(user) if user != self.settings.user.as_str() => Vec::new(),
-            _ => self.records().await?.open(),
-        };
-        if let Whose::Jobs(_) = whose {
-            open.retain(|record| record.number.is_some_and(|number| ids.contains(&number)));
+    /// Every row of the jobs that were named. For a client that waits for them, what Slurm lost is handed on again.
+    async fn rows_of_all(&self, meant: &mut [Meant]) -> Result<Vec<NativeJob>> {
+        let ids = |meant: &[Meant]| meant.iter().map(|one| one.present).collect::<Vec<u64>>();
+        let mut rows = self.queue(Whose::Jobs(&ids(meant))).await?;
+        if self.waits() {
+            let records = self.records().await?;
+            let open =
+                meant.iter().filter_map(|one| one.record.clone()).filter(|record| records.is_open(record));
+            if self.keep_promises(open.collect(), &rows).await? {
+                for one in meant.iter_mut() {
+                    let id = one.record.as_ref().map(|record| record.id.clone());
+                    one.record = id.and_then(|id| records.get(&id));
+                    one.present = one.record.as_ref().and_then(|record| record.number).unwrap_or(one.present);
+                }
+                rows = self.queue(Whose::Jobs(&ids(meant))).await?;
+            }
         }
-        if let (Whose::User(_) | Whose::All, Some(rows)) = (whose, self.just_seen()) {
-            return Ok(rows);
+        let (mut found, now) = (Vec::new(), self.now());
+        for one in meant.iter() {
+            let mut own: Vec<NativeJob> = rows
+                .iter()
+                .filter(|row| row.job() == one.present || row.id == one.present)
+                .cloned()
+                .collect();
+            self.own_rows(one, &mut own, false).await?;
+            if self.needs_history(one, &own).await? {
+                let history = self.history(Whose::All, &[one.present]).await;
+                merge(&mut own, self.own_history(one, history).await?, now);
+            }
+            found.extend(own);
         }
-        let rows = self.queue(whose).await?;
-        match self.reconcile(&open, &rows).await? {
-            true => self.queue(whose).await,
-            false => Ok(rows),
-        }
+        Ok(found)
+    }
+
+    /// True when the accounting has something to say of a job: the controller does not know all of it, or not by whom it was cancelled.
+    async fn needs_history(&self, meant: &Meant, own: &[NativeJob]) -> Result<bool> {
+        let is_cancelled = |row: &NativeJob| row.state.text() == "CANCELLED" && row.cancelled_by.is_none();
+        Ok(own.is_empty()
+            || own.iter().any(is_cancelled)
+            || meant.record.as_ref().is_some_and(|record| record.elements > 1)
+                && !self.incomplete_arrays(own).await?.is_empty()
+            || meant.record.is_none() && own.iter().any(|row| row.array.is_some()))
     }
 
     /// What a watcher was just told of, for the list that it asks for then: no second question to Slurm.
@@ -133,23 +234,18 @@ impl Slurm {
         seen.filter(|(at, _)| at.elapsed() < self.settings.look_again).map(|(_, rows)| rows)
     }
 
-    /// Every row of one job.
-    pub(super) async fn rows_of(&self, job: JobId) -> Result<Vec<NativeJob>> {
-        let before = self.present(&[job.0]).await?[0];
-        let mut rows = self.reconciled(Whose::Jobs(&[before]), &[before]).await?;
-        let job = JobId(self.present(&[job.0]).await?[0]);
-        if job.0 != before {
-            // It was handed on again just now.
-            rows = self.queue(Whose::Jobs(&[job.0])).await?;
-        }
-        rows.retain(|row| row.job() == job.0 || row.id == job.0);
-        merge(&mut rows, self.history(Whose::All, &[job.0]).await, self.now());
-        self.complete(&mut rows).await?;
-        Ok(rows)
+    /// Every row of one job, and the record of it.
+    pub(super) async fn rows_of(&self, job: JobId) -> Result<(Vec<NativeJob>, Option<Record>)> {
+        let mut meant = [self.meant(job).await?];
+        let mut rows = self.rows_of_all(&mut meant).await?;
+        self.fill_devices(&mut rows).await;
+        self.complete(&mut rows, true).await?;
+        let record = self.record_of(&meant[0], &rows).await?;
+        Ok((rows, record))
     }
 
     /// What Slurm's programs leave out: names of users that they give as numbers, and where tasks lie that are not spread evenly.
-    async fn complete(&self, rows: &mut [NativeJob]) -> Result<()> {
+    async fn complete(&self, rows: &mut [NativeJob], shows_ended: bool) -> Result<()> {
         let mut names: BTreeMap<String, String> = BTreeMap::new();
         for row in rows.iter_mut() {
             if let Some(by) = row.cancelled_by.as_mut().filter(|by| by.bytes().all(|c| c.is_ascii_digit())) {
@@ -165,7 +261,23 @@ impl Slurm {
                 row.tasks_by_node = output::tasks_by_node(&dir, view::index(row));
             }
         }
-        self.look_at_steps(rows).await
+        self.complete_codes(rows).await?;
+        match shows_ended {
+            true => self.look_at_steps(rows).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Restores exit codes from 128 on: sacct takes 128 from them, so that 137 becomes 9. The script noted what it was.
+    async fn complete_codes(&self, rows: &mut [NativeJob]) -> Result<()> {
+        for row in rows.iter_mut().filter(|row| row.exit.signal == 0 && (1..128).contains(&row.exit.code)) {
+            let Some(id) = row.muster_id().map(str::to_owned) else { continue };
+            let noted = self.records().await?.noted_code(&id, view::index(row));
+            if let Some(noted) = noted.filter(|noted| noted - 128 == row.exit.code) {
+                row.exit.code = noted;
+            }
+        }
+        Ok(())
     }
 
     /// Slurm calls a job failed whose ranks ran out of memory: its steps say so.
@@ -191,34 +303,23 @@ impl Slurm {
 
     /// One job.
     pub(super) async fn detail(&self, job: JobId, index: Option<u32>) -> Result<JobDetail> {
-        let (rows, records) = (self.rows_of(job).await?, self.records().await?);
+        let ((rows, record), records) = (self.rows_of(job).await?, self.records().await?);
         if let Some(index) = index.filter(|_| !rows.is_empty()) {
             view::row_of(&rows, job, index)?;
         }
-        let record = records.of_number(job.0);
-        let present = record.as_ref().and_then(|record| record.number).map_or(job, JobId);
-        let shown =
-            view::jobs(&rows, Some(self.cluster().await?)).into_iter().find(|view| view.job == present);
+        let shown = view::jobs(&rows, Some(self.cluster().await?)).into_iter().next();
         let shown = match index {
             Some(index) => shown.map(|view| view::with_element(view, &rows, index)),
             None => shown,
         };
-        // Slurm gives a number again after it has lost a job: then this is another.
-        let is_other = |view: &JobView, record: &Record| {
-            view.native.as_ref().and_then(|native| native.id.as_deref()).is_some_and(|id| id != record.id)
-        };
-        let record = record.filter(|record| shown.as_ref().is_none_or(|view| !is_other(view, record)));
         let view = match (shown, &record) {
             (Some(mut view), Some(record)) => {
                 saved::fill(&records, record, &mut view);
                 view::with_roles(JobView { job, ..view }, &record.roles)
             }
             (Some(view), None) => JobView { job, ..view },
-            (None, Some(record)) => self.lost(&records, job.0, record),
-            (None, None) => {
-                return Err(Refusal::not_found(format!("Slurm knows no job {job}"))
-                    .hint("`muster ps -a` lists yours of the last days, `muster ps -u all` everybody's"));
-            }
+            (None, Some(record)) => self.absent(job, record, &rows).await?,
+            (None, None) => return Err(self.unknown(job).await),
         };
         let element =
             index.unwrap_or_else(|| view.elements.first().map_or(0, |element| element.element.index));
@@ -232,21 +333,42 @@ impl Slurm {
             commands: record.as_ref().map(|record| record.commands.clone()),
             workdir: record.map(|record| record.workdir).or_else(|| Some(rows.first()?.workdir.clone())),
             logs: logs.iter().map(|path| path.display().to_string()).collect(),
+            missing_output: Vec::new(),
             enforcement: Vec::new(),
         })
+    }
+
+    /// Why nothing is said of a number: there is no such job, or who would know does not answer.
+    pub(super) async fn unknown(&self, job: JobId) -> Refusal {
+        match self.accounted(&[job.0]).await {
+            Accounting::Silent(why) => Refusal::unavailable(format!(
+                "Slurm's controller knows no job {job}, and the accounting, which would know one that has ended, does not answer: {why}"
+            ))
+            .hint("slurmdbd may be down: `sacctmgr ping` says"),
+            Accounting::Knows(_) | Accounting::Absent => Refusal::not_found(format!("Slurm knows no job {job}"))
+                .hint("`muster ps -a` lists yours of the last days, `muster ps -u all` everybody's"),
+        }
     }
 
     /// A job that was handed on, and that neither the controller nor the accounting knows.
     fn lost(&self, records: &Records, number: u64, record: &Record) -> JobView {
         let end = records.noted_end(record);
-        let says = "handed on to Slurm, which does not know it any more";
+        let says = match records.has_started(&record.id) {
+            true => "handed on to Slurm, which does not know it any more".to_owned(),
+            false => format!(
+                "lost by Slurm before it started; `muster requeue muster:{}` hands it on again",
+                record.id
+            ),
+        };
         let (state, outcome) = match end {
             Some(0) => (State::Done, Outcome::Succeeded),
             Some(code) => {
                 let says = format!("ended with {code}, as its script noted; Slurm does not know it any more");
                 (State::Failed, Outcome::Native { state: "".into(), says: says.into(), code })
             }
-            None => (State::Unknown, Outcome::Native { state: "".into(), says: says.into(), code: 125 }),
+            None => {
+                (State::Unknown, Outcome::Native { state: "".into(), says: says.as_str().into(), code: 125 })
+            }
         };
         let element = ElementView {
             outcome: Some(outcome),
@@ -327,4 +449,24 @@ fn newest(jobs: &mut Vec<JobView>, limit: u32) {
         over -= usize::from(is_dropped);
         !is_dropped
     });
+}
+
+/// Keeps the first rows: active jobs before waiting ones, and those before the newest that have ended. Returns how many there were.
+fn bound(jobs: &mut Vec<JobView>, first: usize) -> u64 {
+    let matched = jobs.len();
+    let rank = |place: usize| match jobs[place].state {
+        State::Starting | State::Running | State::Stopping => (0, place),
+        state if state.is_final() => (2, matched - place),
+        _ => (1, place),
+    };
+    let mut kept: Vec<usize> = (0..matched).collect();
+    kept.sort_by_key(|place| rank(*place));
+    kept.truncate(first);
+    kept.sort_unstable();
+    let mut place = 0;
+    jobs.retain(|_| {
+        place += 1;
+        kept.binary_search(&(place - 1)).is_ok()
+    });
+    matched as u64
 }

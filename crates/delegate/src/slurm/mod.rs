@@ -5,10 +5,13 @@
 mod accounts;
 mod act;
 mod after;
+mod bulk;
+mod cluster;
 mod evidence;
 mod explain;
 mod headroom;
 mod list;
+mod named;
 mod nodes;
 mod output;
 mod queue;
@@ -20,16 +23,17 @@ mod submit;
 mod timeline;
 mod view;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
 use muster_api::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery};
 use muster_api::routes::RouteId;
-use muster_api::types::{ActionRequest, ErrorBody, SubmitRequest};
-use muster_api::{Answer, Call, Responder};
+use muster_api::types::{ActionRequest, BulkRequest, ErrorBody, SubmitRequest};
+use muster_api::{Answer, Call, Responder, Stay};
 use muster_backends::slurm::job::NativeJob;
 use muster_backends::slurm::rest::Rest;
 use muster_backends::slurm::tool::Tools;
@@ -37,7 +41,7 @@ use muster_model::{JobId, Time, UserName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 
 use crate::refusal::Refusal;
 use record::Records;
@@ -68,12 +72,24 @@ pub struct Slurm {
     cluster: OnceCell<String>,
     /// slurmrestd has not answered as it should, and is not asked again.
     rest_failed: AtomicBool,
+    /// It was said that the accounting does not answer.
+    accounting_failed: AtomicBool,
+    /// It was said that Slurm does not answer, and since then it has not.
+    is_silent: AtomicBool,
+    /// How long the caller stays.
+    stay: Mutex<Stay>,
+    /// The caller has withdrawn its submission.
+    withdrawn: watch::Sender<bool>,
+    /// Jobs that were named by Muster's id, by the number under which they were shown.
+    meant: Mutex<BTreeMap<u64, String>>,
     /// The last list was not only of one's own jobs: who waits for changes waits for those of everybody.
     watches_everybody: AtomicBool,
     /// What a watcher was told of last, and when.
     seen: Mutex<Option<(Instant, Vec<NativeJob>)>>,
     /// Elements that were asked to save their progress through here, and have not answered yet.
     asked: Mutex<Vec<saved::Asked>>,
+    /// Whether jobs have ended whose output is followed.
+    ended: Arc<output::Ended>,
     /// What lists have shown of devices.
     timeline: Mutex<timeline::Seen>,
 }
@@ -88,9 +104,15 @@ impl Slurm {
             settings,
             cluster: OnceCell::new(),
             rest_failed: AtomicBool::new(false),
+            accounting_failed: AtomicBool::new(false),
+            is_silent: AtomicBool::new(false),
+            stay: Mutex::default(),
+            withdrawn: watch::Sender::new(false),
+            meant: Mutex::default(),
             watches_everybody: AtomicBool::new(false),
             seen: Mutex::default(),
             asked: Mutex::default(),
+            ended: Arc::default(),
             timeline: Mutex::default(),
         }
     }
@@ -104,29 +126,54 @@ impl Slurm {
         Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// The cluster's name, as its controller has it; while that is away, as it was, where only one is known.
-    async fn cluster(&self) -> Result<&str> {
-        let ask = async || {
-            let text = match self.tools().output("scontrol", &["show", "config"]).await {
-                Ok(text) => text,
-                Err(error) => return self.only_cluster().ok_or_else(|| Refusal::from(error)),
-            };
-            let mut lines = text.lines().filter_map(|line| line.split_once('='));
-            let name =
-                lines.find(|(name, _)| name.trim() == "ClusterName").map(|(_, name)| name.trim().to_owned());
-            name.ok_or_else(|| Refusal::internal("Slurm's configuration names no cluster"))
-        };
-        Ok(self.cluster.get_or_try_init(ask).await?)
+    fn stay(&self) -> Stay {
+        *self.stay.lock().expect("nobody panics with this lock")
     }
 
-    fn only_cluster(&self) -> Option<String> {
-        let entries = std::fs::read_dir(&self.settings.root).ok()?;
-        let mut names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        names.next().filter(|_| names.next().is_none())
+    /// The caller shows a queue for as long as it likes.
+    fn watches(&self) -> bool {
+        self.stay() == Stay::Watches
+    }
+
+    /// The caller waits for jobs: what Slurm lost of them is handed on again.
+    fn waits(&self) -> bool {
+        self.stay() == Stay::Waits
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        *self.withdrawn.borrow()
+    }
+
+    /// Ends when the caller has withdrawn its submission.
+    async fn withdrawal(&self) {
+        // The sender is in `self`: it does not go away.
+        let _ = self.withdrawn.subscribe().wait_for(|is_withdrawn| *is_withdrawn).await;
     }
 
     async fn records(&self) -> Result<Records> {
         Ok(Records::new(self.settings.root.join(self.cluster().await?)))
+    }
+
+    /// Answers a call. Who stays is answered once Slurm is: that it does not answer is said once, and so is that it does again.
+    async fn patiently(&self, call: Call) -> Result<Answer> {
+        loop {
+            match self.route(call.clone()).await {
+                Err(refusal)
+                    if refusal.is_unavailable() && self.stay() != Stay::No && only_reads(call.route) =>
+                {
+                    if !self.is_silent.swap(true, Ordering::Relaxed) {
+                        (self.settings.warn)(&format!("{refusal}; asking again until it answers"));
+                    }
+                    tokio::time::sleep(self.settings.look_again).await;
+                }
+                answer => {
+                    if answer.is_ok() && self.is_silent.swap(false, Ordering::Relaxed) {
+                        (self.settings.warn)("Slurm answers again");
+                    }
+                    return answer;
+                }
+            }
+        }
     }
 
     async fn route(&self, call: Call) -> Result<Answer> {
@@ -155,6 +202,7 @@ impl Slurm {
             RouteId::Release => acted(act::Verb::Release).await,
             RouteId::Requeue => acted(act::Verb::Requeue).await,
             RouteId::Checkpoint => acted(act::Verb::Checkpoint).await,
+            RouteId::Bulk => json(&self.bulk(read::<BulkRequest>(&call.body)?).await?),
             other => Err(elsewhere(other)),
         }
     }
@@ -162,7 +210,19 @@ impl Slurm {
 
 impl Responder for Slurm {
     fn answer(&self, call: Call) -> BoxFuture<'_, std::result::Result<Answer, ErrorBody>> {
-        Box::pin(async move { self.route(call).await.map_err(ErrorBody::from) })
+        Box::pin(async move { self.patiently(call).await.map_err(ErrorBody::from) })
+    }
+
+    fn stay(&self, stay: Stay) {
+        *self.stay.lock().expect("nobody panics with this lock") = stay;
+    }
+
+    fn mean(&self, job: JobId, id: &str) {
+        self.take_as_meant(job, id);
+    }
+
+    fn withdraw(&self) {
+        self.withdrawn.send_replace(true);
     }
 
     fn on_each_node(
@@ -173,6 +233,12 @@ impl Responder for Slurm {
     ) -> BoxFuture<'_, std::result::Result<Vec<Vec<String>>, ErrorBody>> {
         Box::pin(async move { self.everywhere(job, index, &program).await.map_err(ErrorBody::from) })
     }
+}
+
+/// True for routes that change nothing, which can be asked again.
+fn only_reads(route: RouteId) -> bool {
+    use RouteId::{Changes, Explain, Job, Jobs, Logs, Nodes, Queues, Timeline, Usage};
+    matches!(route, Jobs | Job | Explain | Nodes | Queues | Usage | Timeline | Changes | Logs)
 }
 
 /// What Slurm does not do, or not through here.

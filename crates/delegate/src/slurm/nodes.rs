@@ -29,7 +29,7 @@ impl Slurm {
     /// Every node.
     pub(super) async fn nodes(&self) -> Result<NodeList> {
         // The queue first: of nodes alone slurmrestd does not always say which cluster they are of.
-        let (rows, hosts) = (self.queue(Whose::All).await?, self.hosts().await?);
+        let (rows, hosts) = (self.with_devices(Whose::All).await?, self.hosts().await?);
         let held = held(&rows);
         Ok(NodeList { now: self.now(), nodes: hosts.iter().map(|host| node(host, &held)).collect() })
     }

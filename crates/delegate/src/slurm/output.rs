@@ -1,9 +1,10 @@
 //! Output of ranks, from the files that the script writes: `ELEMENT/ATTEMPT/rank-N.log` in the job's folder.
 
+use std::collections::BTreeMap;
 use std::io::{self, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -29,7 +30,17 @@ impl Slurm {
     pub(super) async fn output(&self, job: JobId, query: LogQuery) -> Result<Answer> {
         // 1. Which file.
         let records = self.records().await?;
-        let Some(record) = records.of_number(job.0) else {
+        let meant = self.meant(job).await?;
+        let record = match meant.record.clone() {
+            Some(record) => {
+                // Its number may be another job's by now.
+                self.own_rows(&meant, &mut Vec::new(), false).await?;
+                Some(record)
+            }
+            // Its number was never noted: its client ended before Slurm had answered.
+            None => self.rows_of(job).await?.1,
+        };
+        let Some(record) = record else {
             return Err(Refusal::not_found(format!(
                 "job {job} was not handed on by Muster for this user, or elsewhere"
             ))
@@ -63,7 +74,7 @@ impl Slurm {
             None => None,
         };
         let find = Arc::new(move || find(&element));
-        let tools = Some(self.tools().clone());
+        let tools = Some((self.tools().clone(), Arc::clone(&self.ended)));
         let state = Following { file, find: Some(find), tools, ..Following::of(target) };
         Ok(Answer::Bytes(stream::unfold(state, Following::next).boxed()))
     }
@@ -87,7 +98,7 @@ struct Following {
     /// The job has ended: what is in the file is all.
     over: bool,
     looks: u32,
-    tools: Option<Tools>,
+    tools: Option<(Tools, Arc<Ended>)>,
     target: String,
 }
 
@@ -141,16 +152,30 @@ impl Following {
 
     /// Slurm no longer has it among those that wait or run. Silence of the controller is no answer: it is asked again.
     async fn has_ended(&self) -> bool {
-        let Some(tools) = &self.tools else { return true };
-        match tools.output("squeue", &["--noheader", "--format=%T", "--jobs", &self.target]).await {
-            Ok(states) => states.trim().is_empty(),
-            Err(muster_backends::slurm::tool::ToolError::Failed { message, .. }) => {
-                message.contains("Invalid job id")
-            }
-            Err(_) => false,
+        let Some((tools, ended)) = &self.tools else { return true };
+        // Those that follow other ranks of the job ask with this one.
+        let mut known = ended.0.lock().await;
+        if let Some((at, has_ended)) = known.get(&self.target)
+            && at.elapsed() < LOOK * LOOKS_PER_QUESTION / 2
+        {
+            return *has_ended;
         }
+        let has_ended =
+            match tools.output("squeue", &["--noheader", "--format=%T", "--jobs", &self.target]).await {
+                Ok(states) => states.trim().is_empty(),
+                Err(muster_backends::slurm::tool::ToolError::Failed { message, .. }) => {
+                    message.contains("Invalid job id")
+                }
+                Err(_) => false,
+            };
+        known.insert(self.target.clone(), (Instant::now(), has_ended));
+        has_ended
     }
 }
+
+/// Whether jobs have ended whose output is followed, and when Slurm was asked.
+#[derive(Debug, Default)]
+pub(super) struct Ended(tokio::sync::Mutex<BTreeMap<String, (Instant, bool)>>);
 
 async fn open(path: &Path, query: &LogQuery) -> Result<File> {
     let failed = |error: io::Error| Refusal::internal(format!("cannot read {}: {error}", path.display()));

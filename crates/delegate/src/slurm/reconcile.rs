@@ -1,74 +1,168 @@
-//! What was handed on against what Slurm knows. A controller that dies can lose a job that it acknowledged; then the accounting is
-//! asked, and the mark that the script makes when it starts. Only what nobody knows and never started is handed on again; what
-//! has started and is known to nobody is unknown.
+//! Compares what was handed on with what Slurm knows. A controller that dies can lose a job that it acknowledged; then the accounting is
+//! asked, and the marks that the script makes when it starts and ends. Looking changes nothing. Handed on again is only what was
+//! acknowledged, never started and is known to no part of Slurm, and only by a client that waits for it or when asked (`requeue`).
+
+use std::time::Duration;
 
 use muster_backends::slurm::job::NativeJob;
 use muster_model::{Span, Time};
 
+use super::queue::{Accounting, Whose};
 use super::record::Record;
-use super::{Result, Slurm};
+use super::{Refusal, Result, Slurm, named};
 
-/// What was never answered is given so long to arrive: longer than a submission waits for its answer.
+/// A submission that was never answered has this long to arrive: longer than a submission waits for its answer.
 const ARRIVAL: Span = Span::from_secs(300);
-/// A job is handed on again so often at most.
+/// A client that waits hands a job on again so often at most.
 const MOST_TIMES: usize = 3;
 /// The accounting knows a job by number, name and instant where it keeps no comments; its clock may be another.
 const SAME_INSTANT: Span = Span::from_secs(60);
+/// Between two looks through the marks of jobs that have ended.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(3600);
+
+/// What has become of a job that was acknowledged and that the controller does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It has ended, by its own mark or by the accounting.
+    Ended,
+    /// Slurm lost it before it started.
+    Lost,
+    /// It has started, and how it ended is known to no part of Slurm.
+    Started,
+    /// The accounting knows it and does not say that it has ended.
+    Accounted,
+    /// There is no accounting, or it does not answer.
+    Unsure,
+}
 
 impl Slurm {
-    /// Compares open jobs, as they were before the queue was read, with its rows; true when something was handed on again, so
-    /// that the queue has changed.
-    pub(super) async fn reconcile(&self, open: &[Record], rows: &[NativeJob]) -> Result<bool> {
+    /// What has become of these jobs, which were read before the queue was; those in its rows are left out, and so are those that
+    /// were never acknowledged.
+    pub(super) async fn fates(&self, open: Vec<Record>, rows: &[NativeJob]) -> Result<Vec<(Record, Fate)>> {
         let records = self.records().await?;
-        // 1. What the controller knows.
-        let mut missing = Vec::new();
-        for record in open {
-            let own = rows.iter().filter(|row| row.muster_id() == Some(record.id.as_str()));
-            let own: Vec<&NativeJob> = own.collect();
-            let is_over = |row: &&NativeJob| row.state.state(false).is_final();
-            match (own.first(), own.iter().all(is_over)) {
-                (None, _) => missing.push(record),
-                (Some(_), true) => records.close(&record.id),
-                (Some(row), false) if record.number != Some(row.job()) => {
-                    self.note(&record.id, row.job()).await?;
-                }
-                (Some(_), false) => {}
-            }
-        }
+        let is_known = |record: &Record| rows.iter().any(|row| row.muster_id() == Some(record.id.as_str()));
+        let missing = open.into_iter().filter(|record| record.number.is_some() && !is_known(record));
+        let (ended, missing): (Vec<Record>, Vec<Record>) =
+            missing.partition(|record| records.has_noted_ends(record));
+        let mut fates: Vec<(Record, Fate)> = ended.into_iter().map(|record| (record, Fate::Ended)).collect();
         if missing.is_empty() {
-            return Ok(false);
+            return Ok(fates);
         }
-        // 2. What the accounting knows of the rest. Without accounting nobody can say that a job has not ended.
         let numbers: Vec<u64> = missing.iter().filter_map(|record| record.number).collect();
-        let history = match numbers.is_empty() {
-            true => Vec::new(),
-            false => match self.accounted(&numbers).await {
-                Some(history) => history,
-                None => return Ok(false),
+        let history = match self.accounted(&numbers).await {
+            Accounting::Knows(history) => Some(history),
+            Accounting::Absent | Accounting::Silent(_) => None,
+        };
+        let fate = |record: &Record| match &history {
+            None => Fate::Unsure,
+            Some(history) => match history.iter().find(|row| is_of(row, record)) {
+                Some(row) if row.state.state(false).is_final() => Fate::Ended,
+                Some(_) => Fate::Accounted,
+                None if records.has_started(&record.id) => Fate::Started,
+                None => Fate::Lost,
             },
         };
-        // 3. What nobody knows and never started.
-        let (now, mut has_changed) = (self.now(), false);
-        for record in missing {
-            match history.iter().find(|row| is_of(row, record)) {
-                Some(row) if row.state.state(false).is_final() => records.close(&record.id),
-                Some(_) => {}
-                None if records.has_started(&record.id) || !is_due(record, now) => {}
-                None => {
-                    // Who was refused now is told as unknown, and stays so.
-                    if let Ok(number) = self.sbatch(&record.id).await {
-                        self.note(&record.id, number).await?;
-                        has_changed = true;
-                    }
+        fates.extend(
+            missing.into_iter().map(|record| (fate(&record), record)).map(|(fate, record)| (record, fate)),
+        );
+        Ok(fates)
+    }
+
+    /// For a client that waits for these jobs: what has ended is marked so, and what Slurm lost before it started is handed on again.
+    /// True when the queue has changed by that.
+    pub(super) async fn keep_promises(&self, open: Vec<Record>, rows: &[NativeJob]) -> Result<bool> {
+        let records = self.records().await?;
+        self.mark(&open, rows).await?;
+        let mut has_changed = false;
+        for (record, fate) in self.fates(open, rows).await? {
+            match fate {
+                Fate::Ended => records.close(&record.id),
+                Fate::Lost if record.is_plain && record.before.len() < MOST_TIMES => {
+                    // What is refused now is told as unknown, and stays so.
+                    has_changed |= self.again(&record).await.is_ok();
                 }
+                Fate::Lost | Fate::Started | Fate::Accounted | Fate::Unsure => {}
             }
         }
         Ok(has_changed)
     }
+
+    /// Gives a job that Slurm lost to it once more.
+    async fn again(&self, record: &Record) -> Result<u64> {
+        let number = self.sbatch(&record.id).await?;
+        self.note(&record.id, number).await?;
+        let before = record.number.map_or_else(String::new, |number| format!("job {number} "));
+        (self.settings.warn)(&format!(
+            "Slurm lost {before}({}) before it started; handed on again as job {number}",
+            record.name
+        ));
+        Ok(number)
+    }
+
+    /// Hands on again what Slurm lost, because its user asks for it.
+    pub(super) async fn hand_on_again(&self, record: &Record) -> Result<u64> {
+        let fates = self.fates(vec![record.clone()], &[]).await?;
+        let name = &record.name;
+        match fates.first().map(|(_, fate)| *fate) {
+            Some(Fate::Lost) if !record.is_plain => Err(Refusal::refused(format!(
+                "Slurm lost `{name}`, which waited for another job or a time: handed on again its script would say something else"
+            ))
+            .hint("submit it again")),
+            Some(Fate::Lost | Fate::Unsure) if !self.records().await?.has_started(&record.id) => {
+                self.again(record).await
+            }
+            Some(Fate::Ended) => Err(Refusal::refused(format!("`{name}` has ended, and Slurm has forgotten it"))
+                .hint("submit it again")),
+            None => Err(Refusal::refused(format!("`{name}` was never acknowledged")).hint("submit it again")),
+            Some(_) => Err(Refusal::refused(format!(
+                "`{name}` has started, and Slurm does not know how it ended: it may still run"
+            ))
+            .hint("`muster logs` shows what it wrote; submit it again when it does not run")),
+        }
+    }
+
+    /// Notes numbers that Slurm gave and no client heard, and closes what has ended, for jobs in the rows.
+    async fn mark(&self, open: &[Record], rows: &[NativeJob]) -> Result<()> {
+        let records = self.records().await?;
+        for record in open {
+            let own = rows.iter().filter(|row| row.muster_id() == Some(record.id.as_str()));
+            let own: Vec<NativeJob> = own.cloned().collect();
+            match own.first() {
+                Some(_) if named::is_over(&own) => records.close(&record.id),
+                Some(row) if record.number != Some(row.job()) => {
+                    self.note(&record.id, row.job()).await?;
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Now and then, beside a submission: closes what has ended and what never arrived, so that lists need not look at it.
+    pub(super) async fn tidy_records(&self) -> Result<()> {
+        let records = self.records().await?;
+        if !records.is_due_to_look(BETWEEN_LOOKS) {
+            return Ok(());
+        }
+        let (open, now) = (records.open(), self.now());
+        let rows = self.queue(Whose::User(self.settings.user.as_str())).await?;
+        self.mark(&open, &rows).await?;
+        let is_in = |record: &Record| rows.iter().any(|row| row.muster_id() == Some(record.id.as_str()));
+        let unheard = open.iter().filter(|record| record.number.is_none() && !is_in(record));
+        for record in unheard.filter(|record| has_had_its_time(record, now)) {
+            records.close(&record.id);
+        }
+        for (record, fate) in self.fates(open, &rows).await? {
+            if fate == Fate::Ended {
+                records.close(&record.id);
+            }
+        }
+        Ok(())
+    }
 }
 
-/// A row of the accounting is of this very job, and not of another with its number.
-fn is_of(row: &NativeJob, record: &Record) -> bool {
+/// True when a row of the accounting is of this very job, and not of another with its number.
+pub(super) fn is_of(row: &NativeJob, record: &Record) -> bool {
     match row.muster_id() {
         Some(id) => id == record.id,
         None => {
@@ -79,8 +173,6 @@ fn is_of(row: &NativeJob, record: &Record) -> bool {
     }
 }
 
-/// It had its time to arrive, was not lost too often, and means the same again.
-fn is_due(record: &Record, now: Time) -> bool {
-    let has_arrived = record.number.is_some() || now.since(record.submitted) > ARRIVAL;
-    has_arrived && record.is_plain && record.before.len() < MOST_TIMES
+fn has_had_its_time(record: &Record, now: Time) -> bool {
+    now.since(record.submitted) > ARRIVAL
 }

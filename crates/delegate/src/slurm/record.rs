@@ -55,6 +55,10 @@ const SCRIPT: &str = "script.sh";
 const NUMBERS: &str = "by-number";
 /// Jobs that have not ended, as far as is known: an empty file each, by id.
 const OPEN: &str = "open";
+/// In the folder of a job: its submission was withdrawn before it was acknowledged. A script that finds it runs nothing.
+const WITHDRAWN: &str = "withdrawn";
+/// When marks of jobs that have ended were last looked through.
+const LOOKED: &str = "looked";
 
 impl Records {
     pub(super) fn new(root: PathBuf) -> Self {
@@ -78,7 +82,8 @@ impl Records {
         write(&dir.join(SCRIPT), script.as_bytes(), 0o700)?;
         self.save(record)?;
         std::fs::create_dir_all(self.root.join(OPEN))?;
-        write(&self.root.join(OPEN).join(&record.id), b"", 0o600)
+        // Lost with the power, the job is not looked for; Slurm has it all the same.
+        std::fs::write(self.root.join(OPEN).join(&record.id), b"")
     }
 
     /// Held by who hands a job on, so that nobody else does at the same time; dropped with what is returned. Where the file system
@@ -99,6 +104,36 @@ impl Records {
         entries.filter_map(|entry| self.get(entry.file_name().to_str()?)).collect()
     }
 
+    /// True when a job has not ended, as far as is known.
+    pub(super) fn is_open(&self, record: &Record) -> bool {
+        self.root.join(OPEN).join(&record.id).exists() && !self.has_noted_ends(record)
+    }
+
+    /// True when the script of every element noted its end, and none is to run again.
+    pub(super) fn has_noted_ends(&self, record: &Record) -> bool {
+        let has_ended = |element: &u32| {
+            let ends = std::fs::read_to_string(self.dir(&record.id).join(element.to_string()).join("ends"));
+            ends.is_ok_and(|ends| ends.lines().last().is_some_and(|line| line != AGAIN))
+        };
+        let elements = super::output::numbers(&self.dir(&record.id));
+        elements.len() >= record.elements as usize && elements.iter().all(has_ended)
+    }
+
+    /// Notes that a submission was withdrawn: should it arrive all the same, its script runs nothing.
+    pub(super) fn withdraw(&self, id: &str) -> io::Result<()> {
+        write(&self.dir(id).join(WITHDRAWN), b"", 0o600)?;
+        self.close(id);
+        Ok(())
+    }
+
+    /// True once in a while: marks of jobs that have ended are due to be looked through.
+    pub(super) fn is_due_to_look(&self, between: std::time::Duration) -> bool {
+        let path = self.root.join(LOOKED);
+        let age =
+            std::fs::metadata(&path).and_then(|file| file.modified()).ok().and_then(|at| at.elapsed().ok());
+        age.is_none_or(|age| age >= between) && write(&path, b"", 0o600).is_ok()
+    }
+
     /// It has ended, or was never taken: nobody looks for it any more.
     pub(super) fn close(&self, id: &str) {
         // Left open it is looked for once more, and closed then.
@@ -117,7 +152,14 @@ impl Records {
         write(&self.dir(&record.id).join(RECORD), &text, 0o600)?;
         if let Some(number) = record.number {
             std::fs::create_dir_all(self.root.join(NUMBERS))?;
-            write(&self.root.join(NUMBERS).join(number.to_string()), record.id.as_bytes(), 0o600)?;
+            let path = self.root.join(NUMBERS).join(number.to_string());
+            let before = std::fs::read_to_string(&path).unwrap_or_default();
+            // The last line is the last job that was given the number.
+            if before.lines().last() != Some(record.id.as_str()) {
+                let others = before.lines().filter(|id| *id != record.id);
+                let lines: Vec<&str> = others.chain([record.id.as_str()]).collect();
+                write(&path, (lines.join("\n") + "\n").as_bytes(), 0o600)?;
+            }
         }
         Ok(())
     }
@@ -127,7 +169,12 @@ impl Records {
         if record.elements > 1 {
             return None;
         }
-        let ends = std::fs::read_to_string(self.dir(&record.id).join("0/ends")).ok()?;
+        self.noted_code(&record.id, 0)
+    }
+
+    /// How an element ended last, as its script noted.
+    pub(super) fn noted_code(&self, id: &str, element: u32) -> Option<i32> {
+        let ends = std::fs::read_to_string(self.dir(id).join(element.to_string()).join("ends")).ok()?;
         ends.lines().rfind(|line| *line != AGAIN)?.split_once(' ')?.1.trim().parse().ok()
     }
 
@@ -152,10 +199,17 @@ impl Records {
         serde_json::from_slice(&std::fs::read(self.dir(id).join(RECORD)).ok()?).ok()
     }
 
+    /// Jobs that were acknowledged under this number, the last first; they may have others by now.
+    pub(super) fn holders(&self, number: u64) -> Vec<Record> {
+        let path = self.root.join(NUMBERS).join(number.to_string());
+        let ids = std::fs::read_to_string(path).unwrap_or_default();
+        let records = ids.lines().rev().filter_map(|id| self.get(id.trim()));
+        records.filter(|record| record.number == Some(number) || record.before.contains(&number)).collect()
+    }
+
     /// The last one that was given this number; it may have another by now.
     pub(super) fn of_number(&self, number: u64) -> Option<Record> {
-        let id = std::fs::read_to_string(self.root.join(NUMBERS).join(number.to_string())).ok()?;
-        self.get(id.trim()).filter(|record| record.number == Some(number) || record.before.contains(&number))
+        self.holders(number).into_iter().next()
     }
 }
 
@@ -201,7 +255,9 @@ mod tests {
         // The number is given to another: the first is no longer what it stands for.
         let other = Record { id: "b2".to_owned(), ..record.clone() };
         records.keep(&other, "").unwrap();
-        assert_eq!(records.of_number(7), Some(other));
+        assert_eq!(records.of_number(7), Some(other.clone()));
+        assert_eq!(records.holders(7), [other, record.clone()]);
+        assert!(records.is_open(&record));
         assert_eq!(records.get("../a1"), None);
         // Both are open until they are closed.
         assert_eq!(records.open().len(), 2);
@@ -211,5 +267,10 @@ mod tests {
         std::fs::create_dir(records.dir("b2").join("0")).unwrap();
         std::fs::write(records.dir("b2").join("0/starts"), "7 1 0 node1 1\n").unwrap();
         assert!(records.has_started("b2"));
+        let b2 = records.get("b2").unwrap();
+        std::fs::write(records.dir("b2").join("0/ends"), "1 0\nagain\n").unwrap();
+        assert!(records.is_open(&b2), "it was told to run again");
+        std::fs::write(records.dir("b2").join("0/ends"), "1 0\n").unwrap();
+        assert!(!records.is_open(&b2) && records.has_noted_ends(&b2));
     }
 }

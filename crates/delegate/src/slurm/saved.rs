@@ -55,7 +55,7 @@ impl Slurm {
         index: Option<u32>,
         record: Option<&Record>,
     ) -> Result<ActionResponse> {
-        // 1. Whether it can be asked. A signal that a program does not expect ends it.
+        // 1. Whether it can be asked.
         let none = Refusal::refused(format!("job {job} takes no checkpoint signal"));
         let Some(record) = record else {
             return Err(none.hint(format!(
@@ -67,7 +67,7 @@ impl Slurm {
                 "write `checkpoint: {signal: USR1, grace: 60s}` into its spec; docs/jobs.md says what the signal asks for",
             ));
         };
-        let rows = self.rows_of(job).await?;
+        let (rows, _) = self.rows_of(job).await?;
         let Some(view) = view::jobs(&rows, None).into_iter().next() else {
             return Err(Refusal::not_found(format!("Slurm knows no job {job}")));
         };
@@ -92,7 +92,8 @@ impl Slurm {
         // 3. What was said before, then the signal: what is said from now on answers it.
         let at = self.now();
         let ranks = ranks(checkpoint, view.tasks);
-        let mut targets = vec![format!("--signal={}", checkpoint.signal)];
+        // SIGWINCH, whose name scancel refuses; its listeners pass the job's own signal on.
+        let mut targets = vec!["--signal=28".to_owned()];
         let is_array = rows.iter().any(|row| row.array.is_some());
         let mut requests = Requests::default();
         for element in running {
@@ -175,13 +176,24 @@ impl Asked {
 /// Puts what was saved, and what is asked for, into the views of a job's elements.
 pub(super) fn fill(records: &Records, record: &Record, view: &mut JobView) {
     let ranks = record.checkpoint.map_or(1, |checkpoint| ranks(checkpoint, view.tasks));
+    let signal = record.checkpoint.map_or(0, |checkpoint| checkpoint.signal);
     for element in &mut view.elements {
         let dir = folder(&records.dir(&record.id), element);
         element.checkpoint = saved(&dir, ranks);
         let asked = Asked::of(&dir).filter(|asked| asked.attempt == element.attempt && !asked.is_answered());
-        element.checkpoint_asked =
-            asked.map(|asked| CheckpointAskedView { at: asked.at, until: asked.until });
+        element.checkpoint_asked = asked.map(|asked| CheckpointAskedView {
+            at: asked.at,
+            until: asked.until,
+            signal,
+            undelivered: unheard(&dir.join(element.attempt.to_string())),
+        });
     }
+}
+
+/// Ranks of an attempt in which no process handles the signal, as their listeners say.
+fn unheard(logs: &Path) -> u32 {
+    let files = std::fs::read_dir(logs).into_iter().flatten().flatten();
+    files.filter(|file| file.file_name().to_string_lossy().starts_with("unheard-")).count() as u32
 }
 
 /// Ranks whose word counts.

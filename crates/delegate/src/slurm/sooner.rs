@@ -162,7 +162,7 @@ impl Picture {
         let Some(job) = self.submit(spec) else { return false };
         let id = AttemptId { element: ElementId { job, index: 0 }, attempt: Attempt(1) };
         let start = Decision::Start { id, placement: placement.into(), backfilled: false };
-        let plan = Plan { decisions: vec![start], reservations: Vec::new() };
+        let plan = Plan { decisions: vec![start], ..Plan::default() };
         let fits = self.engine.check(self.now, &plan).is_ok();
         if fits {
             self.engine.commit(self.now, &plan);

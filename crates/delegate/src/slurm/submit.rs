@@ -20,6 +20,9 @@ use super::{Refusal, Result, Slurm};
 /// How long a submission waits for a controller that does not answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long a call that is under way may take after its user withdrew the submission: a controller that is there answers sooner.
+const AFTER_WITHDRAWAL: Duration = Duration::from_secs(5);
+
 /// Characters of an id: enough of the request's key to be the only one, and the document's place.
 const KEY_CHARACTERS: usize = 24;
 
@@ -60,6 +63,7 @@ impl Slurm {
             return Ok(response(&ready, &vec![0; ready.len()], warnings, Some(&scripts)));
         }
         // 3. Handed on in order, since later ones may wait for earlier ones.
+        self.name_cluster().await?;
         let mut numbers: Vec<u64> = Vec::new();
         for (one, script) in ready.iter().zip(&mut scripts) {
             if !one.checked.after_documents.is_empty() {
@@ -70,6 +74,8 @@ impl Slurm {
                 Err(refusal) => return Err(self.take_back(&numbers, refusal).await),
             }
         }
+        // What fails here is done by the next submission.
+        let _ = self.tidy_records().await;
         Ok(response(&ready, &numbers, warnings, None))
     }
 
@@ -113,6 +119,9 @@ impl Slurm {
         {
             return self.note(&one.id, number).await;
         }
+        if self.is_withdrawn() {
+            return Err(Refusal::interrupted("withdrawn: nothing was submitted"));
+        }
         // 2. Kept first: what was handed on and not answered can be looked for.
         let record = Record {
             id: one.id.clone(),
@@ -135,9 +144,33 @@ impl Slurm {
                 .hint("$MUSTER_HOME names another folder; every node must see it")
         };
         records.keep(&record, &script.text).map_err(kept)?;
-        // 3. sbatch.
-        let number = self.sbatch(&one.id).await?;
-        self.note(&one.id, number).await
+        // 3. sbatch. What is not acknowledged is withdrawn: nothing of it starts later.
+        match self.sbatch(&one.id).await {
+            Ok(number) if self.is_withdrawn() => Err(self.undo(&one.id, number).await),
+            Ok(number) => self.note(&one.id, number).await,
+            Err(refusal) => {
+                records.withdraw(&one.id).map_err(kept)?;
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Cancels what was handed on while its user withdrew it.
+    async fn undo(&self, id: &str, number: u64) -> Refusal {
+        let withdrawn = match self.records().await {
+            Ok(records) => records.withdraw(id).is_ok(),
+            Err(_) => false,
+        };
+        let cancelled = self.tools().output("scancel", &[&number.to_string()]).await;
+        match (cancelled, withdrawn) {
+            (Ok(_), _) => Refusal::interrupted(format!("withdrawn: job {number} was cancelled again, and nothing was submitted")),
+            (Err(_), true) => Refusal::interrupted(format!(
+                "withdrawn: Slurm has taken it as job {number} and does not answer; when that starts it runs nothing"
+            ))
+            .hint(format!("`scancel {number}` takes it out of the queue")),
+            (Err(error), false) => Refusal::interrupted(format!("job {number} was submitted, and could not be withdrawn: {error}"))
+                .hint(format!("`muster cancel {number}` ends it")),
+        }
     }
 
     /// Gives a kept script to sbatch until Slurm has answered: while no controller is there, it is asked again. What was not
@@ -146,7 +179,9 @@ impl Slurm {
         let records = self.records().await?;
         // One at a time, and who comes second finds what the first has got.
         let _one = records.lock(id).await;
-        if let Ok(Some(number)) = self.find(id).await {
+        let is_first =
+            records.get(id).is_none_or(|record| record.number.is_none() && record.before.is_empty());
+        if !is_first && let Some(number) = self.find(id).await? {
             return Ok(number);
         }
         let path = records.script(id);
@@ -157,38 +192,63 @@ impl Slurm {
         let own = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let own = own.filter(|name| name.starts_with("SLURM_") && name != "SLURM_CONF");
         let without: Vec<String> = set.chain(own).collect();
-        let deadline = Instant::now() + PATIENCE;
+        let (deadline, mut has_said) = (Instant::now() + PATIENCE, false);
         loop {
-            let error = match self.tools().without(&without, "sbatch", &["--parsable", &path]).await {
-                Ok(answer) => {
+            let args = ["--parsable", &*path];
+            let attempt = self.tools().detached(&without, "sbatch", &args);
+            let error = match self.unless_withdrawn(attempt).await {
+                Some(Ok(answer)) => {
                     let number = answer.trim().split(';').next().and_then(|number| number.parse().ok());
                     return number.ok_or_else(|| {
                         Refusal::internal(format!("sbatch answered `{}`, which is no number", answer.trim()))
                     });
                 }
-                Err(ToolError::Failed { message, code: Some(_), .. }) if !is_silence(&message) => {
-                    if let Ok(Some(number)) = self.find(id).await {
-                        return Ok(number);
-                    }
-                    records.close(id);
-                    return Err(refused(&message));
+                Some(Err(error)) if error.is_silence() => error,
+                Some(Err(ToolError::Failed { message, .. })) => {
+                    return match self.find(id).await {
+                        Ok(Some(number)) => Ok(number),
+                        _ => Err(refused(&message)),
+                    };
                 }
-                Err(error @ ToolError::Start { .. }) => {
-                    records.close(id);
-                    return Err(error.into());
-                }
-                Err(error) => error,
+                Some(Err(error)) => return Err(error.into()),
+                None => return Err(Refusal::interrupted("withdrawn: nothing was submitted")),
             };
-            if let Ok(Some(number)) = self.find(id).await {
+            if self.is_withdrawn() {
+                return Err(Refusal::interrupted(
+                    "withdrawn: Slurm does not answer, and nothing was submitted",
+                ));
+            }
+            if !has_said {
+                has_said = true;
+                let secs = PATIENCE.as_secs();
+                (self.settings.warn)(&format!(
+                    "Slurm does not answer ({error}); trying for {secs}s, Ctrl-C withdraws it"
+                ));
+            }
+            if let Some(Ok(Some(number))) = self.unless_withdrawn(self.find(id)).await {
                 return Ok(number);
             }
             if Instant::now() >= deadline {
-                return Err(Refusal::from(error).hint(format!(
-                    "whether it arrived is not known yet: `muster ps` looks for it; its id is muster:{id}"
-                )));
+                return Err(
+                    Refusal::from(error).hint("nothing was submitted; submit it again once Slurm answers")
+                );
             }
-            tokio::time::sleep(self.settings.look_again).await;
+            tokio::select! {
+                () = tokio::time::sleep(self.settings.look_again) => {}
+                () = self.withdrawal() => {}
+            }
         }
+    }
+
+    /// What comes of it; `None` where its user withdrew the submission, and it did not end in time after that.
+    async fn unless_withdrawn<T>(&self, attempt: impl Future<Output = T>) -> Option<T> {
+        tokio::pin!(attempt);
+        tokio::select! {
+            answer = &mut attempt => return Some(answer),
+            () = self.withdrawal() => {}
+        }
+        // What is under way is let arrive, so that it can be cancelled by its number.
+        tokio::time::timeout(AFTER_WITHDRAWAL, attempt).await.ok()
     }
 
     /// Writes down the number that Slurm gave.
@@ -216,16 +276,20 @@ impl Slurm {
         let words: Vec<String> = numbers.iter().map(u64::to_string).collect();
         let args: Vec<&str> = words.iter().map(String::as_str).collect();
         let list = words.join(" ");
+        // What cannot be cancelled now runs nothing when it starts.
         if let Ok(records) = self.records().await {
             let ids = numbers.iter().filter_map(|number| records.of_number(*number));
-            ids.for_each(|record| records.close(&record.id));
+            ids.for_each(|record| {
+                let _ = records.withdraw(&record.id);
+            });
         }
         match self.tools().output("scancel", &args).await {
             Ok(_) => {
                 refusal.hint(format!("of the same text, {list} were submitted before it and cancelled again"))
             }
-            Err(error) => refusal
-                .hint(format!("of the same text, {list} were submitted before it, and are there: {error}")),
+            Err(error) => refusal.hint(format!(
+                "of the same text, {list} were submitted before it; they could not be cancelled and run nothing when they start: {error}"
+            )),
         }
     }
 }
@@ -275,22 +339,6 @@ fn response(
         native: scripts.and_then(|scripts| Some(scripts.get(nth)?.text.clone())),
     });
     SubmitResponse { jobs: jobs.collect(), warnings }
-}
-
-/// Nobody answered: whether it arrived is not said.
-fn is_silence(message: &str) -> bool {
-    let words = [
-        "Unable to contact",
-        "timed out",
-        "Connection re",
-        "Zero Bytes",
-        "Transport endpoint",
-        "Message receive failure",
-        "Message send failure",
-        "Protocol authentication",
-        "not responding",
-    ];
-    words.iter().any(|words| message.contains(words))
 }
 
 /// Elements that are handed on: of a service the replicas that are always there.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use muster_backends::slurm::job::NativeJob;
 use muster_backends::slurm::{host, reason};
 use muster_model::view::{ArrayView, ElementView, JobView, NativeView, RoleView, State, TaskStage, TaskView};
-use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, JobId, Outcome, Rank, Reason};
+use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, JobId, Outcome, Rank, Reason, Time};
 
 use super::{Refusal, Result};
 
@@ -61,7 +61,7 @@ fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobVie
         idle: None,
         elements: shown.iter().map(|(row, state)| element(number, row, **state, &parts)).collect(),
         waiting_for: waiting.filter(|_| !state.is_final()).map(|(row, state)| why(row, *state)),
-        eta: waiting.and_then(|(row, _)| row.start).filter(|_| state == State::Pending),
+        eta: waiting.and_then(|(row, _)| expected_start(row)).filter(|_| state == State::Pending),
         native: Some(NativeView {
             system: "slurm".to_owned(),
             cluster: cluster.map(str::to_owned),
@@ -132,12 +132,28 @@ fn distance(state: State) -> u8 {
     }
 }
 
-fn started(rows: &[&NativeJob], states: &[State]) -> Option<muster_model::Time> {
+fn started(rows: &[&NativeJob], states: &[State]) -> Option<Time> {
     // The start of what waits is a forecast, and of what was cancelled while it waited the instant of that.
     let has_run = |(row, state): &(&&NativeJob, &State)| {
         !matches!(state, State::Pending | State::Held) && (!row.nodes.is_empty() || *state == &State::Done)
     };
     rows.iter().zip(states).filter(has_run).filter_map(|(row, _)| row.start).min()
+}
+
+/// When Slurm expects to start it. What a limit or an error keeps has none: the backfill's estimate takes no account of these.
+pub(super) fn expected_start(row: &NativeJob) -> Option<Time> {
+    const SCHEDULED: [&str; 8] = [
+        "",
+        "None",
+        "Priority",
+        "Resources",
+        "BeginTime",
+        "ReqNodeNotAvail",
+        "Reservation",
+        "JobArrayTaskLimit",
+    ];
+    let word = row.reason.split([',', '(']).next().unwrap_or_default().trim();
+    row.start.filter(|_| SCHEDULED.contains(&word))
 }
 
 /// Why it waits.
@@ -325,8 +341,6 @@ fn share(devices: &[u16], local: usize, tasks: usize) -> Vec<u16> {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::Time;
-
     use super::*;
 
     fn row(tasks: &str) -> NativeJob {
@@ -358,6 +372,29 @@ mod tests {
             [named("ps", 1, 1000), named("chief", 1, 4000), named("worker", 3, 4000)]
         );
         assert_eq!(roles(&[("ps", 1), ("worker", 9)]), [named("part-0", 1, 1000), named("part-1", 4, 4000)]);
+    }
+
+    #[test]
+    fn a_start_is_expected_of_what_only_waits_for_its_turn() {
+        let start = |reason: &str| {
+            expected_start(&NativeJob {
+                reason: reason.to_owned(),
+                start: Some(Time(7)),
+                ..NativeJob::default()
+            })
+        };
+        for reason in ["Resources", "Priority", "BeginTime", "ReqNodeNotAvail, UnavailableNodes:node1"] {
+            assert_eq!(start(reason), Some(Time(7)), "{reason}");
+        }
+        for reason in [
+            "QOSMaxGRESPerUser",
+            "PartitionTimeLimit",
+            "DependencyNeverSatisfied",
+            "AssocGrpGRES",
+            "Licenses",
+        ] {
+            assert_eq!(start(reason), None, "{reason}");
+        }
     }
 
     #[test]

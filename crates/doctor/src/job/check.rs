@@ -1,6 +1,6 @@
 //! The list of checks, in the order in which they are shown. What each does stands beside its kind.
 
-use super::{JobEvidence, gang, nccl, surroundings, topology};
+use super::{JobEvidence, devices, gang, nccl, surroundings, topology};
 
 /// One check. Its id never changes once published: scripts hold it.
 pub(super) struct Check {
@@ -59,11 +59,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "devices",
-        title: "every rank sees its own GPUs, as many as it asked for",
+        title: "every rank sees and uses its own GPUs, as many as it asked for",
         meaning: "two ranks on one GPU run at half speed or out of memory, and a rank without one falls back to the CPU",
-        cure: "leave CUDA_VISIBLE_DEVICES as it is set, and ask for GPUs with `gpus` or `gpus-per-task` only",
+        cure: "leave CUDA_VISIBLE_DEVICES as it is set, also inside the script, and ask for GPUs with `gpus` or `gpus-per-task` only",
         needs_probe: true,
-        judge: gang::devices,
+        judge: devices::devices,
     },
     Check {
         id: "closed-devices",

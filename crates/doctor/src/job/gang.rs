@@ -1,4 +1,4 @@
-//! Checks of the gang itself: its ranks, and their GPUs.
+//! Checks of the gang itself: its ranks, and what is open to them. Which GPUs they use is in `devices`.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::check::Verdict::{self, NotTested, Passed};
 use super::check::{count, none_of};
 
 /// Ranks with the node where they were seen.
-fn ranks(evidence: &JobEvidence) -> impl Iterator<Item = (&Seen, &SeenRank)> {
+pub(super) fn ranks(evidence: &JobEvidence) -> impl Iterator<Item = (&Seen, &SeenRank)> {
     evidence.seen.iter().flat_map(|seen| seen.ranks.iter().map(move |rank| (seen, rank)))
 }
 
@@ -86,38 +86,9 @@ pub(super) fn one_allocation(evidence: &JobEvidence) -> Verdict {
 }
 
 /// GPUs of a rank: as it was given, or as it was told.
-fn gpus(evidence: &JobEvidence, rank: &SeenRank) -> Option<u32> {
+pub(super) fn gpus(evidence: &JobEvidence, rank: &SeenRank) -> Option<u32> {
     let expected = evidence.expected.iter().find(|one| one.rank == rank.rank);
     expected.and_then(|one| one.gpus).or(rank.gpus)
-}
-
-pub(super) fn devices(evidence: &JobEvidence) -> Verdict {
-    let known: Vec<(&Seen, &SeenRank, u32)> =
-        ranks(evidence).filter_map(|(seen, rank)| Some((seen, rank, gpus(evidence, rank)?))).collect();
-    if known.iter().all(|(_, _, gpus)| *gpus == 0) {
-        return NotTested("a job with GPUs, whose ranks were found".to_owned());
-    }
-    let mut wrong = Vec::new();
-    let mut owners: BTreeMap<(&str, &str), u32> = BTreeMap::new();
-    for (seen, rank, gpus) in &known {
-        let visible = rank.visible.as_deref();
-        let sees = visible.unwrap_or_default().len();
-        match visible {
-            None if *gpus > 0 => wrong.push(format!("rank {} is not told which GPUs are its own", rank.rank)),
-            _ if sees != *gpus as usize => {
-                wrong.push(format!("rank {} sees {sees} GPUs of {gpus}", rank.rank))
-            }
-            _ => {}
-        }
-        for device in visible.unwrap_or_default() {
-            if let Some(other) = owners.insert((&seen.node, device), rank.rank)
-                && other != rank.rank
-            {
-                wrong.push(format!("ranks {other} and {} share GPU {device} of {}", rank.rank, seen.node));
-            }
-        }
-    }
-    none_of(&wrong, format!("{}, each of one rank", count(owners.len(), "GPU")))
 }
 
 pub(super) fn closed_devices(evidence: &JobEvidence) -> Verdict {
@@ -166,7 +137,7 @@ pub(super) fn strangers(evidence: &JobEvidence) -> Verdict {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use muster_model::check::ProbeOutcome;
     use muster_model::verify::SeenFile;
 
@@ -174,7 +145,7 @@ mod tests {
     use crate::job::Expected;
 
     /// Two nodes with two ranks of one GPU each, as they should be.
-    fn sound() -> JobEvidence {
+    pub(in crate::job) fn sound() -> JobEvidence {
         let rank = |rank: u32| SeenRank {
             rank,
             world_size: Some(4),
@@ -204,7 +175,7 @@ mod tests {
         }
     }
 
-    fn failed(verdict: Verdict) -> String {
+    pub(in crate::job) fn failed(verdict: Verdict) -> String {
         match verdict {
             Verdict::Failed(says) => says,
             other => panic!("{other:?}"),
@@ -216,7 +187,6 @@ mod tests {
         let sound = sound();
         assert_eq!(whole(&sound), Passed("4 ranks on 2 nodes".to_owned()));
         assert_eq!(one_allocation(&sound), Passed("2 nodes, all of job 7".to_owned()));
-        assert_eq!(devices(&sound), Passed("4 GPUs, each of one rank".to_owned()));
         assert_eq!(closed_devices(&sound), Passed("only its own can be opened".to_owned()));
         assert!(matches!(strangers(&sound), NotTested(_)));
     }
@@ -268,17 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_as_many_as_asked_for_and_nobody_elses() {
-        let mut shared = sound();
-        shared.seen[0].ranks[1].visible = Some(vec!["0".to_owned()]);
-        assert_eq!(failed(devices(&shared)), "ranks 0 and 1 share GPU 0 of a");
-        let mut few = sound();
-        few.seen[0].ranks[0].visible = Some(Vec::new());
-        few.seen[0].ranks[1].visible = None;
-        assert_eq!(
-            failed(devices(&few)),
-            "rank 0 sees 0 GPUs of 1; rank 1 is not told which GPUs are its own"
-        );
+    fn devices_of_others_are_closed() {
         let mut open = sound();
         open.seen[1].device_files.iter_mut().for_each(|file| file.is_open = true);
         assert_eq!(failed(closed_devices(&open)), "on b 8 GPUs can be opened, and 2 are its own");

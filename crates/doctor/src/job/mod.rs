@@ -2,6 +2,7 @@
 //! three outcomes. It runs no probe.
 
 mod check;
+mod devices;
 mod document;
 mod gang;
 mod nccl;

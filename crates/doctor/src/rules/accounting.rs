@@ -41,6 +41,18 @@ pub(super) const RULES: &[Rule] = &[
         check: billed,
     },
     Rule {
+        id: "shards-not-billed",
+        severity: High,
+        title: "shares of GPUs are not billed",
+        meaning: "a job that asks for shards in place of GPUs uses them for nothing in the fair share",
+        cure: "GRES/shard=... in TRESBillingWeights beside GRES/gpu: the weight of a GPU by its number of shards; and gres/shard in AccountingStorageTRES",
+        page: Page::Man("slurm.conf", "TRESBillingWeights"),
+        check: |evidence| {
+            evidence.nodes()?;
+            unbilled(evidence, "shard", |node| has_gres(node, "shard"))
+        },
+    },
+    Rule {
         id: "limits-not-enforced",
         severity: High,
         title: "limits of accounts are not enforced",
@@ -90,17 +102,30 @@ pub(super) const RULES: &[Rule] = &[
 /// A weight of zero bills nothing.
 fn billed(evidence: &Evidence) -> Judged {
     evidence.gpu_nodes()?;
+    unbilled(evidence, "gpu", |node| gpus(node) > 0)
+}
+
+fn has_gres(node: &Record, name: &str) -> bool {
+    let entries = node.get("Gres").unwrap_or_default().split(',');
+    entries
+        .into_iter()
+        .any(|entry| entry.split([':', '(']).next().is_some_and(|own| own.eq_ignore_ascii_case(name)))
+}
+
+/// Partitions with nodes that have a generic resource, and no weight for it.
+fn unbilled(evidence: &Evidence, name: &str, has: fn(&Record) -> bool) -> Judged {
     let mut trips = Vec::new();
     let mut count = 0;
     for partition in evidence.partitions()? {
         let names = evidence.nodes_of(partition).unwrap_or_default();
-        if !evidence.nodes.iter().any(|node| gpus(node) > 0 && names.contains(&node.name)) {
+        if !evidence.nodes.iter().any(|node| has(node) && names.contains(&node.name)) {
             continue;
         }
         count += 1;
         let weights = partition.get("TRESBillingWeights").unwrap_or_default().to_ascii_lowercase();
         let bills = |entry: &str| {
-            let weight = entry.split_once('=').filter(|(tres, _)| tres.starts_with("gres/gpu"));
+            let weight =
+                entry.split_once('=').filter(|(tres, _)| tres.trim().starts_with(&format!("gres/{name}")));
             weight.is_some_and(|(_, weight)| weight.bytes().any(|digit| (b'1'..=b'9').contains(&digit)))
         };
         if !weights.split(',').any(bills) {
@@ -115,7 +140,8 @@ fn billed(evidence: &Evidence) -> Judged {
             });
         }
     }
-    none_of(trips, format!("{count} partitions with GPUs have a weight for them"))
+    let what = if name == "gpu" { "GPUs" } else { "shards" };
+    none_of(trips, format!("{count} partitions with {what} have a weight for them"))
 }
 
 fn qos_enforced(evidence: &Evidence) -> Judged {

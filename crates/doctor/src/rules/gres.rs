@@ -60,6 +60,15 @@ pub(super) const RULES: &[Rule] = &[
         check: types_differ,
     },
     Rule {
+        id: "gres-type-not-the-device",
+        severity: High,
+        title: "GPUs have the type of another model",
+        meaning: "jobs that ask for a model get another one; where GPUs are detected, Slurm leaves out those whose name does not contain the type, and drains the node",
+        cure: "a type that is part of the name that `nvidia-smi -L` prints, in Gres= and in Type=",
+        page: Page::Man("gres.conf", "Type"),
+        check: not_the_device,
+    },
+    Rule {
         id: "gres-without-file",
         severity: High,
         title: "GPUs without their device file",
@@ -216,6 +225,76 @@ fn types_differ(evidence: &Evidence) -> Judged {
         }
     }
     none_of(grouped(said), format!("{} nodes have the same types in both files", nodes.len()))
+}
+
+/// Words of models, with the vendor whose device files they have.
+const VENDORS: [(&str, &str); 19] = [
+    ("a10", "nvidia"),
+    ("a100", "nvidia"),
+    ("a30", "nvidia"),
+    ("a40", "nvidia"),
+    ("b200", "nvidia"),
+    ("b300", "nvidia"),
+    ("gb200", "nvidia"),
+    ("gh200", "nvidia"),
+    ("h100", "nvidia"),
+    ("h200", "nvidia"),
+    ("l4", "nvidia"),
+    ("l40s", "nvidia"),
+    ("t4", "nvidia"),
+    ("v100", "nvidia"),
+    ("mi100", "amd"),
+    ("mi210", "amd"),
+    ("mi250", "amd"),
+    ("mi300x", "amd"),
+    ("mi300a", "amd"),
+];
+
+/// By the devices of the machine that the check runs on, where it is a node with some; else by the vendor of device files.
+fn not_the_device(evidence: &Evidence) -> Judged {
+    let nodes = evidence.gpu_nodes()?;
+    let mut said = Vec::new();
+    // 1. What the driver calls them here.
+    let here = evidence.devices.as_ref().and_then(|(host, names)| {
+        let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+        let is_here = |node: &&&Record| {
+            short(&node.name) == short(host)
+                || node.get("NodeHostname").is_some_and(|name| short(name) == short(host))
+        };
+        Some((*nodes.iter().find(is_here)?, names))
+    });
+    if let Some((node, names)) = here {
+        // As Slurm compares: any part of the name, with `_` for blanks.
+        let fits = |kind: &str| {
+            let kind = kind.to_ascii_lowercase();
+            names.iter().any(|name| name.to_ascii_lowercase().replace(' ', "_").contains(&kind))
+        };
+        let odd = gpu_types(node).into_iter().filter_map(|(kind, _)| kind).find(|kind| !fits(kind));
+        said.extend(
+            odd.map(|kind| (format!("{kind} in slurm.conf, and the device is {}", names.join(", ")), node)),
+        );
+    }
+    // 2. Whose files they have.
+    for line in lines(evidence).unwrap_or_default() {
+        let (Some(kind), Some(file)) = (line.line.get("Type"), line.line.get("File")) else { continue };
+        let vendor = VENDORS
+            .iter()
+            .find(|(word, _)| kind.to_ascii_lowercase().split(['_', '-']).any(|own| own == *word));
+        let files = [("/dev/nvidia", "nvidia"), ("/dev/dri/", "amd"), ("/dev/kfd", "amd")];
+        let of_file = files.iter().find(|(prefix, _)| file.starts_with(prefix));
+        if let (Some((_, vendor)), Some((_, of_file))) = (vendor, of_file)
+            && vendor != of_file
+        {
+            let node = nodes.iter().find(|node| line.is_for(&node.name)).unwrap_or(&nodes[0]);
+            said.push((format!("{kind} in gres.conf, and File={file} is of {of_file}"), *node));
+        }
+    }
+    let known = if here.is_some() {
+        "types are part of the devices' names here"
+    } else {
+        "no file is of another vendor"
+    };
+    none_of(grouped(said), known)
 }
 
 fn without_file(evidence: &Evidence) -> Judged {

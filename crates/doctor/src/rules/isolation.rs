@@ -62,6 +62,15 @@ pub(super) const RULES: &[Rule] = &[
         check: real_memory,
     },
     Rule {
+        id: "processors-do-not-match",
+        severity: Medium,
+        title: "a node's processors do not add up",
+        meaning: "slurmctld replaces CPUs by what sockets, cores and threads come to, or the other way round, and the node has more or fewer than it says",
+        cure: "CPUs as sockets × cores × threads, or as sockets × cores where a thread is not a processor, as `slurmd -C` prints them",
+        page: Page::Man("slurm.conf", "CPUs"),
+        check: processors,
+    },
+    Rule {
         id: "authentication-off",
         severity: High,
         title: "messages are not authenticated",
@@ -96,6 +105,15 @@ pub(super) const RULES: &[Rule] = &[
             let flags = evidence.said("PrologFlags", Some(""))?;
             right(&flags, flags.lists("contain") || flags.lists("x11"))
         },
+    },
+    Rule {
+        id: "cores-shared-by-force",
+        severity: Medium,
+        title: "a partition gives each core to several jobs",
+        meaning: "with OverSubscribe=FORCE a core is given away again while its job runs, four times where no number stands behind it, and every job is slower by that",
+        cure: "OverSubscribe=NO, or FORCE:1, which lets jobs share a node and not a core",
+        page: Page::Man("slurm.conf", "OverSubscribe"),
+        check: forced,
     },
     Rule {
         id: "nodes-also-in-kubernetes",
@@ -166,6 +184,68 @@ fn real_memory(evidence: &Evidence) -> Judged {
         place: Some(first.place.clone()),
     });
     none_of(trip.into_iter().collect(), format!("{} nodes have RealMemory", nodes.len()))
+}
+
+/// CPUs may be all threads, all cores or all sockets of a node.
+fn processors(evidence: &Evidence) -> Judged {
+    let nodes = evidence.nodes()?;
+    let number = |node: &Record, key: &str| node.get(key).and_then(|text| text.parse::<u64>().ok());
+    let mut said = 0;
+    let mut wrong: Vec<(&Record, String)> = Vec::new();
+    for node in nodes {
+        let Some(cpus) = number(node, "CPUs").or(number(node, "CPUTot")) else { continue };
+        let [cores, threads] = ["CoresPerSocket", "ThreadsPerCore"].map(|key| number(node, key));
+        let sockets = number(node, "Sockets")
+            .or_else(|| Some(number(node, "SocketsPerBoard")? * number(node, "Boards").unwrap_or(1)));
+        if sockets.or(cores).or(threads).is_none() {
+            continue;
+        }
+        said += 1;
+        let (cores, threads) = (cores.unwrap_or(1).max(1), threads.unwrap_or(1).max(1));
+        let all = cores.saturating_mul(threads);
+        // Sockets that are not said follow from the others.
+        let fits = match sockets {
+            Some(sockets) => {
+                [sockets, sockets.saturating_mul(cores), sockets.saturating_mul(all)].contains(&cpus)
+            }
+            None => cpus > 0 && cpus % all == 0,
+        };
+        if !fits {
+            let sockets = sockets.map_or("?".to_owned(), |count| count.to_string());
+            wrong.push((
+                node,
+                format!("CPUs={cpus}, and {sockets} sockets × {cores} cores × {threads} threads"),
+            ));
+        }
+    }
+    if said == 0 {
+        return untested("a node with CPUs beside Sockets, CoresPerSocket or ThreadsPerCore");
+    }
+    let trip = wrong.first().map(|(node, what)| Trip {
+        key: "cpus".to_owned(),
+        says: format!("{} of {said} nodes, such as {}: {what}", wrong.len(), node.name),
+        place: Some(node.place.clone()),
+    });
+    none_of(trip.into_iter().collect(), format!("{said} nodes add up"))
+}
+
+/// `FORCE` without a number is four.
+fn forced(evidence: &Evidence) -> Judged {
+    let partitions = evidence.partitions()?;
+    let shared = |partition: &Record| {
+        let value = partition.get("OverSubscribe").or(partition.get("Shared"))?;
+        let (word, count) = value.split_once(':').unwrap_or((value, "4"));
+        let is_shared = word.eq_ignore_ascii_case("force") && count.parse() != Ok(1u32);
+        is_shared.then(|| Trip {
+            key: partition.name.clone(),
+            says: format!("partition {} has OverSubscribe={value}", partition.name),
+            place: Some(partition.place.clone()),
+        })
+    };
+    none_of(
+        partitions.iter().filter_map(shared).collect(),
+        format!("{} partitions give a core to one job", partitions.len()),
+    )
 }
 
 /// A node is the same when its first name is: Kubernetes often has the domain, too.

@@ -7,6 +7,8 @@ use crate::rule::{Judged, Page, Rule, Trip, none_of, right};
 
 /// The manual's own default; who sets less cut a limit that scripts in circulation count on.
 const USUAL_ARRAY: u64 = 1001;
+/// The manual speaks of a few hundred thousand as what still performs; a job takes some kilobytes, ten times that is gigabytes.
+const MOST_JOBS: u64 = 1_000_000;
 /// "Much larger", says the manual; less than twice is that for nobody.
 const TIMES: u64 = 2;
 /// Records of jobs that have just ended, which tools read for a while.
@@ -21,6 +23,18 @@ pub(super) const RULES: &[Rule] = &[
         cure: "MaxJobCount much larger than MaxArraySize, and MaxSubmitJobs per user",
         page: Page::Man("slurm.conf", "MaxJobCount"),
         check: few_jobs,
+    },
+    Rule {
+        id: "too-many-jobs-kept",
+        severity: Medium,
+        title: "more jobs may queue than a controller can hold",
+        meaning: "slurmctld keeps every job in memory and walks all of them; long before such a number it stops answering in time",
+        cure: "MaxJobCount of some hundred thousand at most, and MaxSubmitJobs per user",
+        page: Page::Man("slurm.conf", "MaxJobCount"),
+        check: |evidence| {
+            let jobs = evidence.said("MaxJobCount", Some("10000"))?;
+            right(&jobs, jobs.number().is_some_and(|count| count <= MOST_JOBS))
+        },
     },
     Rule {
         id: "arrays-small",

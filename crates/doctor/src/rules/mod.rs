@@ -8,6 +8,7 @@ mod limits;
 mod operations;
 mod preemption;
 mod priority;
+mod refused;
 mod scheduling;
 mod topology;
 
@@ -16,6 +17,7 @@ use crate::rule::Rule;
 /// Every rule.
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
     [
+        refused::RULES,
         accounting::RULES,
         priority::RULES,
         devices::RULES,

@@ -113,6 +113,31 @@ pub(super) const RULES: &[Rule] = &[
         check: debug,
     },
     Rule {
+        id: "suspended-nodes-stay-off",
+        severity: High,
+        title: "nodes are switched off and never on again",
+        meaning: "SuspendProgram ends idle nodes, and without ResumeProgram nothing starts them for the next job",
+        cure: "ResumeProgram, or no SuspendProgram",
+        page: Page::Man("slurm.conf", "ResumeProgram"),
+        check: |evidence| {
+            let suspend = evidence.said("SuspendProgram", Some(""))?;
+            let resume = evidence.said("ResumeProgram", Some(""))?;
+            let is_wrong = !suspend.value.is_empty() && resume.value.is_empty();
+            let says = format!("{}, and {}", suspend.text(), resume.text());
+            let trip = is_wrong.then(|| Trip { says: says.clone(), ..suspend.trip() });
+            none_of(trip.into_iter().collect(), says)
+        },
+    },
+    Rule {
+        id: "password-readable",
+        severity: High,
+        title: "others can read slurmdbd.conf",
+        meaning: "it holds the password of the database: who reads it can change every account, share and record; slurmdbd refuses to start with such a file",
+        cure: "chmod 600 slurmdbd.conf, owned by the user that runs slurmdbd; then change the password",
+        page: Page::Man("slurmdbd.conf", "StoragePass"),
+        check: password_readable,
+    },
+    Rule {
         id: "line-left-open",
         severity: High,
         title: "a line was left to be filled in",
@@ -183,6 +208,24 @@ fn debug(evidence: &Evidence) -> Judged {
         }
     }
     none_of(trips, "no DebugFlags, and no level above verbose")
+}
+
+/// The text of a file does not say who may read it.
+fn password_readable(evidence: &Evidence) -> Judged {
+    let Some((name, mode)) = &evidence.dbd_mode else {
+        return untested("slurmdbd.conf on the machine that runs slurmdbd: who may read it");
+    };
+    // A file that this user may not read holds one as far as can be told.
+    if evidence.dbd("StoragePass", "").is_ok_and(|pass| pass.value.is_empty() || pass.is(FILL_IN)) {
+        return none_of(Vec::new(), format!("{name} holds no password"));
+    }
+    let says = format!("{name} has mode {:04o}", mode & 0o7777);
+    let trip = (mode & 0o077 != 0).then(|| Trip {
+        key: "mode".to_owned(),
+        says: says.clone(),
+        place: Some(muster_model::check::CheckPlace { source: name.clone(), line: None }),
+    });
+    none_of(trip.into_iter().collect(), says)
 }
 
 fn left_open(evidence: &Evidence) -> Judged {

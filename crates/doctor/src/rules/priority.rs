@@ -1,6 +1,6 @@
 //! Rules on the order of jobs: whether past use counts, and for how long.
 
-use muster_model::check::Severity::{High, Low};
+use muster_model::check::Severity::{High, Low, Medium};
 
 use crate::evidence::{Evidence, Untested, untested};
 use crate::rule::{Judged, Page, Rule, Trip, none_of, right};
@@ -62,7 +62,30 @@ pub(super) const RULES: &[Rule] = &[
             right(&weight, weight.number() > Some(0))
         },
     },
+    Rule {
+        id: "age-over-fair-share",
+        severity: Medium,
+        title: "waiting counts far more than fair share",
+        meaning: "once jobs have waited for a while the order is that of their submission, and whoever submits most in advance gets the cluster",
+        cure: "PriorityWeightFairshare at least as large as PriorityWeightAge",
+        page: Page::Man("slurm.conf", "PriorityWeightAge"),
+        check: |evidence| {
+            multifactor(evidence)?;
+            let age = evidence.said("PriorityWeightAge", Some("0"))?;
+            let share = evidence.said("PriorityWeightFairshare", Some("0"))?;
+            let says = format!("{}, and {}", age.text(), share.text());
+            // Without a weight of fair share another rule speaks.
+            let is_far = share.number().is_some_and(|share| {
+                share > 0 && age.number().is_some_and(|age| age >= share.saturating_mul(FAR))
+            });
+            let trip = is_far.then(|| Trip { says: says.clone(), ..age.trip() });
+            none_of(trip.into_iter().collect(), says)
+        },
+    },
 ];
+
+/// Both factors go from 0 to 1: with ten times the weight a tenth of PriorityMaxAge makes up for the worst share.
+const FAR: u64 = 10;
 
 /// The weights are read by this plugin only. Who gave no PriorityType means them all the same.
 fn multifactor(evidence: &Evidence) -> Result<(), Untested> {

@@ -49,6 +49,24 @@ pub(super) const RULES: &[Rule] = &[
         check: default_time,
     },
     Rule {
+        id: "default-time-above-max",
+        severity: High,
+        title: "a job that names no time never starts",
+        meaning: "its time is the partition's DefaultTime, which is more than the partition's MaxTime permits",
+        cure: "DefaultTime of at most MaxTime",
+        page: Page::Man("slurm.conf", "DefaultTime"),
+        check: default_above_max,
+    },
+    Rule {
+        id: "default-partition",
+        severity: Medium,
+        title: "not exactly one default partition",
+        meaning: "without one a job that names no partition is refused; of several the last counts, which nobody sees in the file",
+        cure: "Default=YES on one partition",
+        page: Page::Man("slurm.conf", "Default"),
+        check: default_partition,
+    },
+    Rule {
         id: "backfill-window-short",
         severity: Medium,
         title: "backfill does not look as far as jobs may run",
@@ -125,6 +143,46 @@ fn default_time(evidence: &Evidence) -> Judged {
         partitions.iter().filter(lacks).map(trip).collect(),
         format!("{} partitions have one", partitions.len()),
     )
+}
+
+fn default_above_max(evidence: &Evidence) -> Judged {
+    let partitions = evidence.partitions()?;
+    let trip = |partition: &Record| {
+        let (default, max) = (partition.get("DefaultTime")?, partition.get("MaxTime")?);
+        (minutes(default)? > minutes(max)?).then(|| Trip {
+            key: partition.name.clone(),
+            says: format!("partition {} has DefaultTime={default} and MaxTime={max}", partition.name),
+            place: Some(partition.place.clone()),
+        })
+    };
+    let trips = partitions.iter().filter_map(trip).collect();
+    none_of(trips, format!("no DefaultTime of {} partitions is above MaxTime", partitions.len()))
+}
+
+fn default_partition(evidence: &Evidence) -> Judged {
+    let partitions = evidence.partitions()?;
+    let is_default = |partition: &&Record| {
+        let word = partition.get("Default").unwrap_or_default();
+        ["yes", "up", "true", "1"].iter().any(|yes| word.eq_ignore_ascii_case(yes))
+    };
+    let names: Vec<&Record> = partitions.iter().filter(is_default).collect();
+    let trip = |says: String, place| vec![Trip { key: "default".to_owned(), says, place }];
+    match names.as_slice() {
+        [one] => none_of(Vec::new(), format!("{} is the default", one.name)),
+        [] => none_of(trip(format!("none of {} partitions is the default", partitions.len()), None), ""),
+        [first, .., last] => none_of(
+            trip(
+                format!(
+                    "{} partitions are the default, such as {} and {}",
+                    names.len(),
+                    first.name,
+                    last.name
+                ),
+                Some(last.place.clone()),
+            ),
+            "",
+        ),
+    }
 }
 
 fn window(evidence: &Evidence) -> Judged {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use muster_model::check::Severity::{High, Medium};
 
 use crate::conf::Line;
-use crate::evidence::{Evidence, Untested, untested};
+use crate::evidence::{Evidence, Untested, gpus, untested};
 use crate::hosts::expand;
 use crate::rule::{Judged, Page, Rule, Trip, none_of};
 
@@ -68,9 +68,14 @@ fn no_topology(evidence: &Evidence) -> Judged {
         Ok(lines) => Some(lines.iter().filter(|line| line.get("Nodes").is_some()).count()),
         Err(_) => None,
     };
-    let gpu_nodes = evidence.gpu_nodes().map_or(0, |nodes| nodes.len());
+    let gpu_nodes = evidence.nodes().map(|nodes| nodes.iter().filter(|node| gpus(node) > 0).count());
     let trip =
         |what: String| Trip { key: "topologyplugin".to_owned(), says: format!("{says}, and {what}"), place };
+    let gpu_nodes = match (leaves, gpu_nodes) {
+        // Without nodes nothing says that there is one leaf, either.
+        (None, gpu_nodes) => gpu_nodes?,
+        (Some(_), gpu_nodes) => gpu_nodes.unwrap_or_default(),
+    };
     match leaves {
         Some(leaves) if leaves > 1 => {
             none_of(vec![trip(format!("topology.conf has {leaves} leaf switches"))], "")

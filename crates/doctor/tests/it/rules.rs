@@ -10,6 +10,34 @@ use crate::site::{Site, failed};
 type Row = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
 
 const ROWS: &[Row] = &[
+    ("line-not-understood", &[("KillWait=30", "KillWait=30 OverTimeLimit=1")], &[]),
+    ("line-not-understood", &[("KillWait=30", "KillWait=30\nsome words")], &[]),
+    ("line-not-understood", &[("ConstrainCores=yes", "ConstrainCores=yes\nConstrain")], &[]),
+    ("unknown-key", &[("KillWait=30", "KillWait=30\nSlurmctldTimout=30")], &[]),
+    ("unknown-key", &[("CPUs=64", "CPUs=64 Cores=32")], &[]),
+    ("unknown-key", &[("ConstrainCores=yes", "ConstrainCores=yes\nTaskAffinity=yes")], &[]),
+    ("unknown-key", &[("PurgeJobAfter=24month\n", "PurgeJobAfter=24month\nStorePass=x\n")], &[]),
+    ("value-not-valid", &[("KillWait=30", "KillWait=30s")], &[]),
+    ("value-not-valid", &[("KillWait=30", "KillWait=30\nSwitchType=switch/foo")], &[]),
+    ("value-not-valid", &[("KillWait=30", "KillWait=30\nLicenses=solver:x")], &[]),
+    ("value-not-valid", &[("CPUs=64", "CPUs=64 State=FOO")], &[]),
+    ("value-not-valid", &[("GRES/gpu=1.0", "GRES/gpu=1.0,foo=1")], &[]),
+    ("value-not-valid", &[("gres/gpu,gres/gpu:h100", "gres/gpu,gres/gpu:h100,gres/nic")], &[]),
+    (
+        "defined-twice",
+        &[(
+            "PartitionName=inter",
+            "PartitionName=batch Nodes=n1 MaxTime=1-0 DefaultTime=1:00\nPartitionName=inter",
+        )],
+        &[],
+    ),
+    ("defined-twice", &[("NodeName=n[1-8] Gres", "NodeName=n[1-8],n3 Gres")], &[]),
+    ("include-not-found", &[("KillWait=30", "KillWait=30\nInclude more.conf")], &[]),
+    ("required-setting-missing", &[("ClusterName=good\n", "")], &[]),
+    ("settings-contradict", &[("KillWait=30", "KillWait=30\nFirstJobId=9\nMaxJobId=4")], &[]),
+    ("settings-contradict", &[("CR_Core_Memory", "CR_Core_Memory,CR_CPU")], &[]),
+    ("settings-contradict", &[("CPUs=64", "CPUs=64 Port=[7001-7007]")], &[]),
+    ("topology-refused", &[("Switches=leaf[1-2]", "Switches=leaf[1-3]")], &[]),
     (
         "no-accounting",
         &[("accounting_storage/slurmdbd", "accounting_storage/none")],
@@ -37,7 +65,7 @@ const ROWS: &[Row] = &[
     ("task-plugin-without-cgroup", &[("task/affinity,task/cgroup", "task/affinity")], &[]),
     ("devices-not-constrained", &[("ConstrainDevices=yes", "ConstrainDevices=no")], &[]),
     ("devices-not-constrained", &[("ConstrainDevices=yes\n", "")], &[]),
-    ("select-linear", &[("select/cons_tres", "select/linear")], &[]),
+    ("select-linear", &[("select/cons_tres", "select/linear")], &["settings-contradict"]),
     ("select-without-gpus", &[("select/cons_tres", "select/cons_res")], &[]),
     ("memory-not-constrained", &[("ConstrainRAMSpace=yes\n", "")], &[]),
     ("cores-not-constrained", &[("ConstrainCores=yes", "ConstrainCores=no")], &[]),
@@ -47,13 +75,35 @@ const ROWS: &[Row] = &[
     ("authentication-off", &[("auth/munge", "auth/none")], &[]),
     ("controller-is-root", &[("SlurmUser=slurm\n", "")], &[]),
     ("ssh-not-contained", &[("PrologFlags=Contain", "PrologFlags=Alloc")], &[]),
-    ("gres-types-without-gpu", &[("GresTypes=gpu\n", "")], &[]),
+    ("gres-types-without-gpu", &[("GresTypes=gpu\n", "")], &["value-not-valid"]),
     ("gres-conf-missing-node", &[("NodeName=n[1-8] Name=gpu", "NodeName=n[1-7] Name=gpu")], &[]),
     ("gres-conf-unknown-node", &[("NodeName=n[1-8] Name=gpu", "NodeName=n[1-9] Name=gpu")], &[]),
     ("gres-count-differs", &[("/dev/nvidia[0-7]", "/dev/nvidia[0-6]")], &[]),
     ("gres-count-differs", &[("gpu:h100:8", "gpu:h100:4")], &[]),
     ("gres-type-differs", &[("Type=h100", "Type=a100")], &[]),
     ("gres-type-differs", &[("Type=h100 ", "")], &[]),
+    (
+        "gres-type-not-the-device",
+        &[("gpu:h100:8", "gpu:a100:8"), ("Type=h100", "Type=a100"), ("gres/gpu:h100", "gres/gpu:a100")],
+        &[],
+    ),
+    ("gres-type-not-the-device", &[("gpu:h100:8", "gpu:h1000:8"), ("Type=h100", "Type=h1000")], &[]),
+    ("gres-type-not-the-device", &[("/dev/nvidia[0-7]", "/dev/dri/renderD[128-135]")], &[]),
+    ("processors-do-not-match", &[("CPUs=64", "CPUs=60")], &[]),
+    ("processors-do-not-match", &[("CPUs=64 Sockets=2", "CPUs=63")], &[]),
+    ("cores-shared-by-force", &[("MaxTime=3-0", "OverSubscribe=FORCE MaxTime=3-0")], &[]),
+    ("cores-shared-by-force", &[("MaxTime=3-0", "Shared=force:2 MaxTime=3-0")], &[]),
+    ("suspended-nodes-stay-off", &[("KillWait=30", "KillWait=30\nSuspendProgram=/usr/sbin/off")], &[]),
+    ("too-many-jobs-kept", &[("MaxJobCount=100000", "MaxJobCount=100000000")], &[]),
+    (
+        "default-time-above-max",
+        &[("MaxTime=8:00:00 DefaultTime=1:00:00", "MaxTime=8:00:00 DefaultTime=9:00:00")],
+        &[],
+    ),
+    ("default-partition", &[(" Default=YES", "")], &[]),
+    ("default-partition", &[("MaxTime=8:00:00", "MaxTime=8:00:00 Default=YES")], &[]),
+    ("age-over-fair-share", &[("PriorityWeightAge=1000\n", "PriorityWeightAge=100000\n")], &[]),
+    ("shards-not-billed", &[("Gres=gpu:h100:8", "Gres=gpu:h100:8,shard:32")], &[]),
     ("gres-without-file", &[("File=/dev/nvidia[0-7]", "Count=8")], &[]),
     (
         "gres-files-beside-autodetect",
@@ -131,6 +181,56 @@ fn each_rule_fails_on_what_it_is_about_and_no_other_does() {
     }
 }
 
+/// Changes that are near to what a rule is about, and right.
+#[test]
+fn what_is_right_trips_no_rule() {
+    for changes in [
+        &[("MaxTime=3-0", "OverSubscribe=FORCE:1 MaxTime=3-0")][..],
+        &[("MaxTime=3-0", "OverSubscribe=YES:2 MaxTime=3-0")],
+        &[("KillWait=30", "KillWait=30\nSuspendProgram=/usr/sbin/off\nResumeProgram=/usr/sbin/on")],
+        &[("KillWait=30", "KillWait=30\nResumeProgram=/usr/sbin/on")],
+        &[("MaxJobCount=100000", "MaxJobCount=1000000")],
+        &[("MaxTime=8:00:00 DefaultTime=1:00:00", "MaxTime=8:00:00 DefaultTime=8:00:00")],
+        &[("PriorityWeightAge=1000\n", "PriorityWeightAge=99999\n")],
+        &[("CPUs=64", "CPUs=2")],
+        &[("CPUs=64", "ThreadsPerCore=2 CPUs=128")],
+        &[("CPUs=64", "ThreadsPerCore=2 CPUs=64")],
+        &[("Gres=gpu:h100:8", "Gres=gpu:h100:8,shard:32"), ("GRES/gpu=1.0", "GRES/gpu=1.0,GRES/shard=0.25")],
+        &[("gpu:h100:8", "gpu:H100_80GB:8"), ("Type=h100", "Type=H100_80gb")],
+        // Keys of newer releases, and odd spelling that Slurm takes.
+        &[("KillWait=30", "KILLWAIT = 30\nHashPlugin=hash/sha3\nPreemptParameters=youngest_first")],
+        &[("KillWait=30", "KillWait=30\nDebugFlags=NONE\nLicenses=a:3,b@server:4,c")],
+        &[("SlurmctldHost=head1", "SlurmctldHost=head1(10.0.0.1)")],
+        &[("CPUs=64", "CPUs=64 Port=[7001-7008]")],
+        &[("PartitionName=DEFAULT ", "PartitionName=DEFAULT State=UP ")],
+    ] {
+        let site = changes.iter().fold(Site::good(), |site, (from, to)| site.with(from, to));
+        assert_eq!(failed(&site.report()), Vec::<&str>::new(), "{changes:?}");
+    }
+}
+
+#[test]
+fn a_password_that_others_can_read_is_found() {
+    for (mode, expected) in
+        [(0o100_600, &[][..]), (0o100_640, &["password-readable"]), (0o100_644, &["password-readable"])]
+    {
+        let site = Site::good().with_dbd_mode(mode);
+        let with_password =
+            site.clone().with("PurgeJobAfter=24month\n", "PurgeJobAfter=24month\nStoragePass=x\n");
+        assert_eq!(failed(&with_password.report()), expected, "{mode:o}");
+        assert_eq!(failed(&site.report()), Vec::<&str>::new(), "{mode:o}");
+    }
+}
+
+#[test]
+fn without_nodes_nothing_is_said_of_switches() {
+    let conf = Site::good().with("TopologyPlugin=topology/tree\n", "").without(SourceKind::TopologyConf);
+    let nodeless = conf
+        .with("NodeName=n[1-8] Gres=gpu:h100:8 RealMemory=1000000 CPUs=64 Sockets=2 CoresPerSocket=32\n", "");
+    let report = nodeless.report();
+    assert!(report.not_tested.iter().any(|outcome| outcome.rule == "no-topology"), "{report:#?}");
+}
+
 #[test]
 fn a_node_of_kubernetes_is_found_under_its_long_name() {
     let report = Site::good().with_kubernetes("node/k1\nnode/n8.example.org\n").report();
@@ -140,8 +240,11 @@ fn a_node_of_kubernetes_is_found_under_its_long_name() {
 
 #[test]
 fn no_rule_is_without_a_site_that_trips_it() {
-    let tripped: BTreeSet<&str> =
-        ROWS.iter().map(|(rule, ..)| *rule).chain(["nodes-also-in-kubernetes"]).collect();
+    let tripped: BTreeSet<&str> = ROWS
+        .iter()
+        .map(|(rule, ..)| *rule)
+        .chain(["nodes-also-in-kubernetes", "password-readable"])
+        .collect();
     let known: BTreeSet<&str> = ids().map(|(id, ..)| id).collect();
     assert_eq!(tripped, known);
     assert!(known.len() >= 35, "{}", known.len());
@@ -155,8 +258,8 @@ fn what_was_not_given_is_not_tested() {
             SourceKind::CgroupConf,
             &["devices-not-constrained", "memory-not-constrained", "cores-not-constrained"][..],
         ),
-        (SourceKind::TopologyConf, &["topology-without-nodes", "topology-in-pieces"][..]),
-        (SourceKind::SlurmdbdConf, &["records-never-purged"][..]),
+        (SourceKind::TopologyConf, &["topology-refused", "topology-without-nodes", "topology-in-pieces"][..]),
+        (SourceKind::SlurmdbdConf, &["records-never-purged", "password-readable"][..]),
         (SourceKind::Qos, &["preempt-without-grace"][..]),
     ] {
         let report = Site::good().without(kind).report();
@@ -167,7 +270,20 @@ fn what_was_not_given_is_not_tested() {
     let blind = Site::good().without(SourceKind::SlurmConf).report();
     assert!(blind.findings.is_empty(), "{:#?}", blind.findings);
     let passed: Vec<&str> = blind.passed.iter().map(|outcome| outcome.rule).collect();
-    assert_eq!(passed, ["records-never-purged", "cores-not-constrained", "line-left-open"]);
+    assert_eq!(
+        passed,
+        [
+            "line-not-understood",
+            "unknown-key",
+            "value-not-valid",
+            "defined-twice",
+            "topology-refused",
+            "records-never-purged",
+            "cores-not-constrained",
+            "password-readable",
+            "line-left-open"
+        ]
+    );
 }
 
 /// The same settings without GPUs: nothing is said of GPUs.

@@ -48,7 +48,7 @@ KillWait=30
 MaxJobCount=100000
 MaxArraySize=10001
 PropagateResourceLimitsExcept=MEMLOCK
-NodeName=n[1-8] Gres=gpu:h100:8 RealMemory=1000000 CPUs=64
+NodeName=n[1-8] Gres=gpu:h100:8 RealMemory=1000000 CPUs=64 Sockets=2 CoresPerSocket=32
 PartitionName=DEFAULT TRESBillingWeights=\"CPU=0.1,GRES/gpu=1.0\"
 PartitionName=batch Nodes=n[1-6] MaxTime=3-0 DefaultTime=1:00:00 Default=YES
 PartitionName=interactive Nodes=n[7-8] MaxTime=8:00:00 DefaultTime=1:00:00
@@ -77,6 +77,7 @@ high|00:00:00|low|requeue|
 pub struct Site {
     texts: Vec<(SourceKind, &'static str, String)>,
     kubernetes: &'static str,
+    dbd_mode: u32,
 }
 
 impl Site {
@@ -93,6 +94,7 @@ impl Site {
                 text(SourceKind::Qos, "sacctmgr", QOS),
             ],
             kubernetes: "k1\nk2\n",
+            dbd_mode: 0o100_600,
         }
     }
 
@@ -115,6 +117,12 @@ impl Site {
         self
     }
 
+    /// Other permissions of slurmdbd.conf.
+    pub fn with_dbd_mode(mut self, mode: u32) -> Self {
+        self.dbd_mode = mode;
+        self
+    }
+
     /// Without one file.
     pub fn without(mut self, kind: SourceKind) -> Self {
         self.texts.retain(|(own, ..)| *own != kind);
@@ -127,7 +135,11 @@ impl Site {
             .iter()
             .map(|(kind, name, text)| Source { name: (*name).to_owned(), kind: *kind, text: text.clone() })
             .collect();
-        Evidence::of(&sources).with_kubernetes("nodes", kubernetes_nodes(self.kubernetes).unwrap())
+        let evidence = Evidence::of(&sources).with_devices("n1", vec!["NVIDIA H100 80GB HBM3".to_owned()]);
+        let has_dbd = sources.iter().any(|source| source.kind == SourceKind::SlurmdbdConf);
+        let evidence =
+            if has_dbd { evidence.with_dbd_mode("slurmdbd.conf", self.dbd_mode) } else { evidence };
+        evidence.with_kubernetes("nodes", kubernetes_nodes(self.kubernetes).unwrap())
     }
 
     pub fn report(&self) -> CheckReport {

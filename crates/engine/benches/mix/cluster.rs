@@ -102,7 +102,7 @@ impl Bench {
             started.extend(plan.decisions);
         }
         let mut numbers = Numbers::new();
-        let alone = |decision| Plan { decisions: vec![decision], reservations: Vec::new() };
+        let alone = |decision| Plan { decisions: vec![decision], ..Plan::default() };
         for plan in started.into_iter().map(alone) {
             self.apply(&Self::reports(&plan, &Observation::Started));
             match numbers.below(2) {

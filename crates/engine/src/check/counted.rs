@@ -60,7 +60,7 @@ fn of_holding<'a>(state: &'a State, holding: &Holding, goes: bool) -> Option<Cou
     is_it.then_some(Counted { element, job, placement: &run.placement, gpus: &run.gpus, from: run.held_from })
 }
 
-fn all_promised(state: &State) -> impl Iterator<Item = Counted<'_>> {
+pub(super) fn all_promised(state: &State) -> impl Iterator<Item = Counted<'_>> {
     state.claims.of.iter().filter_map(|(id, ordinal)| {
         let job = state.jobs.get(id)?;
         let claim = job.record.elements.get(ordinal)?.claim.as_ref()?;

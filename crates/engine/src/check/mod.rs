@@ -10,6 +10,7 @@ mod claims;
 mod counted;
 mod drained;
 mod ledger;
+mod patience;
 mod plan;
 mod quota;
 mod reserved;

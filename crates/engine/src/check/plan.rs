@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::ledger::Sum;
 use super::resized::GoingOn;
-use super::{Violation, borrowed, budget, claims, drained, quota, reserved, topology, windows};
+use super::{Violation, borrowed, budget, claims, drained, patience, quota, reserved, topology, windows};
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::node::Node;
@@ -22,7 +22,7 @@ type Tasks<'a> = SmallVec<[(NodeId, &'a Job, &'a TaskPlacement); 4]>;
 
 /// Everything that is wrong with a plan.
 pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Violation>> {
-    if plan.decisions.is_empty() && plan.reservations.is_empty() {
+    if plan.is_empty() && plan.reservations.is_empty() && plan.keeps.is_empty() {
         return Ok(());
     }
     let mut found = Vec::new();
@@ -87,10 +87,16 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
     borrowed::check(state, once, &mut found);
     budget::check(state, now, once, &mut found);
     reserved::check(state, now, once, &mut found);
-    drained::check(state, now, plan, &mut found);
-    windows::check(state, now, plan, &mut found);
-    topology::check_reserved(state, plan, &mut found);
+    patience::check(state, now, once, &mut found);
+    check_unavailable(state, now, plan, &mut found);
     if found.is_empty() { Ok(()) } else { Err(found) }
+}
+
+/// What is out of service or set aside, now and when reservations begin.
+fn check_unavailable(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
+    drained::check(state, now, plan, found);
+    windows::check(state, now, plan, found);
+    topology::check_reserved(state, plan, found);
 }
 
 /// How many elements of each job give up what they were promised, and hold nothing: what does counts all the same.
@@ -150,7 +156,13 @@ fn is_claimed(job: &Job, element: ElementId) -> bool {
 }
 
 /// May it start at all? `goes_on`: it only changes its size.
-fn check_startable(job: &Job, now: Time, element: ElementId, goes_on: bool, found: &mut Vec<Violation>) {
+pub(super) fn check_startable(
+    job: &Job,
+    now: Time,
+    element: ElementId,
+    goes_on: bool,
+    found: &mut Vec<Violation>,
+) {
     let record = &job.record;
     let Some(ordinal) = record.ordinal_of(element.index) else {
         found.push(Violation::Unknown(element));
@@ -187,7 +199,12 @@ fn check_cap(state: &State, job: &Job, id: JobId, (more, cap): (u32, u32), found
     }
 }
 
-fn check_gang(job: &Job, element: ElementId, placement: &[TaskPlacement], found: &mut Vec<Violation>) {
+pub(super) fn check_gang(
+    job: &Job,
+    element: ElementId,
+    placement: &[TaskPlacement],
+    found: &mut Vec<Violation>,
+) {
     if let Some(rank) = placement.windows(2).position(|pair| pair[0].group > pair[1].group) {
         found.push(Violation::WrongTask { element, rank: rank as u32 + 1, what: "groups are out of order" });
     }
@@ -208,7 +225,7 @@ fn check_gang(job: &Job, element: ElementId, placement: &[TaskPlacement], found:
     }
 }
 
-fn check_tasks(
+pub(super) fn check_tasks(
     state: &State,
     job: &Job,
     element: ElementId,

@@ -7,6 +7,7 @@ mod beside;
 pub(crate) mod domains;
 pub(crate) mod gap;
 mod holders;
+mod kept;
 mod placed;
 pub(crate) mod reasons;
 mod room;
@@ -73,6 +74,7 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     explanation.out_of_service = trial.out_of_service(&finding);
     explanation.set_aside = trial.set_aside(&finding);
     explanation.moves = trial.moves(&finding, explanation.eta);
+    explanation.patience = if explanation.eta.is_none() { kept::of(trial.state(), now, id) } else { None };
     explanation.reasons.extend(finding.quota.iter().chain(&finding.reason).cloned());
     let candidate = trial.end();
     if let Some(candidate) = &candidate {

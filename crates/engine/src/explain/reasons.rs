@@ -8,7 +8,7 @@ use muster_policy::Promise;
 use rustc_hash::FxHashMap;
 
 use super::ahead::walls_ahead;
-use super::{domains, gap};
+use super::{domains, gap, kept};
 use crate::plan::ask::{Caps, picks};
 use crate::plan::terms::{self, Whose};
 use crate::state::State;
@@ -102,6 +102,9 @@ impl State {
             return Some(Reason::Topology(together.clone()));
         }
         let element = ElementId { job: id, index: job.record.index_of(ordinal) };
+        if let Some(keep) = self.keeps.iter().find(|keep| keep.element != element) {
+            return Some(kept::reason(self, keep, now));
+        }
         let is_beside = |one: &&Reservation| {
             let of = self.jobs.get(&one.element.job).map(|job| &job.record.spec.constraint.window);
             one.element != element && of == Some(&shape.window)

@@ -47,6 +47,7 @@ pub(super) fn would_make(state: &mut State, now: Time, id: ElementId) -> Option<
                 .then(|| now + runner.delay)
                 .map(|by| Time(by.0 - spec.grace.0)),
             by: now + runner.delay,
+            undelivered: false,
         })
     };
     Some(evict.iter().filter_map(view).collect())
@@ -83,6 +84,7 @@ fn of_claim(state: &State, now: Time, claim: &Claim) -> Vec<LeavingView> {
             cause: leaving.cause,
             saves_until: saves_until(run),
             by: End::from(run.end).at(now),
+            undelivered: run.undelivered() > 0,
         })
     };
     state.leaving_for(claim).filter_map(view).take(MOST).collect()

@@ -9,7 +9,7 @@ use muster_model::{ElementId, JobSpec, Reason, Span, Time};
 use muster_policy::{PER_GPU_SEC, Promise, Slot};
 
 use super::ahead::{WallAhead, walls_ahead};
-use super::{domains, gap, holders, room, service};
+use super::{domains, gap, holders, kept, room, service};
 use crate::plan::ask::{Caps, picks};
 use crate::plan::gauge::Reach;
 use crate::plan::lore::Memo;
@@ -109,6 +109,9 @@ impl<'s> Trial<'s> {
         if fits(Some(Span(1))) {
             return self.outlasted(&candidate).into();
         }
+        if let Some(reason) = self.kept(&candidate, &memo) {
+            return Some(reason).into();
+        }
         let caps = tries.last().map(|widest| widest.caps.clone()).unwrap_or_default();
         let quota = if caps.is_empty() { None } else { self.quota_in_the_way(&candidate, &memo) };
         let state = &mut *self.planner.state;
@@ -124,6 +127,20 @@ impl<'s> Trial<'s> {
             (_, Some(together), None) if !gap::is_short(&gap) => Some(Reason::Topology(together)).into(),
             (_, _, quota) => Finding { reason: Some(Reason::Capacity(Box::new(gap))), quota },
         }
+    }
+
+    /// The head for which places are kept that it would fit on.
+    fn kept(&mut self, candidate: &Candidate, memo: &Memo) -> Option<Reason> {
+        let keep = self.planner.keeps().first()?.clone();
+        let tries = self.planner.admitted(candidate, &memo.picks).ok()?;
+        let checkpoint = self.planner.state.pool.checkpoint();
+        self.planner.state.pool.clear_bookings();
+        let seat = candidate.seat();
+        let fits = tries.iter().any(|one| {
+            self.planner.place(seat, &candidate.shape, one, &memo.eligible, candidate.duration).is_some()
+        });
+        self.planner.state.pool.rollback(checkpoint);
+        fits.then(|| kept::reason(self.state(), &keep, self.planner.now))
     }
 
     /// What quota says of the first place that there would be now if there were none.

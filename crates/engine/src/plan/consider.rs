@@ -215,7 +215,8 @@ impl Planner<'_> {
             let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
             let window = &candidate.shape.window;
             let ahead = self.state.pool.bookings().iter();
-            let mut ahead = ahead.filter(|one| !self.claimed.contains(&one.element));
+            let mut ahead = ahead
+                .filter(|one| !self.claimed.contains(&one.element) && !self.patience.keeps_for(one.element));
             let backfilled = ahead.any(|one| one.shape.window == *window);
             self.sow(candidate, key);
             self.decisions.push(Decision::Start { id, placement, backfilled });
@@ -305,7 +306,16 @@ impl Planner<'_> {
                     placement,
                 );
             }
-            None => self.state.slate.later.entry(lane).or_default().undatable.push(candidate.class),
+            None => {
+                let is_head = {
+                    let later = self.state.slate.later.entry(lane.clone()).or_default();
+                    later.undatable.push(candidate.class);
+                    later.booked == 0 && !later.has_head
+                };
+                if is_head && self.wait_as_head(slot, candidate, memo) {
+                    self.state.slate.later.entry(lane).or_default().has_head = true;
+                }
+            }
         }
         false
     }

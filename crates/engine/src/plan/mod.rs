@@ -21,6 +21,7 @@ pub(crate) mod hope;
 pub(crate) mod idle;
 mod limited;
 pub(crate) mod lore;
+mod patience;
 mod plain;
 mod preempt;
 pub(crate) mod reserve;
@@ -59,30 +60,39 @@ use elastic::Seed;
 use fresh::{Fresh, MOST_TRIES, Turns};
 use hope::MOMENT;
 use limited::Limited;
+use patience::Patience;
 use rights::Rights;
 use slate::Lane;
 
 /// Makes a plan and leaves the state as it was.
 pub(crate) fn plan(state: &mut State, now: Time) -> Plan {
     state.wake(now);
-    (state.refill, state.thaw) = (None, None);
+    state.looks = Looks::default();
     if state.entries.is_idle() && state.claims.of.is_empty() && state.elastic.is_empty() {
         state.reservations.clear();
+        state.keeps.clear();
         return Plan::default();
     }
-    let (refill, thaw, plan) = passes(state, now, |_| {});
-    (state.refill, state.thaw) = (refill, thaw);
+    let (looks, plan) = passes(state, now, |_| {});
+    state.looks = looks;
     state.reservations.clone_from(&plan.reservations);
+    state.keeps.clone_from(&plan.keeps);
     plan
 }
 
-/// Passes until one starts nothing that the next would take back; when the next refill and the next end of a protection are
-/// worth a look.
-fn passes(
-    state: &mut State,
-    now: Time,
-    prepare: impl Fn(&mut Planner<'_>),
-) -> (Option<Time>, Option<Time>, Plan) {
+/// When planning again may come to something else, though nothing happens. Derived by each pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Looks {
+    /// The first refill of a budget that refused an element.
+    pub(crate) refill: Option<Time>,
+    /// The first end of a protection that kept an element from making room.
+    pub(crate) thaw: Option<Time>,
+    /// The first end of a head's patience.
+    pub(crate) patience: Option<Time>,
+}
+
+/// Passes until one starts nothing that the next would take back.
+fn passes(state: &mut State, now: Time, prepare: impl Fn(&mut Planner<'_>)) -> (Looks, Plan) {
     let mut turns = Turns::default();
     for tries in 1.. {
         let mut planner = Planner::new(state, now);
@@ -98,7 +108,7 @@ fn passes(
         // after what did: the next pass looks at that.
         let is_settled = planner.decisions.is_empty() || planner.fresh.is_settled() && !planner.keeps;
         let thaw = if is_settled { planner.rights.thaw } else { Some(now + MOMENT) };
-        let refill = planner.limited.refill();
+        let looks = Looks { refill: planner.limited.refill(), thaw, patience: planner.patience.due };
         let again = planner.fresh.again.take();
         let (only_starts, held) = (planner.only_starts(), planner.state.pool.version());
         let plan = planner.finish();
@@ -107,7 +117,7 @@ fn passes(
         }
         match again {
             Some(next) => turns = next,
-            None => return (refill, thaw, plan),
+            None => return (looks, plan),
         }
     }
     unreachable!("a try that is not watched is the last")
@@ -204,6 +214,7 @@ pub(crate) struct Planner<'s> {
     rights: Rights,
     moves: Moves,
     fresh: Fresh,
+    patience: Patience,
     /// A leaf that is read to its end even when nothing of it can start: somebody asks about an entry of it.
     pub(crate) asked_about: Option<LeafId>,
     decisions: Vec<Decision>,
@@ -237,6 +248,7 @@ impl<'s> Planner<'s> {
             rights: Rights::default(),
             moves: Moves::default(),
             fresh: Fresh::default(),
+            patience: Patience::default(),
             asked_about: None,
             decisions: Vec::new(),
             seeds: Vec::new(),
@@ -281,6 +293,7 @@ impl<'s> Planner<'s> {
         self.state.slate.wipe_round();
         self.has_room = false;
         self.state.lore.begin_round();
+        self.forget_keeps();
         self.rights.begin_round();
         self.moves.in_vain.clear();
         self.limited.count_again();
@@ -430,6 +443,7 @@ impl<'s> Planner<'s> {
             && (starts, starts) == (self.state.slate.planned.len(), self.decisions.len())
             && self.kept.is_empty()
             && self.claimed.is_empty()
+            && self.patience.keeps.is_empty()
             && !self.keeps
     }
 
@@ -437,7 +451,9 @@ impl<'s> Planner<'s> {
     fn reservations(&self) -> Vec<Reservation> {
         let bookings = self.state.pool.bookings().iter();
         bookings
-            .filter(|booking| !self.claimed.contains(&booking.element))
+            .filter(|booking| {
+                !self.claimed.contains(&booking.element) && !self.patience.keeps_for(booking.element)
+            })
             .map(|booking| Reservation {
                 element: booking.element,
                 start: booking.start,
@@ -461,6 +477,7 @@ impl<'s> Planner<'s> {
                 Planned::Left { leaf, user, gpus } => policy.try_hold(leaf, user, &gpus),
             }
         }
-        Plan { decisions: std::mem::take(&mut self.decisions), reservations }
+        let Patience { heads, keeps, .. } = std::mem::take(&mut self.patience);
+        Plan { decisions: std::mem::take(&mut self.decisions), heads, keeps, reservations }
     }
 }

@@ -122,6 +122,8 @@ pub(super) struct Later {
     pub(super) undatable: SmallVec<[ClassId; Later::UNDATABLE]>,
     /// Entries looked at.
     pub(super) looks: u32,
+    /// The first entry without a date whose gang could become whole was found.
+    pub(super) has_head: bool,
 }
 
 impl Later {

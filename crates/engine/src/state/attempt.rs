@@ -12,7 +12,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::State;
 use super::entries::Owner;
-use super::job::{Asked, Element, Fate, Phase, Run, RunEnd, RunStage, TaskState};
+use super::job::{Asked, Element, Fate, Phase, Run, RunEnd, RunStage, Signals, TaskState};
 use super::pool::Pool;
 use crate::fact::Fact;
 
@@ -59,6 +59,9 @@ impl State {
                 Decision::Unclaim { element } => self.unclaim(now, *element),
             }
         }
+        for id in &plan.heads {
+            self.begin_head(now, *id);
+        }
         if let Some(planned) = planned.filter(|_| has_all) {
             self.lore.stand_still(&mut self.pool, planned);
         }
@@ -77,6 +80,7 @@ impl State {
         let Some(ordinal) = job.record.ordinal_of(id.element.index) else { return false };
         // 1. Hold what it takes; what was promised is kept with that.
         self.end_claim(now, id.element.job, ordinal);
+        self.heads.forget(id.element.job, ordinal);
         let Some(job) = self.jobs.get_mut(&id.element.job) else { return false };
         let record = &mut job.record;
         let end = record.end_from_start();
@@ -97,7 +101,7 @@ impl State {
             backfilled,
             stage: RunStage::Preparing,
             tasks: smallvec![
-                TaskState { stage: TaskStage::Ordered, exit: None, ready: false, checkpoint: None };
+                TaskState { stage: TaskStage::Ordered, exit: None, ready: false, checkpoint: None, signals: Signals::default() };
                 placement.len()
             ],
             prepared: 0,
@@ -138,7 +142,8 @@ impl State {
         let Some(run) = element.run.as_mut() else { return };
         // 1. Give back.
         run.ended = Some(now);
-        let fate = run.fate.clone();
+        let fate = run.fate.clone().or_else(|| run.left_without_word().then_some(Fate::Preempted));
+        let own_end = run.end_while_leaving().filter(|_| fate == Some(Fate::Preempted));
         record.active -= 1;
         self.pool.release(run.key);
         let milli = run.milli();
@@ -171,6 +176,9 @@ impl State {
         if fate != Some(Fate::Preempted) {
             self.end_claim(now, id, ordinal);
         }
+        if let Some(outcome) = own_end {
+            self.remember_end(id, ordinal, outcome);
+        }
         self.fall(now, id, ordinal, fate.unwrap_or(Fate::Failed(Outcome::Succeeded)));
         self.track(id, ordinal);
         self.sync(now, Owner { job: id, ordinal: None });
@@ -184,16 +192,29 @@ impl State {
         let restart = job.record.spec.restart;
         let Some(element) = job.record.elements.get(&ordinal) else { return };
         let used = element.restarts_after(now, restart);
+        let is_left = used < restart.max_restarts.max(START_RETRIES);
+        let has_saved = element.has_saved_in_its_attempt();
+        let was_warned = element.takes_turns(&job.record);
+        let takes_turns = |outcome: &Outcome| was_warned && is_own_end(outcome);
         match fate {
             Fate::Cancelled(outcome) => self.end_element(now, id, ordinal, outcome),
             Fate::Requeued | Fate::Preempted => self.wait_again(now, id, ordinal, None),
-            Fate::Refused { node, rank, reason } if used < restart.max_restarts.max(START_RETRIES) => {
+            Fate::Refused { node, rank, reason } if is_left => {
                 self.avoid(id, ordinal, node);
                 self.remember_end(id, ordinal, Outcome::StartFailed { rank, reason });
                 self.wait_again(now, id, ordinal, Some(used.saturating_add(1)));
             }
             Fate::Refused { rank, reason, .. } => {
                 self.end_element(now, id, ordinal, Outcome::StartFailed { rank, reason });
+            }
+            // It can never be started.
+            Fate::Failed(outcome @ Outcome::StartFailed { .. }) => {
+                self.end_element(now, id, ordinal, outcome);
+            }
+            // Its next turn counts as a restart where this one saved nothing.
+            Fate::Failed(outcome) if takes_turns(&outcome) && (has_saved || is_left) => {
+                self.remember_end(id, ordinal, outcome);
+                self.wait_again(now, id, ordinal, (!has_saved).then(|| used.saturating_add(1)));
             }
             Fate::Failed(outcome) if is_restarted(restart, used, &outcome) => {
                 self.remember_end(id, ordinal, outcome);
@@ -284,6 +305,11 @@ fn is_restarted(restart: Restart, used: u32, outcome: &Outcome) -> bool {
         | Outcome::StartFailed { .. }
         | Outcome::Native { .. } => restart.on_failure && used < restart.max_restarts,
     }
+}
+
+/// True for a bad end that the job's own limits did not bring about.
+fn is_own_end(outcome: &Outcome) -> bool {
+    !matches!(outcome, Outcome::Succeeded | Outcome::TimedOut | Outcome::Idle { .. })
 }
 
 /// How long to wait before a restart: doubles each time, up to a cap.

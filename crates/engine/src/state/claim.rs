@@ -43,6 +43,9 @@ pub(crate) struct Leaving {
     pub(crate) at: Time,
     /// It is stopped at this instant, though it has not said that its progress is saved.
     pub(crate) due: Time,
+    /// The request for a checkpoint that told it; 0 where it had nothing to save.
+    #[serde(default)]
+    pub(crate) request: u32,
 }
 
 /// Claims and deadlines, for those who look for them.
@@ -178,11 +181,12 @@ impl State {
         // 2. Has it something to save?
         let lead = terms.filter(|_| run.stage == RunStage::Running).map(|terms| terms.lead);
         let due = lead.map_or(now, |lead| now + lead);
-        run.leaving = Some(Leaving { by, cause, at: now, due });
+        let request = lead.map_or(0, |_| run.asked.count + 1);
+        run.leaving = Some(Leaving { by, cause, at: now, due, request });
         self.facts.tell(|| Fact::Evicted { id, by, cause, at: now });
         if lead.is_some() {
-            run.asked = Asked { count: run.asked.count + 1, unanswered: Some(now) };
-            self.effects.push(Effect::Checkpoint { id, request: run.asked.count });
+            run.asked = Asked { count: request, unanswered: Some(now) };
+            self.effects.push(Effect::Checkpoint { id, request });
             let by = due + grace;
             run.end = match run.end {
                 RunEnd::At(time) => RunEnd::At(time.min(by)),

@@ -187,6 +187,18 @@ pub(crate) enum Fate {
     Cancelled(Outcome),
 }
 
+impl Fate {
+    /// The fate of an attempt that was asked to make room and then ended badly: it is preempted. To have been idle is no bad
+    /// end.
+    pub(super) fn while_leaving(self) -> Self {
+        match self {
+            Fate::Failed(Outcome::Idle { .. }) => self,
+            Fate::Failed(_) => Fate::Preempted,
+            Fate::Refused { .. } | Fate::Preempted | Fate::Requeued | Fate::Cancelled(_) => self,
+        }
+    }
+}
+
 /// One task of an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TaskState {
@@ -198,6 +210,20 @@ pub(crate) struct TaskState {
     /// The newest checkpoint that it acknowledged. Boxed: most tasks have none.
     #[serde(default)]
     pub(crate) checkpoint: Option<Box<TaskCheckpoint>>,
+    /// How far the requests for a checkpoint got in it.
+    #[serde(default)]
+    pub(crate) signals: Signals,
+}
+
+/// How far requests for a checkpoint got in a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Signals {
+    /// The newest request that a process of it was told of; 0 is none.
+    pub(crate) reached: u32,
+    /// The newest request whose signal no process of it handled at first; 0 is none.
+    pub(crate) missed: u32,
+    /// A process of it was told of the warning before the limit.
+    pub(crate) warned: bool,
 }
 
 /// Requests for a checkpoint of an attempt.

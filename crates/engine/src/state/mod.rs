@@ -9,6 +9,7 @@ pub(crate) mod depend;
 pub(crate) mod drain;
 pub(crate) mod ends;
 pub(crate) mod entries;
+pub(crate) mod heads;
 pub(crate) mod index;
 pub(crate) mod job;
 pub(crate) mod jobs;
@@ -36,15 +37,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_model::queue::PlacementPolicy;
-use muster_model::{Effect, ElementId, Event, JobId, JobSpec, QueueTree, Reservation, Time};
+use muster_model::{Effect, ElementId, Event, JobId, JobSpec, Keep, QueueTree, Reservation, Time};
 use muster_policy::{Policy, Promise, TreeError};
 
 use crate::fact::{Fact, Facts};
+use crate::plan::Looks;
 use crate::plan::lore::Lore;
 use crate::plan::slate::Slate;
 use claim::Claims;
 use depend::Recent;
 use entries::{Entries, Owner, Rank, Standing};
+use heads::Heads;
 use job::{Element, Job, JobRecord, Phase};
 use jobs::Jobs;
 use mix::Mix;
@@ -74,6 +77,7 @@ pub(crate) struct State {
     /// What runs of elastic jobs and was not told to go, by ordinal.
     pub(crate) elastic: BTreeSet<(JobId, u32)>,
     pub(crate) claims: Claims,
+    pub(crate) heads: Heads,
     pub(crate) runners: Runners,
     /// What was spent on moving jobs together.
     moves: Moves,
@@ -91,10 +95,10 @@ pub(crate) struct State {
     pub(crate) slate: Slate,
     /// Of the last pass.
     pub(crate) reservations: Vec<Reservation>,
-    /// When the first budget is refilled that kept something back in the last pass.
-    pub(crate) refill: Option<Time>,
-    /// When the first protection ends that kept somebody from making room in the last pass.
-    pub(crate) thaw: Option<Time>,
+    /// Of the last pass.
+    pub(crate) keeps: Vec<Keep>,
+    /// Of the last pass.
+    pub(crate) looks: Looks,
 }
 
 impl State {
@@ -117,6 +121,7 @@ impl State {
             starting: Starting::default(),
             elastic: BTreeSet::new(),
             claims: Claims::default(),
+            heads: Heads::default(),
             runners: Runners::new(),
             moves: Moves::default(),
             recent: Recent::default(),
@@ -127,8 +132,8 @@ impl State {
             lore: Lore::default(),
             slate: Slate::default(),
             reservations: Vec::new(),
-            refill: None,
-            thaw: None,
+            keeps: Vec::new(),
+            looks: Looks::default(),
         }
     }
 
@@ -296,6 +301,9 @@ impl State {
             let rank = rank_of(job, owner.ordinal);
             self.entries.set(&mut self.policy, owner, rank, standing);
         }
+        if standing == Standing::Out {
+            self.end_head(owner);
+        }
         // What waits no more, or may not start, gives up what it was promised; what goes for itself waits again.
         if standing == Standing::Out
             && let Some(ordinal) = owner.ordinal
@@ -334,6 +342,7 @@ impl State {
         if let Some(leaf) = job.waits_in {
             self.policy.job_waits_no_more(leaf, job.user);
         }
+        self.heads.forget_job(id);
         let owners = std::iter::once(None).chain(job.record.elements.keys().map(|ordinal| Some(*ordinal)));
         for owner in owners.map(|ordinal| Owner { job: id, ordinal }) {
             if self.entries.slot(owner).is_some() {

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
-use muster_model::{Effect, JobId, Outcome, Rank, Target, TaskCheckpoint, Time};
+use muster_model::{Effect, JobId, Outcome, Rank, Target, TaskCheckpoint, TaskExit, TaskSignalled, Time};
 
 use super::State;
 use super::attempt::attempt_id;
-use super::job::{Asked, Element, Fate, JobRecord, Phase, Run, RunStage, Saved};
+use super::claim::Leaving;
+use super::job::{Asked, Element, Fate, JobRecord, Phase, Run, RunStage, Saved, TaskState};
+use super::report::fate_of;
 
 /// What the acknowledgements of a gang's tasks come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +81,55 @@ impl State {
     }
 }
 
+impl State {
+    /// The supervisor of a task has looked for processes that handle the checkpoint signal.
+    pub(super) fn signalled(&mut self, id: JobId, ordinal: u32, rank: Rank, told: TaskSignalled) {
+        let Some(run) = self.element_mut(id, ordinal).and_then(|element| element.run.as_mut()) else {
+            return;
+        };
+        let Some(task) = run.tasks.get_mut(rank.0 as usize) else { return };
+        let signals = &mut task.signals;
+        if told.reached == 0 {
+            signals.missed = signals.missed.max(told.request);
+            return;
+        }
+        signals.reached = signals.reached.max(told.request);
+        signals.warned |= told.warned;
+    }
+}
+
+impl Run {
+    /// True when every task exited with 0 after the request to make room had reached it, and without an acknowledgement.
+    /// Whether its work is done cannot be told: programs exit with 0 when they have saved, too. It runs again, which is
+    /// short if it was done, where the other mistake would lose the rest of its work.
+    pub(super) fn left_without_word(&self) -> bool {
+        let reached = |leaving: &Leaving| {
+            leaving.request > 0 && self.tasks.iter().any(|task| task.signals.reached >= leaving.request)
+        };
+        self.leaving.as_ref().is_some_and(reached)
+    }
+
+    /// How an attempt that was asked to make room ended by itself, where that was no success.
+    pub(super) fn end_while_leaving(&self) -> Option<Outcome> {
+        self.leaving?;
+        let ends = (0..).map(Rank).zip(&self.tasks).filter_map(|(rank, task)| {
+            let exit = task.exit.as_ref().filter(|exit| **exit != TaskExit::Stopped)?;
+            fate_of(rank, exit)
+        });
+        ends.into_iter().find_map(|fate| match fate {
+            Fate::Failed(outcome) => Some(outcome),
+            _ => None,
+        })
+    }
+
+    /// Tasks in which the newest request found no process that handles its signal.
+    pub(crate) fn undelivered(&self) -> u32 {
+        let asked = self.asked.count;
+        let is_missed = |task: &&TaskState| task.signals.missed >= asked && task.signals.reached < asked;
+        self.tasks.iter().filter(is_missed).count() as u32
+    }
+}
+
 impl JobRecord {
     /// Elements of a target, by ordinal, of which every task runs.
     pub(super) fn running(&self, target: Target) -> Vec<u32> {
@@ -94,6 +145,20 @@ impl JobRecord {
 }
 
 impl Element {
+    /// True when it was warned of its limit, and its job wants to be queued again after that: a bad end of its own is then the
+    /// program's way to make room.
+    pub(super) fn takes_turns(&self, record: &JobRecord) -> bool {
+        let wants_turns = record.spec.checkpoint.is_some_and(|terms| terms.then == AfterCheckpoint::Requeue);
+        let was_warned =
+            self.run.as_ref().is_some_and(|run| run.tasks.iter().any(|task| task.signals.warned));
+        wants_turns && was_warned
+    }
+
+    /// True when its current or last attempt has saved progress.
+    pub(super) fn has_saved_in_its_attempt(&self) -> bool {
+        self.saved.as_ref().is_some_and(|saved| saved.attempt == self.attempt)
+    }
+
     /// GPU time that would be lost if its attempt ended now, in thousandths of a GPU times milliseconds: all since its
     /// last checkpoint, or since it began to run. Nothing while no user process runs.
     pub(crate) fn unsaved_gpu_millis(&self, now: Time) -> u64 {

@@ -14,7 +14,7 @@ impl Snapshot {
     /// The same without names, and the names that were given in their place. It plans the same.
     #[must_use]
     pub fn redacted(self) -> (Self, Redaction) {
-        let Self { mut policy, levels, nodes, epoch, windows, mut jobs, recent, mix, moves } = self;
+        let Self { mut policy, levels, nodes, epoch, windows, mut jobs, recent, mix, moves, heads } = self;
         let windows_named = windows.iter().map(|placed| &placed.window.name);
         let mut given = Redaction::of(nodes.iter().map(|node| &node.spec), windows_named);
         let names = &mut given;
@@ -33,7 +33,7 @@ impl Snapshot {
         });
         let windows = windows.collect();
         jobs.values_mut().for_each(|record| job(record, names));
-        (Self { policy, levels, nodes, epoch, windows, jobs, recent, mix, moves }, given)
+        (Self { policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads }, given)
     }
 }
 
@@ -118,7 +118,7 @@ fn attempt(run: &mut Run, names: &mut Redaction) {
         Some(Fate::Preempted | Fate::Requeued) | None => {}
     }
     for task in tasks {
-        let TaskState { checkpoint, stage: _, exit: _, ready: _ } = task;
+        let TaskState { checkpoint, stage: _, exit: _, ready: _, signals: _ } = task;
         if let Some(told) = checkpoint {
             let TaskCheckpoint { label, count: _, answers: _, warned: _, at: _ } = &mut **told;
             *label = "".into();

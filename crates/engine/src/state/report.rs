@@ -25,6 +25,9 @@ impl State {
         if let Observation::Checkpointed(told) = &report.what {
             return self.checkpointed(now, id.job, ordinal, report.rank, told);
         }
+        if let Observation::Signalled(signalled) = &report.what {
+            return self.signalled(id.job, ordinal, report.rank, *signalled);
+        }
         if report.what == Observation::Ready {
             return self.answers(id.job, ordinal, report.rank);
         }
@@ -117,8 +120,11 @@ pub(super) fn observe(run: &mut Run, rank: Rank, what: &Observation) -> bool {
         Observation::Lost { reason } => {
             (TaskStage::Ended, Some(Fate::Failed(Outcome::Lost { rank, reason: reason.clone() })))
         }
+        Observation::Impossible { reason } => {
+            (TaskStage::Ended, Some(Fate::Failed(Outcome::StartFailed { rank, reason: reason.clone() })))
+        }
         // Say nothing of its stage.
-        Observation::Checkpointed(_) | Observation::Ready => return false,
+        Observation::Checkpointed(_) | Observation::Signalled(_) | Observation::Ready => return false,
     };
     if stage <= old {
         return false;
@@ -134,13 +140,14 @@ pub(super) fn observe(run: &mut Run, rank: Rank, what: &Observation) -> bool {
     run.over += u32::from(stage == TaskStage::Ended);
     // The first thing that went wrong is what the attempt is remembered for.
     if run.fate.is_none() && !matches!(run.stage, RunStage::Stopping(_)) {
-        run.fate = fate;
+        // A job that was asked to make room does so, however it ends.
+        run.fate = fate.map(|fate| if run.leaving.is_some() { fate.while_leaving() } else { fate });
     }
     true
 }
 
 /// What an exit means for the attempt: nothing when it is a success.
-fn fate_of(rank: Rank, exit: &TaskExit) -> Option<Fate> {
+pub(super) fn fate_of(rank: Rank, exit: &TaskExit) -> Option<Fate> {
     let outcome = match *exit {
         TaskExit::Code { code: 0 } => return None,
         TaskExit::Code { code } => Outcome::Failed { rank, code },

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::State;
 use super::depend::Recent;
 use super::drain::Drains;
+use super::heads::Heads;
 use super::job::{Job, JobRecord, Phase};
 use super::mix::Mix;
 use super::moved::Moves;
@@ -34,6 +35,8 @@ pub struct Snapshot {
     pub(super) mix: Mix,
     #[serde(default, skip_serializing_if = "Moves::is_blank")]
     pub(super) moves: Moves,
+    #[serde(default, skip_serializing_if = "Heads::is_empty")]
+    pub(super) heads: Heads,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -67,6 +70,7 @@ impl State {
             recent: self.recent.clone(),
             mix: self.mix.clone(),
             moves: self.moves,
+            heads: self.heads.clone(),
         }
     }
 
@@ -96,6 +100,7 @@ impl State {
         for (id, record) in snapshot.jobs {
             state.restore_job(id, record)?;
         }
+        state.heads = snapshot.heads;
         Ok(state)
     }
 

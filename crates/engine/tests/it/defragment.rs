@@ -18,8 +18,13 @@ fn tree(gpu_hours: u64, every: &str) -> QueueTree {
 
 /// A job that takes checkpoints, of ten hours.
 fn saving(name: &str, gpus: u32) -> Ask {
-    let terms =
-        Checkpoint { signal: 10, lead: span("1m"), by: CheckpointBy::First, then: Default::default() };
+    let terms = Checkpoint {
+        signal: 10,
+        lead: span("1m"),
+        by: CheckpointBy::First,
+        then: Default::default(),
+        to: Default::default(),
+    };
     job(name).gpus(gpus).limit("10h").with(|spec| spec.checkpoint = Some(terms))
 }
 

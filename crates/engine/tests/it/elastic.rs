@@ -10,8 +10,13 @@ use crate::world::{Ask, World, job, node, span};
 
 /// Tasks of one GPU each, so many at least and at most; it takes checkpoints.
 fn gang(name: &str, min: u32, max: u32) -> Ask {
-    let terms =
-        Checkpoint { signal: 10, lead: span("1m"), by: CheckpointBy::First, then: Default::default() };
+    let terms = Checkpoint {
+        signal: 10,
+        lead: span("1m"),
+        by: CheckpointBy::First,
+        then: Default::default(),
+        to: Default::default(),
+    };
     job(name).gpus(1).tasks(min).with(|spec| {
         spec.groups[0].max_tasks = max;
         spec.checkpoint = Some(terms);

@@ -38,7 +38,7 @@ fn replaced(plan: &Plan, edit: impl FnOnce(&mut Vec<TaskPlacement>)) -> Plan {
     let mut tasks = placement.to_vec();
     edit(&mut tasks);
     let start = Decision::Start { id, placement: tasks.into(), backfilled };
-    Plan { decisions: vec![start], reservations: plan.reservations.clone() }
+    Plan { decisions: vec![start], ..plan.clone() }
 }
 
 /// Changes which attempt the only start makes.
@@ -180,7 +180,7 @@ fn blocks_on_one_node_quantities_beyond_a_node_and_caps_are_refused() {
         let id = AttemptId { element: ElementId { job: JobId(7), index }, attempt: Attempt(1) };
         Decision::Start { id, placement: [task(from), task(from + 1)].into(), backfilled: false }
     };
-    let two = Plan { decisions: vec![element(0, 0), element(1, 2)], reservations: Vec::new() };
+    let two = Plan { decisions: vec![element(0, 0), element(1, 2)], ..Plan::default() };
     refused(&world.engine, world.now, &two, |violation| *violation == Violation::ArrayCap(JobId(7)));
 }
 

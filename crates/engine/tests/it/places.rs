@@ -208,11 +208,11 @@ fn against_brute_force(seed: u64) {
         let plan = engine.plan(Time(1));
         engine.check(Time(1), &plan).unwrap();
         assert_eq!(
-            !plan.is_empty(),
+            !plan.decisions.is_empty(),
             now,
             "{tasks} × {gpus} GPUs, {cpus} CPUs, distinct {distinct}: {free:?}"
         );
-        if plan.is_empty() || dice.chance(30) {
+        if plan.decisions.is_empty() || dice.chance(30) {
             let target = muster_model::Target { job: JobId(next), index: None };
             engine.apply(Time(1), &Event::Cancel { target, by: "ann".into() });
             continue;
@@ -350,9 +350,9 @@ fn groups_against_brute_force(seed: u64) {
         engine.apply(Time(1), &event);
         let plan = engine.plan(Time(1));
         engine.check(Time(1), &plan).unwrap();
-        assert!(plan.is_empty() || now, "{roles:?} on {free:?}: no way was known");
-        assert!(shares > 1 || plan.is_empty() != now, "{roles:?} on {free:?}: it does not start");
-        if plan.is_empty() || dice.chance(30) {
+        assert!(plan.decisions.is_empty() || now, "{roles:?} on {free:?}: no way was known");
+        assert!(shares > 1 || plan.decisions.is_empty() != now, "{roles:?} on {free:?}: it does not start");
+        if plan.decisions.is_empty() || dice.chance(30) {
             let target = muster_model::Target { job: JobId(next), index: None };
             engine.apply(Time(1), &Event::Cancel { target, by: "ann".into() });
             continue;

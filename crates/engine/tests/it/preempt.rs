@@ -182,7 +182,7 @@ fn nothing_is_taken_where_the_tree_says_so() {
 }
 
 /// A world in which tasks take their time to end: one GPU queue, `low` runs, and `urgent` has made it go.
-fn leaving(checkpoint: Option<Checkpoint>) -> (World, AttemptId) {
+pub fn leaving(checkpoint: Option<Checkpoint>) -> (World, AttemptId) {
     let mut world = World::new(&[node("n1", 4)]);
     world.submit(job("low").gpus(4).with(|spec| spec.checkpoint = checkpoint));
     let id = world.attempt("low", 0);
@@ -210,8 +210,13 @@ fn places_are_kept_until_those_who_go_have_gone() {
 
 #[test]
 fn who_takes_checkpoints_saves_first_and_goes_as_soon_as_he_has() {
-    let terms =
-        Checkpoint { signal: 10, lead: span("1m"), by: CheckpointBy::First, then: Default::default() };
+    let terms = Checkpoint {
+        signal: 10,
+        lead: span("1m"),
+        by: CheckpointBy::First,
+        then: Default::default(),
+        to: Default::default(),
+    };
     let (mut world, low) = leaving(Some(terms));
     assert!(world.effects.contains(&Effect::Checkpoint { id: low, request: 1 }));
     assert!(!world.effects.iter().any(|effect| matches!(effect, Effect::Stop { .. })));
@@ -230,8 +235,13 @@ fn who_takes_checkpoints_saves_first_and_goes_as_soon_as_he_has() {
 
 #[test]
 fn who_does_not_answer_goes_when_the_time_is_over() {
-    let terms =
-        Checkpoint { signal: 10, lead: span("1m"), by: CheckpointBy::First, then: Default::default() };
+    let terms = Checkpoint {
+        signal: 10,
+        lead: span("1m"),
+        by: CheckpointBy::First,
+        then: Default::default(),
+        to: Default::default(),
+    };
     let (mut world, low) = leaving(Some(terms));
     let due = world.now + span("1m");
     assert_eq!(world.engine.next_wake(), Some(due));

@@ -12,7 +12,8 @@ use crate::world::{Ask, World, job, node, says, span, text};
 impl Ask {
     fn checkpoint(self, by: CheckpointBy, then: AfterCheckpoint) -> Self {
         self.with(|spec| {
-            spec.checkpoint = Some(Checkpoint { signal: 10, lead: Span::from_secs(60), by, then });
+            spec.checkpoint =
+                Some(Checkpoint { signal: 10, lead: Span::from_secs(60), by, then, to: Default::default() });
         })
     }
 }

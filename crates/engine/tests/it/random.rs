@@ -105,6 +105,7 @@ pub fn random_tree(dice: &mut Dice) -> QueueTree {
     tree.placement = dice.pick(&PlacementPolicy::ALL).1;
     tree.half_life = Span::from_secs(600);
     tree.preemption = Preemption::OFF;
+    tree.patience = dice.chance(80).then(|| Span::from_secs(dice.roll(20)));
     if dice.chance(70) {
         let mut team = QueueSpec::named("team");
         team.queues = vec![leaf(dice, "red"), leaf(dice, "blue")];
@@ -176,6 +177,7 @@ pub fn random_job(dice: &mut Dice, tree: &QueueTree, now: Time, next: JobId) -> 
             lead: Span(500),
             by: *dice.pick(&[CheckpointBy::First, CheckpointBy::All]),
             then: *dice.pick(&[AfterCheckpoint::Continue, AfterCheckpoint::Stop, AfterCheckpoint::Requeue]),
+            to: Default::default(),
         });
     }
     if dice.chance(40) {

@@ -298,7 +298,7 @@ fn broken(ask: Ask, edit: impl FnOnce(&mut Vec<TaskPlacement>)) -> Vec<Violation
     let mut tasks = placement.to_vec();
     edit(&mut tasks);
     let start = Decision::Start { id, placement: tasks.into(), backfilled };
-    world.engine.check(world.now, &Plan { decisions: vec![start], reservations: Vec::new() }).unwrap_err()
+    world.engine.check(world.now, &Plan { decisions: vec![start], ..Plan::default() }).unwrap_err()
 }
 
 #[test]
@@ -416,8 +416,8 @@ fn against_brute_force(seed: u64) {
         let plan = engine.plan(Time(1));
         engine.check(Time(1), &plan).unwrap();
         let expected = least(&free);
-        assert_eq!(!plan.is_empty(), expected.is_some(), "{event:?} on {free:?}");
-        if plan.is_empty() || dice.chance(25) {
+        assert_eq!(!plan.decisions.is_empty(), expected.is_some(), "{event:?} on {free:?}");
+        if plan.decisions.is_empty() || dice.chance(25) {
             let target = Target { job: JobId(next), index: None };
             engine.apply(Time(1), &Event::Cancel { target, by: "ann".into() });
             continue;
@@ -490,7 +490,7 @@ fn slices_against_brute_force(seed: u64) {
         engine.apply(Time(1), &event);
         let plan = engine.plan(Time(1));
         engine.check(Time(1), &plan).unwrap();
-        assert_eq!(!plan.is_empty(), there >= gang.tasks, "{event:?} on {all:?}");
+        assert_eq!(!plan.decisions.is_empty(), there >= gang.tasks, "{event:?} on {all:?}");
     }
 }
 

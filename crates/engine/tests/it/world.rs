@@ -253,6 +253,7 @@ impl World {
         let looks_again = self.engine.next_wake().is_some_and(|at| at <= self.now + Span(1));
         if !looks_again {
             assert_eq!(again.decisions, [], "after a commit nothing is left to decide");
+            assert_eq!(again.heads, [], "after a commit no head is new");
         }
         assert_eq!(self.engine.sanity_check(), []);
         for (id, ..) in plan.starts() {
@@ -404,8 +405,8 @@ impl World {
             for event in events {
                 engine.apply(*now, event);
             }
-            // What a journal keeps of a plan: its decisions.
-            let plan = Plan { decisions: plan.decisions.clone(), reservations: Vec::new() };
+            // What a journal keeps of a plan: all but its reservations.
+            let plan = Plan { reservations: Vec::new(), ..plan.clone() };
             engine.commit(*now, &plan);
         }
         engine

@@ -104,18 +104,21 @@ pub struct ProvedPlane {
     pub refused: u64,
     /// Jobs that never end, however long one waits.
     pub left: u64,
-    /// Seconds from submission to the first start, of jobs that began.
-    pub wait_secs: Spread,
-    /// Mean wait of the largest jobs; absent where none of them began.
+    /// Seconds from submission to end, of all jobs that were taken; jobs that never end (`left`) count up to the last instant of
+    /// any plane with this seed, so where there are any the true figures are larger.
+    pub turnaround_secs: Spread,
+    /// Seconds between submission and end in which jobs did not run, before the first start and after every stop; counted alike.
+    pub waited_secs: Spread,
+    /// The mean of these of the largest jobs; absent where none of them was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub largest_wait_secs: Option<f64>,
+    pub largest_waited_secs: Option<f64>,
     /// Of the GPU-hours that there are, the percent in which jobs ran.
     pub gpu_use_percent: f64,
     /// GPU-hours in which no job ran.
     pub idle_gpu_hours: f64,
     /// Of them, held by jobs that did not run.
     pub held_idle_gpu_hours: f64,
-    /// Of them, free while a job waited that asked for no more than was free in all.
+    /// Of them, free and of use to jobs that waited: see `stranded` in a `FleetComparison`.
     pub stranded_gpu_hours: f64,
     /// GPU-hours of work that were lost when jobs were made to go; they count as used.
     pub lost_gpu_hours: f64,
@@ -144,18 +147,25 @@ impl ProvedPlane {
 type Reading = fn(&ProvedPlane) -> Option<f64>;
 
 /// Figures that intervals are made of, by name: where they stand in [`ProvedPlane`], or what they come to.
-pub const PROVED: [(&str, Reading); 10] = [
-    ("wait_secs.mean", |plane| (plane.ended > 0).then_some(plane.wait_secs.mean)),
-    ("wait_secs.p95", |plane| (plane.ended > 0).then_some(plane.wait_secs.p95)),
-    ("largest_wait_secs", |plane| plane.largest_wait_secs),
+pub const PROVED: [(&str, Reading); 12] = [
+    ("turnaround_secs.mean", |plane| taken(plane).then_some(plane.turnaround_secs.mean)),
+    ("waited_secs.mean", |plane| taken(plane).then_some(plane.waited_secs.mean)),
+    ("waited_secs.p95", |plane| taken(plane).then_some(plane.waited_secs.p95)),
+    ("largest_waited_secs", |plane| plane.largest_waited_secs),
     ("gpu_use_percent", |plane| Some(plane.gpu_use_percent)),
     ("idle_gpu_hours", |plane| Some(plane.idle_gpu_hours)),
     ("held_idle_gpu_hours", |plane| Some(plane.held_idle_gpu_hours)),
     ("stranded_gpu_hours", |plane| Some(plane.stranded_gpu_hours)),
+    ("unused_gpu_hours", |plane| Some(plane.idle_gpu_hours + plane.lost_gpu_hours)),
     ("lost_gpu_hours", |plane| Some(plane.lost_gpu_hours)),
     ("idle_cost", |plane| plane.idle_cost),
     ("undone", |plane| Some((plane.left + plane.refused) as f64)),
 ];
+
+/// It took jobs, so that there is something to count.
+fn taken(plane: &ProvedPlane) -> bool {
+    plane.ended + plane.left > 0
+}
 
 /// Why a control plane is among those that are simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -32,6 +32,10 @@ pub struct FleetComparison {
     pub strangers: u64,
     /// Rows that could not be read.
     pub bad_rows: u64,
+    /// Where the time limits come from that schedulers plan by.
+    pub limits: TimeLimits,
+    /// Jobs without a time limit: schedulers that plan by limits assume one.
+    pub without_limit: u64,
     /// What chance came from, one run of each control plane for each.
     pub seeds: Vec<u64>,
     /// One per control plane, in the order in which they were asked for.
@@ -46,6 +50,18 @@ pub enum FleetUnit {
     Gpu,
     /// CPUs, where no node has a GPU.
     Cpu,
+}
+
+/// Where time limits come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeLimits {
+    /// The users' own.
+    Requested,
+    /// True runtimes, which no user knows.
+    Actual,
+    /// Drawn: one to five times the runtime.
+    Noisy,
 }
 
 /// What one control plane made of it. With several seeds these are the figures of the first one; `intervals` has the means of all.
@@ -69,12 +85,18 @@ pub struct FleetFigures {
     pub left_holding: u64,
     /// GPUs, or CPUs, that these held.
     pub left_held: f64,
-    /// Seconds from submission to the first start, of jobs that began.
-    pub wait_secs: Spread,
-    /// Seconds from submission to end, of jobs that ended.
+    /// Seconds from submission to end. This and the next three are of all jobs that arrived and were not refused; those that
+    /// have not ended (`left`) count up to the horizon, so where there are any the true figures are larger.
     pub turnaround_secs: Spread,
+    /// Seconds between submission and end in which jobs did not run: before the first start and after every stop.
+    pub waited_secs: Spread,
+    /// Seconds from submission to the first start, however soon the job was stopped again.
+    pub first_start_secs: Spread,
     /// Turnaround ÷ runtime, at least 1, runtimes below 10 seconds taken for 10 (Feitelson and Rudolph 1998).
     pub bounded_slowdown: Spread,
+    /// Seconds from the first submission to the instant up to which jobs that have not ended are counted: the last instant of
+    /// any run on this load, or that at which this one was interrupted. Its own last instant where all jobs have ended.
+    pub horizon_secs: f64,
     /// Seconds from the first submission to the last end.
     pub makespan_secs: f64,
     /// Where the time of the GPUs, or CPUs, went.
@@ -114,7 +136,8 @@ pub struct LevelSpread {
     pub spread: f64,
 }
 
-/// Hours of GPUs, or CPUs, from the first submission to the last end. What is neither of these was idle, and nobody wanted it.
+/// Hours of GPUs, or CPUs, from the first submission to the last end, or to the horizon. What is none of these was idle and of
+/// no use to the jobs that waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hours {
     /// There.
@@ -125,7 +148,8 @@ pub struct Hours {
     pub lost: f64,
     /// Held and not used: by gangs that were not whole, more than was asked for, or kept when the work was done.
     pub held_idle: f64,
-    /// Idle, while a job waited that asked for no more than was idle in all.
+    /// Idle, and of use to jobs that waited: at most what they lacked of models that they accept, within the quota of their
+    /// queues, wherever it lay. Jobs that lack more than was idle in all do not count.
     pub stranded: f64,
     /// Out of order.
     pub down: f64,
@@ -136,12 +160,14 @@ pub struct Hours {
 pub struct SizeFigures {
     /// Such as `2 to 8`.
     pub size: String,
-    /// How many began.
+    /// How many arrived and were not refused.
     pub jobs: u64,
-    /// How long they waited.
-    pub wait_secs: Spread,
-    /// So many percent of them waited at most so many seconds, by percent from 0 to 100.
-    pub wait_quantiles: Vec<f64>,
+    /// Seconds from submission to end, counted as in the figures of the run.
+    pub turnaround_secs: Spread,
+    /// Seconds in which they waited, before the first start and after every stop.
+    pub waited_secs: Spread,
+    /// So many percent of them waited at most so many seconds in all, by percent from 0 to 100.
+    pub waited_quantiles: Vec<f64>,
 }
 
 /// Jobs of one user or queue.
@@ -153,9 +179,12 @@ pub struct OwnerFigures {
     pub jobs: u64,
     /// Hours of GPUs, or CPUs, that those which ended ran.
     pub hours: f64,
-    /// Mean wait of those that began.
-    pub wait_secs: f64,
-    /// Time that the work of those which ended took in the system ÷ the time that it ran; 1 is as if nobody else were there.
+    /// Mean seconds from submission to end, counted as in the figures of the run.
+    pub turnaround_secs: f64,
+    /// Mean seconds in which jobs waited, before the first start and after every stop.
+    pub waited_secs: f64,
+    /// Time that the work of all jobs took in the system, up to the horizon, ÷ the time that it takes to run; 1 is as if no other
+    /// job were there.
     pub stretch: f64,
 }
 
@@ -227,11 +256,14 @@ impl Figure {
 type Reading = fn(&FleetFigures) -> f64;
 
 /// Figures that intervals are made of, by name: where they stand in [`FleetFigures`], or what they come to.
-pub const MEASURED: [(&str, Reading); 18] = [
-    ("wait_secs.mean", |run| run.wait_secs.mean),
-    ("wait_secs.p50", |run| run.wait_secs.p50),
-    ("wait_secs.p95", |run| run.wait_secs.p95),
+pub const MEASURED: [(&str, Reading); 21] = [
     ("turnaround_secs.mean", |run| run.turnaround_secs.mean),
+    ("turnaround_secs.p50", |run| run.turnaround_secs.p50),
+    ("turnaround_secs.p95", |run| run.turnaround_secs.p95),
+    ("waited_secs.mean", |run| run.waited_secs.mean),
+    ("waited_secs.p50", |run| run.waited_secs.p50),
+    ("waited_secs.p95", |run| run.waited_secs.p95),
+    ("first_start_secs.mean", |run| run.first_start_secs.mean),
     ("bounded_slowdown.mean", |run| run.bounded_slowdown.mean),
     ("makespan_secs", |run| run.makespan_secs),
     ("used_share", |run| if run.hours.all > 0.0 { run.hours.ran / run.hours.all } else { 0.0 }),

@@ -121,7 +121,7 @@ pub struct FleetWaiting {
     pub tasks: u32,
     /// Of them, those that hold what they need.
     pub placed: u32,
-    /// Milliseconds until it began first, or until now.
+    /// Milliseconds that it has waited so far, also after it was stopped.
     pub waited_ms: u64,
     /// It runs since then.
     pub running_since_ms: Option<u64>,

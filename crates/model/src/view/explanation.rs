@@ -8,7 +8,7 @@ use super::{CheckpointView, State};
 use crate::id::{ElementId, NodeName, QueueName, WindowName};
 use crate::node::{Drain, GpuModel};
 use crate::plan::EvictionCause;
-use crate::reason::Reason;
+use crate::reason::{KeptOn, Reason};
 use crate::unit::{GpuMilli, Span, Time};
 
 /// Why an element waits, when it starts, and what would start it now.
@@ -49,6 +49,9 @@ pub struct Explanation {
     /// What it could use and is set aside for others now, when it is capacity that it waits for; at most ten.
     #[serde(default)]
     pub set_aside: Vec<SetAside>,
+    /// Set while it is first in its queue and no start can be planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience: Option<PatienceView>,
     /// When it starts at the latest.
     pub eta: Option<Eta>,
     /// Changes of which each alone would start it now; the engine tried them.
@@ -74,10 +77,24 @@ impl Explanation {
             preempted: None,
             moves: None,
             set_aside: Vec::new(),
+            patience: None,
             eta: None,
             sooner: Vec::new(),
         }
     }
+}
+
+/// How long an element has been first in its queue, and what is kept for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PatienceView {
+    /// Since when it is first.
+    pub since: Time,
+    /// From when on it keeps what becomes free.
+    pub keeps_from: Time,
+    /// What is free and kept for it now; at most sixteen nodes.
+    pub kept: Vec<KeptOn>,
+    /// Its places were chosen: it becomes whole when the jobs that run there end.
+    pub is_kept: bool,
 }
 
 /// Where an element is, as its placement and the cluster tell now.
@@ -249,6 +266,9 @@ pub struct LeavingView {
     pub saves_until: Option<Time>,
     /// When it is gone at the latest.
     pub by: Time,
+    /// No process in one of its tasks handles its checkpoint signal, so that it does not know of the request there.
+    #[serde(default)]
+    pub undelivered: bool,
 }
 
 /// Somebody who does not have to go for what waits.

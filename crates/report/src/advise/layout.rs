@@ -62,6 +62,11 @@ impl<'a> Page<'a> {
         self.width - INDENT
     }
 
+    /// Columns for what is not indented as items are.
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
     /// A line of the page's width at most, wrapped; for headings.
     pub(super) fn heading(&self, text: &str) -> Vec<String> {
         wrap(text, self.width).iter().map(|line| self.style.paint(Ink::Strong, line)).collect()

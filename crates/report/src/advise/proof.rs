@@ -23,16 +23,21 @@ const NAMED: usize = 3;
 /// A heading, how it lines up, and what stands below it; a column of nothing is left out.
 type Column = (&'static str, Align, fn(&ProvedPlane) -> String);
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 11] = [
     ("MODEL", Align::Left, |plane| format!("{}{}", plane.scheduler, if plane.is_partial { "*" } else { "" })),
-    ("WAIT", Align::Right, |plane| known(plane, "wait_secs.mean", span)),
-    ("95 %", Align::Right, |plane| known(plane, "wait_secs.p95", span)),
-    ("LARGEST", Align::Right, |plane| known(plane, "largest_wait_secs", span)),
+    ("TURNAROUND", Align::Right, |plane| over_jobs(plane, "turnaround_secs.mean")),
+    ("WAITED", Align::Right, |plane| over_jobs(plane, "waited_secs.mean")),
+    ("95 %", Align::Right, |plane| over_jobs(plane, "waited_secs.p95")),
+    ("LARGEST", Align::Right, |plane| over_jobs(plane, "largest_waited_secs")),
     // These follow from the idle GPU-hours, and so do their margins.
     ("GPU USE", Align::Right, |plane| {
         plane.figure("gpu_use_percent").map(|figure| format!("{:.1} %", figure.value)).unwrap_or_default()
     }),
-    ("IDLE GPU-H", Align::Right, |plane| known(plane, "idle_gpu_hours", amount)),
+    ("IDLE", Align::Right, |plane| known(plane, "idle_gpu_hours", amount)),
+    ("LOST", Align::Right, |plane| {
+        let lost = plane.figure("lost_gpu_hours").filter(|hours| hours.value > 0.0);
+        lost.map(|hours| told(hours, amount)).unwrap_or_default()
+    }),
     ("COST", Align::Right, |plane| {
         plane.figure("idle_cost").map(|figure| amount(figure.value)).unwrap_or_default()
     }),
@@ -44,11 +49,17 @@ const COLUMNS: [Column; 9] = [
     }),
 ];
 /// Columns that go first where there is no room for all.
-const SPARED: [&str; 3] = ["LARGEST", "95 %", "GPU USE"];
+const SPARED: [&str; 5] = ["LARGEST", "95 %", "GPU USE", "LOST", "COST"];
 
 /// Jobs that never end, or are not taken, where there are any; of a run that was interrupted nobody knows.
 fn undone(plane: &ProvedPlane) -> Option<Figure> {
     plane.figure("undone").filter(|jobs| jobs.value > 0.0 && !plane.is_partial)
+}
+
+/// A length of time over all jobs; at least that where some of them never end.
+fn over_jobs(plane: &ProvedPlane, name: &str) -> String {
+    let at_least = if plane.left > 0 && !plane.is_partial { "≥ " } else { "" };
+    plane.figure(name).map_or_else(|| "-".to_owned(), |figure| format!("{at_least}{}", told(figure, span)))
 }
 
 /// A length of time in whole seconds.
@@ -72,7 +83,7 @@ pub(super) fn lines(proof: &SiteProof, style: &Style) -> Vec<String> {
     };
     let mut lines = page.whole(&[section("proved", vec![load(proof), counted(proof)])]);
     lines.push(String::new());
-    lines.extend(table(proof, INDENT + page.room(), style).lines().map(str::to_owned));
+    lines.extend(table(proof, page.width(), style).lines().map(str::to_owned));
     lines.push(String::new());
     lines.extend(page.whole(&[
         section("figures", vec![verdict(proof)]),
@@ -125,14 +136,16 @@ fn seeds(proof: &SiteProof) -> String {
 fn counted(proof: &SiteProof) -> String {
     let hours = amount(proof.gpu_hours);
     let time = span(proof.counted_hours * 3600.0);
-    let mut text =
-        format!("use and idleness are those of the first {time}, {hours} GPU-hours; waits of all jobs");
+    let mut text = format!(
+        "use and idleness are those of the first {time}, {hours} GPU-hours; turnaround and waits are those of all jobs: \
+         waited is all the time between submission and end in which a job did not run; idle and lost are GPU-hours"
+    );
     text.push_str(&format!("; largest: {}", sized(&proof.largest, "GPU")));
     if let Some(price) = proof.gpu_hour_price {
         text.push_str(&format!("; cost: idle GPU-hours at {price} each"));
     }
     if proof.planes.iter().any(|plane| undone(plane).is_some()) {
-        text.push_str("; undone: jobs that never end, or are not taken");
+        text.push_str("; undone: jobs that never end, or are not taken; the former count until the last instant of any plane (≥)");
     }
     if proof.planes.iter().any(|plane| !plane.intervals.is_empty()) {
         text.push_str("; means over the seeds, ±: so near they lie to the true ones with 95 % confidence");
@@ -153,10 +166,14 @@ fn table(proof: &SiteProof, width: usize, style: &Style) -> String {
         }
         table.render(&style.clone().with_width(width))
     };
-    let is_whole = |line: &str| line.chars().count() <= width && !line.contains('…');
-    let fits = |spared: &&&[&str]| of(spared, &Style::plain().with_width(width)).lines().all(is_whole);
-    let choices = [0, 1, 2].map(|count| &SPARED[..count]);
-    of(choices.iter().find(fits).copied().unwrap_or(&SPARED), style)
+    let lines_of = |spared: &[&str]| of(spared, &Style::plain().with_width(width));
+    let is_within = |line: &str| line.chars().count() <= width;
+    let fits =
+        |spared: &&&[&str]| lines_of(spared).lines().all(|line| is_within(line) && !line.contains('…'));
+    // Names are cut before the last of these, the price, goes.
+    let choices = [0, 1, 2, 3, 4].map(|count| &SPARED[..count]);
+    let cut = Some(&choices[4]).filter(|spared| lines_of(spared).lines().all(is_within));
+    of(choices.iter().find(fits).or(cut).copied().unwrap_or(&SPARED), style)
 }
 
 /// What the figures say of the advice, in one sentence, and which of them.
@@ -165,9 +182,14 @@ fn verdict(proof: &SiteProof) -> String {
     let Some(advised) = advised else { return String::new() };
     let shown = |plane: &ProvedPlane| {
         let never = undone(plane).map(|jobs| format!(", {} never end", told(jobs, amount)));
-        let (wait, idle) = (known(plane, "wait_secs.mean", span), known(plane, "idle_gpu_hours", amount));
+        let (takes, waited) =
+            (over_jobs(plane, "turnaround_secs.mean"), over_jobs(plane, "waited_secs.mean"));
+        let idle = known(plane, "idle_gpu_hours", amount);
         let never = never.unwrap_or_default();
-        format!("under {} jobs wait {wait} and {idle} GPU-hours are idle{never}", plane.scheduler)
+        format!(
+            "under {} jobs take {takes}, of which they wait {waited}, and {idle} GPU-hours are idle{never}",
+            plane.scheduler
+        )
     };
     match proof.verdict.says {
         ProofSays::Interrupted => {
@@ -188,7 +210,7 @@ fn verdict(proof: &SiteProof) -> String {
         ProofSays::Contradicts => {
             let better = |plane: &&ProvedPlane| proof.verdict.better.contains(&plane.scheduler);
             let wait =
-                |plane: &ProvedPlane| plane.figure("wait_secs.mean").map_or(0.0, |figure| figure.value);
+                |plane: &ProvedPlane| plane.figure("turnaround_secs.mean").map_or(0.0, |figure| figure.value);
             let by_wait = |one: &&ProvedPlane, other: &&ProvedPlane| wait(one).total_cmp(&wait(other));
             let best = proof.planes.iter().filter(better).min_by(by_wait).unwrap_or(advised);
             format!(
@@ -257,8 +279,9 @@ mod tests {
             ended: 8,
             refused: 0,
             left: 0,
-            wait_secs: Spread { mean: wait, p95: wait * 3.0, ..Spread::default() },
-            largest_wait_secs: (wait > 100.0).then_some(wait * 2.0),
+            turnaround_secs: Spread { mean: wait + 7200.0, ..Spread::default() },
+            waited_secs: Spread { mean: wait, p95: wait * 3.0, ..Spread::default() },
+            largest_waited_secs: (wait > 100.0).then_some(wait * 2.0),
             gpu_use_percent: 81.25,
             idle_gpu_hours: idle,
             held_idle_gpu_hours: 0.0,
@@ -339,7 +362,8 @@ mod tests {
         let interval = |name: &str, mean, margin| Interval { figure: name.to_owned(), mean, margin };
         for plane in &mut proof.planes[..2] {
             plane.intervals = vec![
-                interval("wait_secs.mean", 90.0, 30.0),
+                interval("turnaround_secs.mean", 7290.0, 40.0),
+                interval("waited_secs.mean", 90.0, 30.0),
                 interval("idle_gpu_hours", 4000.0, 120.0),
                 interval("idle_cost", 10_000.0, 300.0),
             ];
@@ -348,14 +372,14 @@ mod tests {
             let shown = lines(&proof, &Style::plain().with_width(width)).join("\n");
             assert!(shown.lines().all(|line| line.chars().count() <= width), "{width}:\n{shown}");
             let row = shown.lines().find(|line| line.starts_with("  kai ")).unwrap();
-            assert!(row.contains("1m30s ± 30s ") && row.contains(" 4,000 ± 120  10,000 "), "{row}");
+            assert!(row.contains("2h01m ± 40s  1m30s ± 30s ") && row.contains(" 4,000 ± 120 "), "{row}");
         }
         let shown = lines(&proof, &Style::plain()).join(" ");
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         let told = [
             "seeds 1 to 3, the mix drawn anew for each",
             "with 95 % confidence",
-            "under kai jobs wait 1m30s ± 30s and 4,000 ± 120 GPU-hours are idle",
+            "under kai jobs take 2h01m ± 40s, of which they wait 1m30s ± 30s, and 4,000 ± 120 GPU-hours are idle",
         ];
         assert!(told.iter().all(|part| shown.contains(part)), "{shown}");
         proof.trace = Some("jobs.csv".to_owned());
@@ -374,8 +398,8 @@ mod tests {
             ProofSays::Contradicts,
             &["kai"],
             &[],
-            "speak against the advice at this load: kai does clearly better; under kai jobs wait 1m and 3,000 GPU-hours are idle, \
-             under slurm jobs wait 1h and 4,032 GPU-hours are idle. The rules decide, and the advice stays",
+            "speak against the advice at this load: kai does clearly better; under kai jobs take 2h01m, of which they wait \
+             1m, and 3,000 GPU-hours are idle, under slurm jobs take 3h, of which they wait 1h, and 4,032 GPU-hours are idle. The rules decide, and the advice stays",
         );
         check(
             ProofSays::Supports,

@@ -4,7 +4,7 @@
 use muster_model::simulation::{Figure, FleetComparison, FleetFigures, SizeFigures};
 
 use super::unit;
-use super::words::{amount, percent, span, told};
+use super::words::{amount, at_least, percent, span, told};
 use crate::amount::{grouped, grouped_count};
 
 /// Shares of all hours below this are not worth a sentence.
@@ -29,17 +29,15 @@ pub fn findings(comparison: &FleetComparison) -> Vec<String> {
     let mut sentences = facts.interrupted();
     sentences.extend(facts.refused());
     sentences.extend(facts.stuck());
-    sentences.extend(facts.waits());
+    sentences.extend(facts.turnarounds());
     sentences.extend(facts.hours(
         "hours.held_idle",
         "were held and did nothing, by gangs that were not whole, beyond what was asked for or when the work was done",
     ));
-    sentences.extend(
-        facts.hours(
-            "hours.stranded",
-            "were idle while a job waited that asked for no more than was idle in all",
-        ),
-    );
+    sentences.extend(facts.hours(
+        "hours.stranded",
+        "were idle, wherever they lay, while jobs waited that could have used as many",
+    ));
     sentences.extend(facts.lost());
     sentences.extend(facts.spread());
     sentences.extend(facts.domains());
@@ -63,7 +61,7 @@ impl<'c> Facts<'c> {
         let refused = self.comparison.runs.iter().filter(|run| run.refused > 0);
         let sentence = |run: &FleetFigures| {
             let jobs = grouped_count(run.refused, "job");
-            format!("{} did not take {jobs}: its figures are those of the others", run.scheduler)
+            format!("{} refused {jobs}: its figures leave them out", run.scheduler)
         };
         refused.map(sentence).collect()
     }
@@ -72,7 +70,7 @@ impl<'c> Facts<'c> {
         let partial = self.comparison.runs.iter().filter(|run| run.is_partial);
         let sentence = |run: &FleetFigures| {
             format!(
-                "{} was interrupted (*): of {} {} had arrived and {} had ended; its figures are about them",
+                "{} was interrupted (*): of {} {} had arrived and {} had ended by then; the others count until then",
                 run.scheduler,
                 grouped_count(self.comparison.jobs, "job"),
                 grouped(run.arrived),
@@ -117,38 +115,41 @@ impl<'c> Facts<'c> {
         left.map(sentence).collect()
     }
 
-    /// Who lets jobs wait least, by how much, and whose jobs make the difference. Only where all jobs have ended, since waits
-    /// are those of jobs that began.
-    fn waits(&self) -> Vec<String> {
-        let all: Vec<&FleetFigures> = self.whole.iter().copied().filter(|run| run.left == 0).collect();
-        let Some((least, most)) = extremes(&all, |run| wait(run).value) else { return Vec::new() };
-        let (low, high) = (wait(least), wait(most));
+    /// Under which schedulers jobs take least and most time from submission to end, and which jobs make the difference.
+    fn turnarounds(&self) -> Vec<String> {
+        let turnaround = |run: &FleetFigures| mean(run, "turnaround_secs.mean");
+        let by = |one: &&&FleetFigures, other: &&&FleetFigures| {
+            turnaround(one).value.total_cmp(&turnaround(other).value)
+        };
+        // A figure that is only known to be at least so much is not the least.
+        let least = self.whole.iter().filter(|run| at_least(run).is_empty()).min_by(by);
+        let most = self.whole.iter().max_by(by);
+        let Some((least, most)) = least.zip(most).filter(|_| self.whole.len() > 1) else { return Vec::new() };
+        let (low, high) = (turnaround(least), turnaround(most));
+        let takes = |run: &FleetFigures| {
+            let figure = |name| told(mean(run, name), span);
+            let at_least = if at_least(run).is_empty() { "" } else { "at least " };
+            format!(
+                "{at_least}{}, of which they wait {}",
+                figure("turnaround_secs.mean"),
+                figure("waited_secs.mean")
+            )
+        };
+        let (under_least, under_most) = (&least.scheduler, &most.scheduler);
+        let both = format!("under {under_least} {}; under {under_most} {}", takes(least), takes(most));
         if low.may_equal(high) {
-            return vec![format!(
-                "mean waits do not differ beyond chance: {} under {}, {} under {}",
-                told(low, span),
-                least.scheduler,
-                told(high, span),
-                most.scheduler,
-            )];
+            return vec![format!("mean turnarounds do not differ beyond chance: {both}")];
         }
-        if high.value == 0.0 {
+        if self.whole.iter().all(|run| mean(run, "waited_secs.mean").value == 0.0) {
             return vec!["no job waits under any of them".to_owned()];
         }
-        let (times, shortest, longest) = (high.value / low.value, span(low.value), span(high.value));
-        if times < LEAST_RATIO {
-            return vec![format!("jobs wait equally long under all of them, {shortest} on average")];
+        if high.value < low.value * LEAST_RATIO {
+            return vec![format!(
+                "from submission to end jobs take equally long under all of them: on average {}",
+                takes(least)
+            )];
         }
-        let (least_name, most_name) = (&least.scheduler, &most.scheduler);
-        let sentence = match times.is_finite() {
-            true => format!(
-                "under {least_name} jobs wait {shortest} on average, {times:.1} times less than under {most_name}"
-            ),
-            false => {
-                format!("under {least_name} no job waits; under {most_name} they wait {longest} on average")
-            }
-        };
-        let mut sentences = vec![sentence];
+        let mut sentences = vec![format!("from submission to end jobs take on average {both}")];
         sentences.extend(whose(least, most, self.unit).into_iter().map(|sentence| self.seed() + &sentence));
         sentences
     }
@@ -251,8 +252,8 @@ fn extremes<'c>(
     (runs.len() > 1).then_some((*least, *most))
 }
 
-fn wait(run: &FleetFigures) -> Figure {
-    Figure::of(run, "wait_secs.mean")
+fn mean(run: &FleetFigures, name: &str) -> Figure {
+    Figure::of(run, name)
 }
 
 /// Which size of job makes the most of the difference, and which has it the other way round.
@@ -266,10 +267,10 @@ fn whose(least: &FleetFigures, most: &FleetFigures, unit: &str) -> Vec<String> {
         return Vec::new();
     }
     let differs = |(low, high): &(&SizeFigures, &SizeFigures)| {
-        (high.wait_secs.mean - low.wait_secs.mean) * low.jobs.min(high.jobs) as f64
+        (high.waited_secs.mean - low.waited_secs.mean) * low.jobs.min(high.jobs) as f64
     };
     let waits = |(low, high): &(&SizeFigures, &SizeFigures)| {
-        let (under_least, under_most) = (span(low.wait_secs.mean), span(high.wait_secs.mean));
+        let (under_least, under_most) = (span(low.waited_secs.mean), span(high.waited_secs.mean));
         format!("{under_least} under {}, {under_most} under {}", least.scheduler, most.scheduler)
     };
     let mut sentences = Vec::new();
@@ -284,7 +285,7 @@ fn whose(least: &FleetFigures, most: &FleetFigures, unit: &str) -> Vec<String> {
             .push(format!("{share:.0} % of the difference comes from {jobs}, which wait {}", waits(first)));
     }
     let is_worse = |(low, high): &&(&SizeFigures, &SizeFigures)| {
-        let (here, there) = (low.wait_secs.mean, high.wait_secs.mean);
+        let (here, there) = (low.waited_secs.mean, high.waited_secs.mean);
         here > there * WORSE_RATIO && here - there > WORSE_SECS
     };
     if let Some(worst) = pairs.iter().filter(is_worse).min_by(by) {

@@ -3,35 +3,39 @@
 use muster_model::simulation::{Figure, FleetComparison, FleetFigures};
 
 use super::unit;
-use super::words::{amount, percent, span, told};
+use super::words::{amount, at_least, percent, span, told};
+use crate::amount::grouped;
 use crate::style::Style;
 use crate::table::{Align, Cell, Table};
 
 /// A heading, and what stands below it; nothing where a figure has nothing to say.
 type Column = (&'static str, fn(&FleetFigures) -> String);
 
-const COLUMNS: [Column; 13] = [
+const COLUMNS: [Column; 16] = [
     ("DECIDED BY", |run| if run.is_engine { "the engine" } else { "a model" }.to_owned()),
-    ("WAIT: MEAN", |run| wait(run, "wait_secs.mean")),
-    ("HALF", |run| wait(run, "wait_secs.p50")),
-    ("95 %", |run| wait(run, "wait_secs.p95")),
-    ("SLOWDOWN", |run| match run.ended {
-        0 => "-".to_owned(),
-        _ => told(Figure::of(run, "bounded_slowdown.mean"), |value| format!("{value:.2}")),
-    }),
+    ("TURNAROUND", |run| over_jobs(run, "turnaround_secs.mean", span)),
+    ("95 %", |run| over_jobs(run, "turnaround_secs.p95", span)),
+    ("WAITED", |run| over_jobs(run, "waited_secs.mean", span)),
+    ("HALF", |run| over_jobs(run, "waited_secs.p50", span)),
+    ("95 %", |run| over_jobs(run, "waited_secs.p95", span)),
+    ("SLOWDOWN", |run| over_jobs(run, "bounded_slowdown.mean", |value| format!("{value:.2}"))),
     ("USED", |run| told(Figure::of(run, "used_share"), percent)),
     ("HELD IDLE", |run| some(run, "hours.held_idle")),
     ("STRANDED", |run| some(run, "hours.stranded")),
     ("LOST", |run| some(run, "hours.lost")),
     ("FAIR", |run| told(Figure::of(run, "user_fairness"), |value| format!("{value:.2}"))),
     ("EVICTED", |run| some(run, "evictions")),
+    ("REFUSED", |run| if run.refused > 0 { grouped(run.refused) } else { String::new() }),
     ("LEFT", |run| if run.is_partial { String::new() } else { some(run, "left") }),
     ("STUCK", |run| if run.is_partial { String::new() } else { some(run, "left_holding") }),
 ];
 
-/// Where no job began, nobody knows how long they wait.
-fn wait(run: &FleetFigures, name: &str) -> String {
-    if run.sizes.is_empty() { "-".to_owned() } else { told(Figure::of(run, name), span) }
+/// A figure over all jobs that were taken; at least that where some of them never end. Nothing is known where none was taken.
+fn over_jobs(run: &FleetFigures, name: &str, words: fn(f64) -> String) -> String {
+    match run.sizes.is_empty() {
+        true => "-".to_owned(),
+        false => format!("{}{}", at_least(run), told(Figure::of(run, name), words)),
+    }
 }
 
 /// What is nothing is not written, so that a column of nothing is not shown.
@@ -65,6 +69,15 @@ pub(super) fn tables(comparison: &FleetComparison, width: usize, style: &Style) 
         .collect();
     if !shown.is_empty() {
         text.push_str(&format!("{} in {}-hours\n", shown.join(", "), unit(comparison.unit)));
+    }
+    let defined =
+        "turnaround: from submission to end; waited: of that, all the time in which jobs did not run";
+    text.push_str(&super::wrapped(defined, width));
+    if comparison.runs.iter().any(|run| !at_least(run).is_empty()) {
+        text.push_str(&super::wrapped(
+            "≥: jobs that never end are counted until the last instant of any run",
+            width,
+        ));
     }
     text
 }

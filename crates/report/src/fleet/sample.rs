@@ -2,6 +2,7 @@
 
 use muster_model::simulation::{
     Curve, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, OwnerFigures, SizeFigures, Spread,
+    TimeLimits,
 };
 
 pub(crate) fn spread(mean: f64) -> Spread {
@@ -9,13 +10,21 @@ pub(crate) fn spread(mean: f64) -> Spread {
 }
 
 pub(crate) fn size(size: &str, jobs: u64, mean: f64) -> SizeFigures {
-    let wait_quantiles = (0..=100).map(|percent| mean * f64::from(percent) / 50.0).collect();
-    SizeFigures { size: size.to_owned(), jobs, wait_secs: spread(mean), wait_quantiles }
+    let waited_quantiles = (0..=100).map(|percent| mean * f64::from(percent) / 50.0).collect();
+    let turnaround_secs = spread(mean + 7200.0);
+    SizeFigures { size: size.to_owned(), jobs, turnaround_secs, waited_secs: spread(mean), waited_quantiles }
 }
 
 fn owner(name: &str, jobs: u64, stretch: f64) -> OwnerFigures {
     let hours = jobs as f64 * 2.5;
-    OwnerFigures { name: name.to_owned(), jobs, hours, wait_secs: stretch * 60.0, stretch }
+    OwnerFigures {
+        name: name.to_owned(),
+        jobs,
+        hours,
+        turnaround_secs: stretch * 600.0,
+        waited_secs: stretch * 60.0,
+        stretch,
+    }
 }
 
 /// A run in which all jobs ended; all its waits are in proportion to `wait_secs`.
@@ -30,8 +39,10 @@ pub(crate) fn run(scheduler: &str, wait_secs: f64) -> FleetFigures {
         refused: 0,
         left_holding: 0,
         left_held: 0.0,
-        wait_secs: spread(wait_secs),
         turnaround_secs: spread(wait_secs + 7200.0),
+        waited_secs: spread(wait_secs),
+        first_start_secs: spread(wait_secs / 2.0),
+        horizon_secs: 864_000.0,
         bounded_slowdown: spread(1.0 + wait_secs / 1000.0),
         makespan_secs: 864_000.0,
         hours: Hours { all: 23_040.0, ran: 15_800.5, ..Hours::default() },
@@ -74,6 +85,8 @@ pub(crate) fn comparison(runs: Vec<FleetFigures>) -> FleetComparison {
         too_large: 0,
         strangers: 3,
         bad_rows: 1,
+        limits: TimeLimits::Requested,
+        without_limit: 0,
         seeds: vec![42],
         runs,
     }
@@ -83,9 +96,6 @@ pub(crate) fn comparison(runs: Vec<FleetFigures>) -> FleetComparison {
 pub(crate) fn stuck(mut run: FleetFigures) -> FleetFigures {
     (run.ended, run.left, run.left_holding, run.left_held) = (0, 2, 2, 8.0);
     run.hours = Hours { all: 0.08, held_idle: 0.08, ..Hours::default() };
-    run.sizes.clear();
-    run.wait_secs = Spread::default();
-    run.bounded_slowdown = Spread::default();
     run
 }
 

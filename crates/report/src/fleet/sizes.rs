@@ -1,15 +1,15 @@
-//! Waits by size of job, a column per control plane, where there is room for all of them.
+//! How long jobs waited in all, by their size, a column per control plane, where there is room for all of them.
 
 use muster_model::simulation::FleetComparison;
 
 use super::runs::widest;
 use super::unit;
-use super::words::span;
+use super::words::{at_least, span};
 use crate::amount::grouped;
 use crate::style::{Ink, Style};
 use crate::table::{Align, Cell, Table};
 
-/// Mean waits; `None` where all jobs are of one size, or where it does not fit.
+/// Means; `None` where all jobs are of one size, or where it does not fit.
 pub(super) fn table(comparison: &FleetComparison, width: usize, style: &Style) -> Option<String> {
     let sizes = names(comparison);
     if sizes.len() < 2 {
@@ -24,13 +24,16 @@ pub(super) fn table(comparison: &FleetComparison, width: usize, style: &Style) -
         let jobs = (0..comparison.runs.len()).filter_map(of).map(|size| size.jobs).max();
         let mut row = vec![Cell::from(size), Cell::from(grouped(jobs.unwrap_or_default()))];
         row.extend((0..comparison.runs.len()).map(|run| match of(run) {
-            Some(size) => Cell::from(span(size.wait_secs.mean)),
+            Some(size) => {
+                let at_least = at_least(&comparison.runs[run]);
+                Cell::from(format!("{at_least}{}", span(size.waited_secs.mean)))
+            }
             None => Cell::from("-"),
         }));
         table.row(row);
     }
     let seed = if comparison.seeds.len() > 1 { ", of the first seed" } else { "" };
-    let title = format!("mean wait by size of job{seed}");
+    let title = format!("waited by size of job, mean{seed}");
     let fits = widest(&table.render(&Style::plain())) <= width;
     fits.then(|| format!("{}\n{}", style.paint(Ink::Strong, &title), table.render(style)))
 }

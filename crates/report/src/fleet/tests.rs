@@ -31,7 +31,8 @@ fn what_was_interrupted_is_named_and_not_compared() {
 fn several_seeds_have_margins_and_what_lies_within_is_no_difference() {
     let with = |mut run: muster_model::simulation::FleetFigures, wait: f64, margin: f64, fair: f64| {
         run.intervals = vec![
-            interval("wait_secs.mean", wait, margin),
+            interval("turnaround_secs.mean", wait + 7200.0, margin),
+            interval("waited_secs.mean", wait, margin),
             interval("used_share", 0.687, 0.004),
             interval("user_fairness", fair, 0.01),
         ];
@@ -75,7 +76,12 @@ fn said(runs: Vec<muster_model::simulation::FleetFigures>) -> Vec<String> {
 fn one_run_or_equal_runs_have_little_to_say() {
     assert_eq!(said(vec![run("muster", 90.0)]), Vec::<String>::new());
     let equal = said(vec![run("muster", 90.0), run("kueue", 90.0)]);
-    assert_eq!(equal, ["jobs wait equally long under all of them, 1m30s on average"]);
+    assert_eq!(
+        equal,
+        [
+            "from submission to end jobs take equally long under all of them: on average 2h01m, of which they wait 1m30s"
+        ]
+    );
     let none = said(vec![run("muster", 0.0), run("kueue", 0.0)]);
     assert_eq!(none, ["no job waits under any of them"]);
     assert_eq!(said(Vec::new()), Vec::<String>::new());
@@ -84,7 +90,25 @@ fn one_run_or_equal_runs_have_little_to_say() {
 #[test]
 fn who_lets_nobody_wait_is_not_infinitely_better() {
     let sentences = said(vec![run("muster", 0.0), run("kueue", 90.0)]);
-    assert_eq!(sentences[0], "under muster no job waits; under kueue they wait 1m30s on average");
+    assert_eq!(
+        sentences[0],
+        "from submission to end jobs take on average under muster 2h, of which they wait 0s; under kueue 2h01m, of which they \
+         wait 1m30s"
+    );
+}
+
+#[test]
+fn what_is_only_known_to_be_at_least_so_much_is_not_the_least() {
+    let mut kube = stuck(run("kube-default", 45.0));
+    (kube.left_holding, kube.left_held) = (0, 0.0);
+    let sentences = said(vec![kube.clone(), run("muster", 90.0), run("kueue", 9000.0)]);
+    assert!(
+        sentences[1].contains("under muster 2h01m, of which they wait 1m30s; under kueue 4h30m"),
+        "{sentences:?}"
+    );
+    let stuck_longest = said(vec![stuck(run("kube-default", 99_000.0)), run("muster", 90.0)]);
+    assert!(stuck_longest[1].contains("; under kube-default at least 1d05h"), "{stuck_longest:?}");
+    assert!(!said(vec![kube.clone(), kube]).iter().any(|sentence| sentence.contains("submission")));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! figures matter.
 
 use muster_model::Span;
-use muster_model::simulation::Figure;
+use muster_model::simulation::{Figure, FleetFigures};
 
 use crate::amount::grouped;
 
@@ -12,6 +12,11 @@ pub(crate) fn told(figure: Figure, words: impl Fn(f64) -> String) -> String {
         Some(margin) if margin > 0.0 => format!("{} ± {}", words(figure.value), words(margin)),
         _ => words(figure.value),
     }
+}
+
+/// `≥ ` before figures of a run over all jobs in which some never end: these are counted only up to the horizon.
+pub(crate) fn at_least(run: &FleetFigures) -> &'static str {
+    if !run.is_partial && Figure::of(run, "left").value > 0.0 { "≥ " } else { "" }
 }
 
 /// Seconds as a length of time.

@@ -12,6 +12,8 @@ const MOST_BARS: usize = 250_000;
 #[derive(Serialize)]
 pub(super) struct Data<'d> {
     comparison: &'d FleetComparison,
+    /// What the figures rest on that must be read before them.
+    caveat: Option<String>,
     findings: Vec<String>,
     gantts: Vec<Drawn<'d>>,
 }
@@ -32,7 +34,8 @@ impl<'d> Data<'d> {
     pub(super) fn of(comparison: &'d FleetComparison, gantts: &'d [Gantt]) -> Self {
         let findings = crate::fleet::findings(comparison);
         let most = MOST_BARS / gantts.len().max(1);
-        Self { comparison, findings, gantts: gantts.iter().map(|gantt| drawn(gantt, most)).collect() }
+        let caveat = crate::fleet::caveat(comparison);
+        Self { comparison, caveat, findings, gantts: gantts.iter().map(|gantt| drawn(gantt, most)).collect() }
     }
 
     /// Nothing in it can end the script that it stands in, or begin a comment there.

@@ -7,11 +7,14 @@
   const plain = (number) => number.toFixed(2);
   /** A heading, where the figure stands in a run (intervals go by the same name), and how it is written. */
   const COLUMNS = [
-    ["wait, mean", "wait_secs.mean", span],
-    ["half", "wait_secs.p50", span],
-    ["95\u202f%", "wait_secs.p95", span],
-    ["99\u202f%", "wait_secs.p99", span],
-    ["most", "wait_secs.max", span],
+    ["turnaround, mean", "turnaround_secs.mean", span],
+    ["half", "turnaround_secs.p50", span],
+    ["95\u202f%", "turnaround_secs.p95", span],
+    ["waited, mean", "waited_secs.mean", span],
+    ["half", "waited_secs.p50", span],
+    ["95\u202f%", "waited_secs.p95", span],
+    ["99\u202f%", "waited_secs.p99", span],
+    ["most", "waited_secs.max", span],
     ["slowdown", "bounded_slowdown.mean", plain],
     ["used", "used_share", percent],
     ["held idle", "hours.held_idle", amount],
@@ -22,13 +25,18 @@
     ["fair to queues", "queue_fairness", plain],
     ["nodes ÷ fewest", "node_spread", plain],
     ["domains ÷ fewest", "domain_spread", plain],
+    ["first start after", "first_start_secs.mean", span],
     ["evictions", "evictions", grouped],
     ["breakdowns", "breakdowns", grouped],
     ["ended", "ended", grouped],
+    ["refused", "refused", grouped],
     ["left", "left", grouped],
     ["stuck", "left_holding", grouped],
     ["first to last", "makespan_secs", span],
   ];
+
+  /** Figures over all jobs that were taken. */
+  const OF_JOBS = ["turnaround_secs", "waited_secs", "first_start_secs", "bounded_slowdown"];
 
   function value(run, path) {
     const interval = run.intervals.find((known) => known.figure === path);
@@ -45,15 +53,17 @@
   }
 
   function cell(run, [, path, words]) {
-    const isUnknown = (path.startsWith("wait_secs") && run.sizes.length === 0) || (path.startsWith("bounded") && run.ended === 0);
-    if (isUnknown || (run.is_partial && path.startsWith("left"))) {
+    const isOfJobs = OF_JOBS.some((name) => path.startsWith(name));
+    if ((isOfJobs && run.sizes.length === 0) || (run.is_partial && path.startsWith("left"))) {
       return "–";
     }
     const interval = run.intervals.find((known) => known.figure === path);
-    const text = words(value(run, path));
+    // Jobs that never end count only up to the horizon.
+    const atLeast = isOfJobs && !run.is_partial && value(run, "left") > 0 ? "≥ " : "";
+    const text = atLeast + words(value(run, path));
     // An interval of a count has decimals, whatever the count has not.
     const rough = words === grouped ? amount : words;
-    return interval && interval.margin > 0 ? rough(interval.mean) + " ± " + rough(interval.margin) : text;
+    return interval && interval.margin > 0 ? atLeast + rough(interval.mean) + " ± " + rough(interval.margin) : text;
   }
 
   function row(run, at) {

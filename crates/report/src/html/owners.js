@@ -24,7 +24,7 @@
     return element("div", { className: "bar" }, element("span", {}, run.scheduler), filled, element("span", {}, text));
   }
 
-  /** `figure` is `stretch` or `wait_secs`; `isShown(run number)` says whose bars there are. */
+  /** `figure` is `stretch` or a length of time in seconds; `isShown(run number)` says whose bars there are. */
   function owners(host, comparison, kind, figure, isShown) {
     const { runs } = comparison;
     const unit = comparison.unit === "gpu" ? "GPU" : "CPU";

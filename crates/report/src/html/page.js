@@ -36,6 +36,8 @@
     const items = left.filter(([number]) => number > 0).map(([number, before, after]) => element("li", {}, before + grouped(number) + after));
     byId("left-out").replaceChildren(...items);
     byId("findings").replaceChildren(...data.findings.map((finding) => element("li", {}, thin(finding))));
+    byId("caveat").hidden = data.caveat === null;
+    byId("caveat").textContent = thin(data.caveat ?? "");
     document.querySelectorAll(".unit").forEach((place) => (place.textContent = unit));
     byId("seeds").hidden = comparison.seeds.length < 2;
     byId("seeds").textContent =
@@ -108,7 +110,7 @@
   function telltale(sizes) {
     const differs = (size) => {
       const found = runs.map((run) => run.sizes.find((known) => known.size === size)).filter(Boolean);
-      const means = found.map((known) => known.wait_secs.mean);
+      const means = found.map((known) => known.waited_secs.mean);
       return (Math.max(...means) - Math.min(...means)) * Math.max(...found.map((known) => known.jobs));
     };
     return sizes.reduce((best, size) => (differs(size) > differs(best) ? size : best), sizes[0]);
@@ -117,17 +119,17 @@
   function waits() {
     const sizes = [...new Set(runs.flatMap((run) => run.sizes.map((known) => known.size)))];
     if (sizes.length === 0) {
-      byId("waits").textContent = "No job began.";
+      byId("waits").textContent = "No job was taken.";
       return;
     }
     const choice = byId("size");
     choice.append(...sizes.map((size) => element("option", { value: size }, size)));
     choice.value = telltale(sizes);
-    const of = (run) => run.sizes.find((known) => known.size === choice.value)?.wait_quantiles;
+    const of = (run) => run.sizes.find((known) => known.size === choice.value)?.waited_quantiles;
     const longest = () => Math.max(...runs.map((run) => of(run)?.at(-1) ?? 0), 10);
     const x = { min: 1, max: longest(), words: span, ticks: (most) => muster.axis.logTime(1, x.max, most) };
     const spec = {
-      label: "share of jobs that waited at most so long",
+      label: "share of jobs that waited at most so long in all",
       height: HEIGHT,
       log: true,
       x,

@@ -7,11 +7,11 @@ use muster_model::{Span, Time};
 use super::planes::Contender;
 use crate::fleet::{FleetJob, Site, interval};
 
-/// Waits that differ by less than this part, or by less than so many seconds, do not differ clearly, however well they are known:
-/// nobody would choose by them.
+/// Turnarounds that differ by less than this part of the longer wait, or by less than so many seconds, do not differ clearly,
+/// however well they are known: too little to choose by.
 const WAIT_PART: f64 = 1.0 / 3.0;
 const WAIT_SECS: f64 = 600.0;
-/// Nor do idle GPU-hours that differ by less than this part of all GPU-hours.
+/// Nor do GPU-hours that were idle or lost that differ by less than this part of all GPU-hours.
 const IDLE_PART: f64 = 0.02;
 
 /// From when until when use is counted, the same for whoever decides: from the first arrival to the last and for the days on
@@ -59,8 +59,9 @@ pub fn row(
         ended: end.ended,
         refused: end.refused,
         left: end.left,
-        wait_secs: end.wait_secs,
-        largest_wait_secs: of_largest.map(|size| size.wait_secs.mean),
+        turnaround_secs: end.turnaround_secs,
+        waited_secs: end.waited_secs,
+        largest_waited_secs: of_largest.map(|size| size.waited_secs.mean),
         gpu_use_percent: if hours.all > 0.0 { hours.ran / hours.all * 100.0 } else { 0.0 },
         idle_gpu_hours: idle,
         held_idle_gpu_hours: hours.held_idle,
@@ -113,8 +114,8 @@ pub fn verdict(planes: &[ProvedPlane], gpu_hours: f64) -> ProofVerdict {
     ProofVerdict { says, better, worse }
 }
 
-/// One does clearly better than another: it ends or takes jobs that the other never does; or it is clearly ahead in waits or
-/// idleness, and not clearly behind in the other. What may as well be equal as far as the seeds tell is no difference.
+/// One does clearly better than another: it ends or takes jobs that the other never does; or it is clearly ahead in turnaround or
+/// in GPU-hours that were idle or lost, and not clearly behind in the other. What may as well be equal as far as the seeds tell is no difference.
 fn is_better(one: &ProvedPlane, other: &ProvedPlane, gpu_hours: f64) -> bool {
     let is_less = |name: &str,
                    less: &ProvedPlane,
@@ -127,15 +128,19 @@ fn is_better(one: &ProvedPlane, other: &ProvedPlane, gpu_hours: f64) -> bool {
     if does_more(one, other) || does_more(other, one) {
         return does_more(one, other);
     }
-    let waits_less = |one: &ProvedPlane, other: &ProvedPlane| {
-        is_less("wait_secs.mean", one, other, &|less, more| {
-            more.value - less.value >= WAIT_SECS && less.value <= more.value * (1.0 - WAIT_PART)
+    let ends_sooner = |one: &ProvedPlane, other: &ProvedPlane| {
+        let waited = other.figure("waited_secs.mean").map_or(0.0, |figure| figure.value);
+        is_less("turnaround_secs.mean", one, other, &|less, more| {
+            more.value - less.value >= WAIT_SECS.max(waited * WAIT_PART)
         })
     };
     let idles_less = |one: &ProvedPlane, other: &ProvedPlane| {
-        is_less("idle_gpu_hours", one, other, &|less, more| more.value - less.value >= gpu_hours * IDLE_PART)
+        is_less("unused_gpu_hours", one, other, &|less, more| {
+            more.value - less.value >= gpu_hours * IDLE_PART
+        })
     };
-    (waits_less(one, other) && !idles_less(other, one)) || (idles_less(one, other) && !waits_less(other, one))
+    (ends_sooner(one, other) && !idles_less(other, one))
+        || (idles_less(one, other) && !ends_sooner(other, one))
 }
 
 #[cfg(test)]
@@ -191,8 +196,9 @@ mod tests {
             ended: 10,
             refused: 0,
             left,
-            wait_secs: Spread { mean: wait, ..Spread::default() },
-            largest_wait_secs: None,
+            turnaround_secs: Spread { mean: wait + 60.0, ..Spread::default() },
+            waited_secs: Spread { mean: wait, ..Spread::default() },
+            largest_waited_secs: None,
             gpu_use_percent: 0.0,
             idle_gpu_hours: idle,
             held_idle_gpu_hours: 0.0,
@@ -264,15 +270,15 @@ mod tests {
     #[test]
     fn a_row_of_several_seeds_is_made_of_those_that_ended_and_of_what_all_have() {
         let of = |wait, largest| ProvedPlane {
-            largest_wait_secs: largest,
+            largest_waited_secs: largest,
             ..plane("kai", ProvedRole::Other, wait, wait / 10.0, 0)
         };
         let cut = ProvedPlane { is_partial: true, ..of(1e9, None) };
         let row = over_seeds(&[of(100.0, Some(5.0)), of(200.0, None), cut.clone()]);
         let figure = |name| row.figure(name).map(|figure| figure.value);
-        assert!(row.is_partial && row.wait_secs.mean == 100.0, "{row:?}");
-        assert_eq!((figure("wait_secs.mean"), figure("idle_gpu_hours")), (Some(150.0), Some(15.0)));
-        assert_eq!((figure("largest_wait_secs"), figure("idle_cost")), (None, None));
+        assert!(row.is_partial && row.waited_secs.mean == 100.0, "{row:?}");
+        assert_eq!((figure("waited_secs.mean"), figure("idle_gpu_hours")), (Some(150.0), Some(15.0)));
+        assert_eq!((figure("largest_waited_secs"), figure("idle_cost")), (None, None));
         let nothing = over_seeds(&[cut.clone(), cut.clone()]);
         assert_eq!(nothing, cut);
     }

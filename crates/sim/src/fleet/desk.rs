@@ -3,7 +3,7 @@
 //! does. No order is believed: what is not free is not given.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use muster_model::{DeviceSet, NodeId, Span, Time};
@@ -15,9 +15,10 @@ use super::plane::PlaneError;
 use super::pool::Pool;
 use super::record::{Bar, Happening, Levels, Record};
 use super::site::Site;
+use super::waiting::Waiting;
 
 /// What a stop costs, the same under every control plane.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Jobs save their progress each time they have worked for so long. `None`: never by themselves.
     pub checkpoint_every: Option<Span>,
@@ -25,6 +26,21 @@ pub struct Terms {
     pub saves_when_told: bool,
     /// A job that runs again needs so long until it works.
     pub restart: Span,
+    /// From when the engine tells a job to stop until its processes are gone and what they held is free.
+    pub stopping: Span,
+}
+
+impl Default for Terms {
+    /// Nothing is saved and restarts cost nothing. A stop takes 1 s, which is an assumption, the same as for Kueue: processes have up
+    /// to their grace of 30 s, and most need less.
+    fn default() -> Self {
+        Self {
+            checkpoint_every: None,
+            saves_when_told: false,
+            restart: Span(0),
+            stopping: Span::from_secs(1),
+        }
+    }
 }
 
 /// How a job stands, or how it ended.
@@ -40,6 +56,8 @@ pub struct Fate {
     pub is_refused: bool,
     /// How often it was stopped while it ran.
     pub stops: u32,
+    /// How long it waited in all the stretches that are over, before its first start and after each stop.
+    pub waited: Span,
     /// Nodes that it ran on last.
     pub nodes: u32,
     /// Domains of each level that these lay in, widest first; empty where the site has no levels.
@@ -67,6 +85,10 @@ struct Run {
     placed: u32,
     /// It runs, since then.
     since: Option<Time>,
+    /// It waits, since then.
+    waits_since: Option<Time>,
+    /// What it lacks, as it is counted among the waiting jobs.
+    counted: Option<u64>,
     /// Work that is saved.
     saved: Span,
     /// Of two ends that are foreseen, that of the later epoch counts.
@@ -88,8 +110,9 @@ pub struct Desk {
     domains: Domains,
     kept: KeptNodes,
     endings: BinaryHeap<Reverse<(Time, JobNo, u32)>>,
-    /// How many jobs wait, by what they ask for.
-    waiting: BTreeMap<u64, u64>,
+    waiting: Waiting,
+    /// Jobs that hold more or less than when they were counted among the waiting jobs, or no longer wait.
+    to_count: Vec<JobNo>,
     levels: Levels,
     record: Record,
 }
@@ -107,7 +130,8 @@ impl Desk {
             domains: Domains::new(site),
             kept: KeptNodes::default(),
             endings: BinaryHeap::new(),
-            waiting: BTreeMap::new(),
+            waiting: Waiting::new(site),
+            to_count: Vec::new(),
             levels: Levels::default(),
             record: Record::new(),
         }
@@ -173,6 +197,21 @@ impl Desk {
     #[must_use]
     pub fn has_ended(&self, job: JobNo) -> bool {
         self.runs[job.at()].fate.ended.is_some()
+    }
+
+    /// How long a job has waited so far: all the time from its submission on in which it neither ran nor had ended, also after
+    /// it was stopped.
+    #[must_use]
+    pub fn waited(&self, job: JobNo) -> Span {
+        let run = &self.runs[job.at()];
+        let now = run.waits_since.map_or(Span(0), |since| self.now.since(since));
+        Span(run.fate.waited.0 + now.0)
+    }
+
+    /// From a job's submission to its end, or until now where it has not ended.
+    #[must_use]
+    pub fn turnaround(&self, job: JobNo) -> Span {
+        self.fate(job).ended.unwrap_or(self.now).since(self.job(job).submit)
     }
 
     /// How many of its tasks hold what they need.
@@ -253,6 +292,7 @@ impl Desk {
         run.placed += 1;
         let is_whole = run.placed == run.held.len() as u32;
         self.levels.held += self.task_milli(job);
+        self.counts_anew(job, node, devices, true);
         self.record.tell(self.now, Happening::Placed(job, rank, node, devices));
         if is_whole {
             self.begin(job);
@@ -260,12 +300,17 @@ impl Desk {
         Ok(())
     }
 
-    /// Makes every task of a job go; it waits again, or goes on waiting.
-    pub fn evict(&mut self, job: JobNo) {
+    /// Stops a running job for another, while its tasks still hold what they have: [`Self::evict`] takes it from them.
+    pub fn halt(&mut self, job: JobNo) {
         if self.runs[job.at()].since.is_some() {
             self.record.evictions += 1;
             self.stop(job, true);
         }
+    }
+
+    /// Makes every task of a job go; it waits again, or goes on waiting.
+    pub fn evict(&mut self, job: JobNo) {
+        self.halt(job);
         for rank in 0..self.runs[job.at()].held.len() as u32 {
             self.remove(job, rank);
         }
@@ -273,10 +318,7 @@ impl Desk {
 
     /// Makes one task of a job go; the others hold what they have.
     pub fn evict_task(&mut self, job: JobNo, rank: u32) {
-        if self.runs[job.at()].since.is_some() {
-            self.record.evictions += 1;
-            self.stop(job, true);
-        }
+        self.halt(job);
         self.remove(job, rank);
     }
 
@@ -284,11 +326,13 @@ impl Desk {
     /// Nothing changes where somebody keeps it already.
     pub fn keep(&mut self, job: JobNo, node: NodeId) {
         self.kept.keep(&mut self.pool, node, job, self.now);
+        self.waiting.node_changed(node);
     }
 
     /// Gives back what was kept of a node.
     pub fn let_go(&mut self, node: NodeId) {
         let kept = self.kept.let_go(&mut self.pool, node);
+        self.waiting.node_changed(node);
         self.note_kept(node, kept);
     }
 
@@ -297,9 +341,10 @@ impl Desk {
     /// Time passes.
     pub(super) fn pass(&mut self, to: Time) {
         self.levels.kept = self.kept.idle_milli(&self.pool, self.has_gpus);
-        let idle = self.levels.idle(self.size);
-        self.levels.is_stranded = self.waiting.keys().next().is_some_and(|least| *least <= idle) && idle > 0;
-        self.record.pass(self.now, to, self.size, &self.levels);
+        self.count_waiting();
+        self.levels.waiting = self.waiting.jobs();
+        self.levels.stranded = self.waiting.stranded_milli(&self.pool);
+        self.record.pass(self.now, to, &self.levels);
         self.now = to;
     }
 
@@ -393,6 +438,7 @@ impl Desk {
                 self.record.tell(self.now, Happening::DeviceBroken(node, device));
             }
         }
+        self.waiting.node_changed(node);
         self.levels.down = self.pool.down_milli(self.has_gpus);
         lost
     }
@@ -409,6 +455,7 @@ impl Desk {
                 self.record.tell(self.now, Happening::DeviceMended(node, device));
             }
         }
+        self.waiting.node_changed(node);
         self.levels.down = self.pool.down_milli(self.has_gpus);
     }
 
@@ -466,6 +513,7 @@ impl Desk {
     /// What a task held is free, or kept.
     fn free(&mut self, job: JobNo, held: Held) {
         self.pool.give(held.node, &self.jobs[job.at()].task, held.devices);
+        self.counts_anew(job, held.node, held.devices, false);
         let kept = self.kept.renew(&self.pool, held.node, self.now);
         self.note_kept(held.node, kept);
     }
@@ -510,17 +558,41 @@ impl Desk {
         bars
     }
 
+    /// From now on a job waits, or no longer does.
     fn waits(&mut self, job: JobNo, does: bool) {
-        self.levels.waiting = if does { self.levels.waiting + 1 } else { self.levels.waiting - 1 };
-        let width = self.width_milli(job);
-        if width == 0 {
-            // It asks for nothing that could be idle.
-            return;
+        let run = &mut self.runs[job.at()];
+        if let Some(since) = run.waits_since.take() {
+            run.fate.waited = Span(run.fate.waited.0 + self.now.since(since).0);
         }
-        let count = self.waiting.entry(width).or_default();
-        *count = if does { *count + 1 } else { *count - 1 };
-        if *count == 0 {
-            self.waiting.remove(&width);
+        run.waits_since = does.then_some(self.now);
+        self.to_count.push(job);
+    }
+
+    /// A task of a job begins or ceases to hold devices of a node.
+    fn counts_anew(&mut self, job: JobNo, node: NodeId, devices: DeviceSet, does: bool) {
+        self.waiting.node_changed(node);
+        let there = &self.jobs[job.at()];
+        let each = self.task_milli(job) / u64::from(devices.len().max(1));
+        self.waiting.holds(there, self.pool.node(node), devices, each, does);
+        if self.to_count.last() != Some(&job) {
+            self.to_count.push(job);
+        }
+    }
+
+    /// Counts jobs among the waiting ones, or no longer, by what they lack now.
+    fn count_waiting(&mut self) {
+        for job in std::mem::take(&mut self.to_count) {
+            let there = &self.jobs[job.at()];
+            let run = &mut self.runs[job.at()];
+            let lacks = || {
+                let each = there.width_milli(self.has_gpus) / u64::from(there.tasks.max(1));
+                each * u64::from(there.tasks - run.placed)
+            };
+            let now = run.waits_since.is_some().then(lacks);
+            if run.counted != now {
+                self.waiting.change(there, run.counted, now);
+                run.counted = now;
+            }
         }
     }
 

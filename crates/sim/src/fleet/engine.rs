@@ -1,8 +1,8 @@
 //! The production engine as one of those who decide: what happens is told to it as the daemon would, its plans pass its judge, and
-//! its effects become orders. Tasks are ready as soon as they are placed and gone as soon as they are told. Nothing here
+//! its effects become orders. Tasks are ready as soon as they are placed, and gone a while after they are told. Nothing here
 //! chooses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_engine::{Engine, Refusal};
@@ -29,6 +29,8 @@ pub struct EnginePlane {
     now: Time,
     /// The attempt of each job that was started last.
     attempts: Vec<Option<AttemptId>>,
+    /// Attempts that were told to stop, and when they are gone.
+    stopping: BTreeSet<(Time, AttemptId)>,
     /// What it would not take, and why.
     refused: BTreeMap<JobNo, Reason>,
 }
@@ -52,8 +54,15 @@ impl EnginePlane {
             engine.judge(&event).map_err(refused(format!("node {}", node.name)))?;
             engine.apply(Time(0), &event);
         }
-        let (now, attempts, refused) = (Time(0), Vec::new(), BTreeMap::new());
-        Ok(Self { engine, plain: plain(), role: "main".into(), now, attempts, refused })
+        Ok(Self {
+            engine,
+            plain: plain(),
+            role: "main".into(),
+            now: Time(0),
+            attempts: Vec::new(),
+            stopping: BTreeSet::new(),
+            refused: BTreeMap::new(),
+        })
     }
 
     /// A job as its user would have written it; it takes the signal to save if it can, and is to lie close together where the
@@ -71,6 +80,7 @@ impl EnginePlane {
             lead: Span::from_secs(60),
             by: CheckpointBy::First,
             then: AfterCheckpoint::Continue,
+            to: Default::default(),
         };
         JobSpec {
             name: Arc::clone(&job.id),
@@ -125,11 +135,10 @@ impl EnginePlane {
                 Ok(true)
             }
             Effect::Stop { cause, .. } => {
-                let tasks = desk.job(job).tasks;
-                desk.evict(job);
                 debug_assert!(cause != StopCause::Cancelled, "nobody cancels in a replay");
-                self.report(id, tasks, &Observation::Exited(TaskExit::Stopped));
-                Ok(true)
+                desk.halt(job);
+                self.stopping.insert((self.now + desk.terms().stopping, id));
+                Ok(false)
             }
             // That they run was said with the order to prepare them.
             Effect::Go { .. } | Effect::Forget { .. } => Ok(false),
@@ -217,10 +226,17 @@ impl Plane for EnginePlane {
     }
 
     fn next_wake(&mut self, _now: Time) -> Option<Time> {
-        self.engine.next_wake()
+        let gone = self.stopping.first().map(|(at, _)| *at);
+        [self.engine.next_wake(), gone].into_iter().flatten().min()
     }
 
     fn decide(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
+        while let Some((_, id)) = self.stopping.first().copied().filter(|(at, _)| *at <= self.now) {
+            self.stopping.pop_first();
+            let job = job_no(id);
+            desk.evict(job);
+            self.report(id, desk.job(job).tasks, &Observation::Exited(TaskExit::Stopped));
+        }
         for event in self.engine.overdue(self.now) {
             self.engine.apply(self.now, &event);
         }

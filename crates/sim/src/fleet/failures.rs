@@ -74,6 +74,16 @@ impl Weather {
         Some(part)
     }
 
+    /// Draws anew, from now on, what would have broken by now: nothing stirred, and nothing broke meanwhile. Left as it is, it
+    /// would break at the very instant at which what was mended starts jobs again.
+    pub(super) fn put_off(&mut self, now: Time) {
+        while self.next_break().is_some_and(|at| at <= now) {
+            if let Some(Reverse((_, part))) = self.breaks.pop() {
+                self.draw(now, part);
+            }
+        }
+    }
+
     /// What is mended by now, one at a time.
     pub(super) fn mend_next(&mut self, now: Time) -> Option<Part> {
         if self.next_mend()? > now {

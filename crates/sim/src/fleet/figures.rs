@@ -33,35 +33,37 @@ fn size(width_milli: u64) -> usize {
 /// Users that are listed.
 const MOST_USERS: usize = 50;
 
-/// The figures of a run as far as it has come.
+/// The figures of a run as far as it has come. Jobs that have not ended count until now; jobs that were refused count nowhere.
 #[must_use]
 pub fn figures(scheduler: Scheduler, desk: &Desk, is_partial: bool) -> FleetFigures {
     let jobs = || (0..desk.jobs().len() as u32).map(JobNo);
-    let began = || jobs().filter_map(|job| Some((job, wait(desk, job)?)));
-    let ended = || jobs().filter_map(|job| Some((job, turnaround(desk, job)?)));
     let refused = |job: &JobNo| desk.fate(*job).is_refused;
-    let left = || jobs().filter(|job| !desk.has_ended(*job) && !refused(job));
+    let counted = || jobs().filter(|job| !refused(job));
+    let left = || counted().filter(|job| !desk.has_ended(*job));
     let holding = || left().filter(|job| desk.placed(*job) > 0 && !desk.runs(*job));
     let users = owners(desk, |job| desk.job(job).user.as_str());
     let queues = owners(desk, |job| desk.job(job).queue.as_str());
     let last = jobs().filter_map(|job| desk.fate(job).ended).max().unwrap_or_default();
+    let first = desk.record().first.unwrap_or_default();
     let held = |job: JobNo| desk.width_milli(job) as f64 / 1000.0 * share_placed(desk, job);
     FleetFigures {
         scheduler: scheduler.name().to_owned(),
         is_engine: scheduler == Scheduler::Muster,
         is_partial,
         arrived: desk.jobs().len() as u64,
-        ended: ended().count() as u64,
+        ended: jobs().filter(|job| desk.has_ended(*job)).count() as u64,
         refused: jobs().filter(refused).count() as u64,
         left: left().count() as u64,
         left_holding: holding().count() as u64,
         left_held: holding().map(held).sum(),
-        wait_secs: spread(began().map(|(_, wait)| secs(wait))),
-        turnaround_secs: spread(ended().map(|(_, turnaround)| secs(turnaround))),
+        turnaround_secs: spread(counted().map(|job| secs(desk.turnaround(job)))),
+        waited_secs: spread(counted().map(|job| secs(desk.waited(job)))),
+        first_start_secs: spread(counted().map(|job| secs(first_start(desk, job)))),
         bounded_slowdown: spread(
-            ended().map(|(job, turnaround)| bounded_slowdown(turnaround, desk.job(job).runtime)),
+            counted().map(|job| bounded_slowdown(desk.turnaround(job), desk.job(job).runtime)),
         ),
-        makespan_secs: secs(last.since(desk.record().first.unwrap_or_default())),
+        horizon_secs: secs(desk.now().since(first)),
+        makespan_secs: secs(last.since(first)),
         hours: hours(desk.record(), desk.size_milli()),
         evictions: desk.record().evictions,
         breakdowns: desk.record().breakdowns,
@@ -77,12 +79,9 @@ pub fn figures(scheduler: Scheduler, desk: &Desk, is_partial: bool) -> FleetFigu
     }
 }
 
-fn wait(desk: &Desk, job: JobNo) -> Option<Span> {
-    Some(desk.fate(job).began?.since(desk.job(job).submit))
-}
-
-fn turnaround(desk: &Desk, job: JobNo) -> Option<Span> {
-    Some(desk.fate(job).ended?.since(desk.job(job).submit))
+/// From a job's submission to its first start, or until now.
+fn first_start(desk: &Desk, job: JobNo) -> Span {
+    desk.fate(job).began.unwrap_or(desk.now()).since(desk.job(job).submit)
 }
 
 fn share_placed(desk: &Desk, job: JobNo) -> f64 {
@@ -130,32 +129,38 @@ fn jain(values: impl Iterator<Item = f64>) -> f64 {
 
 fn sizes(desk: &Desk) -> Vec<SizeFigures> {
     let mut waits: [Vec<f64>; SIZES.len()] = Default::default();
-    for job in (0..desk.jobs().len() as u32).map(JobNo) {
-        let Some(wait) = wait(desk, job) else { continue };
-        waits[size(desk.width_milli(job))].push(secs(wait));
+    let mut turnarounds: [Vec<f64>; SIZES.len()] = Default::default();
+    for job in (0..desk.jobs().len() as u32).map(JobNo).filter(|job| !desk.fate(*job).is_refused) {
+        let size = size(desk.width_milli(job));
+        waits[size].push(secs(desk.waited(job)));
+        turnarounds[size].push(secs(desk.turnaround(job)));
     }
-    let named = SIZES.iter().zip(waits).filter(|(_, waits)| !waits.is_empty());
+    let named =
+        SIZES.iter().zip(waits.into_iter().zip(turnarounds)).filter(|(_, (waits, _))| !waits.is_empty());
     named
-        .map(|((_, size), mut waits)| {
-            let wait_secs = spread(waits.iter().copied());
+        .map(|((_, size), (mut waits, turnarounds))| {
+            let waited_secs = spread(waits.iter().copied());
             waits.sort_unstable_by(f64::total_cmp);
             SizeFigures {
                 size: (*size).to_owned(),
                 jobs: waits.len() as u64,
-                wait_secs,
-                wait_quantiles: (0..=100).map(|percent| quantile(&waits, percent)).collect(),
+                turnaround_secs: spread(turnarounds.into_iter()),
+                waited_secs,
+                waited_quantiles: (0..=100).map(|percent| quantile(&waits, percent)).collect(),
             }
         })
         .collect()
 }
 
-/// Sums of one owner: jobs, those that began, their waits, and work × time of those that ended.
+/// Sums of one owner: jobs, what they waited, work of those that ended, and work and work × time of all that were taken.
 #[derive(Default)]
 struct Owned {
     jobs: u64,
-    began: u64,
+    counted: u64,
     waited: u128,
+    turnaround: u128,
     ran: u128,
+    work: u128,
     there: u128,
 }
 
@@ -164,22 +169,28 @@ fn owners<'d>(desk: &'d Desk, owner: impl Fn(JobNo) -> &'d str) -> Vec<OwnerFigu
     for job in (0..desk.jobs().len() as u32).map(JobNo) {
         let sum = sums.entry(owner(job)).or_default();
         sum.jobs += 1;
-        if let Some(wait) = wait(desk, job) {
-            sum.began += 1;
-            sum.waited += u128::from(wait.0);
+        if desk.fate(job).is_refused {
+            continue;
         }
-        if let Some(turnaround) = turnaround(desk, job) {
-            let width = u128::from(desk.width_milli(job));
-            sum.ran += width * u128::from(desk.job(job).runtime.0);
-            sum.there += width * u128::from(turnaround.0);
-        }
+        sum.counted += 1;
+        sum.waited += u128::from(desk.waited(job).0);
+        sum.turnaround += u128::from(desk.turnaround(job).0);
+        let width = u128::from(desk.width_milli(job));
+        let work = width * u128::from(desk.job(job).runtime.0);
+        sum.work += work;
+        sum.there += width * u128::from(desk.turnaround(job).0);
+        sum.ran += if desk.has_ended(job) { work } else { 0 };
     }
-    let figures = sums.into_iter().map(|(name, sum)| OwnerFigures {
-        name: name.to_owned(),
-        jobs: sum.jobs,
-        hours: in_hours(sum.ran),
-        wait_secs: if sum.began == 0 { 0.0 } else { sum.waited as f64 / 1000.0 / sum.began as f64 },
-        stretch: if sum.ran == 0 { 0.0 } else { sum.there as f64 / sum.ran as f64 },
+    let figures = sums.into_iter().map(|(name, sum)| {
+        let mean = |millis: u128| millis as f64 / 1000.0 / sum.counted.max(1) as f64;
+        OwnerFigures {
+            name: name.to_owned(),
+            jobs: sum.jobs,
+            hours: in_hours(sum.ran),
+            turnaround_secs: mean(sum.turnaround),
+            waited_secs: mean(sum.waited),
+            stretch: if sum.work == 0 { 0.0 } else { sum.there as f64 / sum.work as f64 },
+        }
     });
     figures.collect()
 }

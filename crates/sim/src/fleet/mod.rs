@@ -6,10 +6,12 @@
 //! * `site.rs`: what there is; `load.rs`: what arrives
 //! * `pool.rs`: what is free; `desk.rs`: orders and what follows from them at once
 //! * `domains.rs`: how nodes lie to each other
+//! * `waiting.rs`: what of the idle GPUs the waiting jobs could use
 //! * `kept.rs`: nodes that somebody keeps and does not use
 //! * `run.rs`: time passes
 //! * `failures.rs`: what breaks, and when
 //! * `record.rs`: what is counted while it runs; `figures.rs`: what that comes to; `intervals.rs`: over several seeds
+//! * `horizon.rs`: until when unfinished jobs are counted
 //! * `told.rs`: events by name, what is drawn, how things stand at an instant
 //! * `engine.rs`: the production engine as one of those who decide
 //! * `plane.rs`: what whoever decides is told and asked; all of them by name
@@ -22,6 +24,7 @@ mod domains;
 mod engine;
 mod failures;
 mod figures;
+mod horizon;
 mod intervals;
 mod kept;
 mod load;
@@ -31,12 +34,14 @@ mod record;
 mod run;
 mod site;
 mod told;
+mod waiting;
 
 pub use desk::{Desk, Fate, Terms};
 pub use domains::Domains;
 pub use engine::EnginePlane;
 pub use failures::Failures;
 pub use figures::{figures, size_name};
+pub use horizon::{Finished, to_common_horizon};
 pub(crate) use intervals::interval;
 pub use intervals::over_seeds;
 pub use load::{FleetJob, FleetLoad, JobNo, Loading};

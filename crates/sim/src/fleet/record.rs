@@ -56,7 +56,7 @@ pub struct Sums {
     pub held: u128,
     /// Out of order.
     pub down: u128,
-    /// Idle, while a job waited that asks for no more than was idle in all.
+    /// Idle, and of use to jobs that waited: see `waiting.rs`.
     pub stranded: u128,
     /// Jobs that waited × milliseconds.
     pub waiting: u128,
@@ -83,15 +83,9 @@ pub(super) struct Levels {
     /// Kept from others, and held by no task.
     pub(super) kept: u64,
     pub(super) down: u64,
-    pub(super) is_stranded: bool,
+    /// Of what was idle, as much as waiting jobs could use.
+    pub(super) stranded: u64,
     pub(super) waiting: u64,
-}
-
-impl Levels {
-    /// What nobody holds or keeps, and works.
-    pub(super) fn idle(&self, size: u64) -> u64 {
-        size.saturating_sub(self.held + self.kept + self.down)
-    }
 }
 
 /// Most points of a curve. Where there would be more, two become one.
@@ -136,7 +130,7 @@ impl Record {
     }
 
     /// Time passes while things stand like this.
-    pub(super) fn pass(&mut self, from: Time, to: Time, size: u64, levels: &Levels) {
+    pub(super) fn pass(&mut self, from: Time, to: Time, levels: &Levels) {
         let Some(first) = self.first else { return };
         let mut at = from;
         while at < to {
@@ -146,7 +140,7 @@ impl Record {
                 continue;
             }
             let end = (first + Span(self.width.0 * (bucket as u64 + 1))).min(to);
-            let part = sums(end.since(at), size, levels);
+            let part = sums(end.since(at), levels);
             if self.curve.len() <= bucket {
                 self.curve.resize(bucket + 1, Sums::default());
             }
@@ -173,14 +167,13 @@ impl Record {
     }
 }
 
-fn sums(span: Span, size: u64, levels: &Levels) -> Sums {
+fn sums(span: Span, levels: &Levels) -> Sums {
     let millis = u128::from(span.0);
-    let idle = levels.idle(size);
     Sums {
         running: u128::from(levels.running) * millis,
         held: u128::from(levels.held + levels.kept) * millis,
         down: u128::from(levels.down) * millis,
-        stranded: if levels.is_stranded { u128::from(idle) * millis } else { 0 },
+        stranded: u128::from(levels.stranded) * millis,
         waiting: u128::from(levels.waiting) * millis,
         millis,
     }
@@ -194,10 +187,10 @@ mod tests {
     fn the_curve_halves_and_keeps_its_sum() {
         let mut record = Record::new();
         record.first = Some(Time(5_000));
-        let levels = Levels { running: 3, held: 3, kept: 1, down: 1, is_stranded: true, waiting: 2 };
+        let levels = Levels { running: 3, held: 3, kept: 1, down: 1, stranded: 5, waiting: 2 };
         for step in 0..700 {
             let from = Time(5_000 + step * 1_700);
-            record.pass(from, from + Span(1_700), 10, &levels);
+            record.pass(from, from + Span(1_700), &levels);
         }
         let millis = 700 * 1_700;
         assert!(record.curve.len() <= MOST_POINTS && record.curve.len() > MOST_POINTS / 2);

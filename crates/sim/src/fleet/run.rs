@@ -75,7 +75,10 @@ impl Fleet {
             self.desk.mend(part.node, part.device);
             self.plane.mended(&self.desk, part.node, part.device);
         }
-        while stirs && let Some(part) = self.weather.break_next(now) {
+        if !stirs {
+            self.weather.put_off(now);
+        }
+        while let Some(part) = self.weather.break_next(now) {
             let lost = self.desk.break_down(part.node, part.device);
             self.plane.lost(&self.desk, part.node, part.device, &lost);
         }

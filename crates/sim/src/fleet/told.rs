@@ -92,7 +92,7 @@ fn waiting(fleet: &mut Fleet, job: JobNo) -> FleetWaiting {
         queue: there.queue.to_string(),
         tasks: there.tasks,
         placed: desk.placed(job),
-        waited_ms: fate.began.unwrap_or(desk.now()).since(there.submit).0,
+        waited_ms: desk.waited(job).0,
         running_since_ms: desk.runs_since(job).map(|since| since.0),
         ended_ms: fate.ended.map(|ended| ended.0),
         why: String::new(),

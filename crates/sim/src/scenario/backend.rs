@@ -69,7 +69,12 @@ impl Task {
     fn is_over(&self) -> bool {
         matches!(
             self.seen,
-            Some(Observation::Exited(_) | Observation::Refused { .. } | Observation::Lost { .. })
+            Some(
+                Observation::Exited(_)
+                    | Observation::Refused { .. }
+                    | Observation::Impossible { .. }
+                    | Observation::Lost { .. }
+            )
         )
     }
 

@@ -170,6 +170,9 @@ impl World {
             Reason::Reserved { element, start, .. } => {
                 format!("would delay {}, which starts at {}", self.called(*element), clock_of(*start))
             }
+            Reason::Kept { element, .. } => {
+                format!("what is free is kept for {}, which was first for too long", self.called(*element))
+            }
             Reason::Behind { element } => format!("behind {} in strict order", self.called(*element)),
             Reason::Dependency { on, .. } => {
                 reason::short(why, self.now, style).replacen(&on.to_string(), &name(*on), 1)

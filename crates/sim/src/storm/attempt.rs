@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_model::{
     AttemptId, CheckpointBy, NodeId, Observation, Outcome, Rank, Span, TaskCheckpoint, TaskExit,
-    TaskPlacement, Time, UserName,
+    TaskPlacement, TaskSignalled, Time, UserName,
 };
 
 /// How far a task has come.
@@ -60,6 +60,10 @@ pub(crate) struct Attempt {
     pub(crate) fate: Option<Fate>,
     /// Once it was told to go for another: when it is stopped at the latest, saved or not.
     pub(crate) leaving: Option<Time>,
+    /// The request that told it so; 0 where it was stopped at once.
+    left_by: u32,
+    /// The newest request that has reached each task, and whether the warning before its limit has.
+    reached: Vec<(u32, bool)>,
     /// Requests for a checkpoint so far, and what each task has acknowledged last.
     asked: u32,
     acknowledged: Vec<Option<TaskCheckpoint>>,
@@ -77,6 +81,7 @@ impl Attempt {
         let stages = vec![Stage::Ordered; placement.len()];
         let began = vec![false; placement.len()];
         let acknowledged = vec![None; placement.len()];
+        let reached = vec![(0, false); placement.len()];
         Self {
             id,
             counts: true,
@@ -90,6 +95,8 @@ impl Attempt {
             ran_from: None,
             fate: None,
             leaving: None,
+            left_by: 0,
+            reached,
             asked: 0,
             acknowledged,
             saved_at: None,
@@ -118,6 +125,7 @@ impl Attempt {
             Some(lead) => {
                 self.leaving = Some(at + lead);
                 self.ask();
+                self.left_by = self.asked;
             }
             None => {
                 self.leaving = Some(at);
@@ -156,6 +164,31 @@ impl Attempt {
         Some(label)
     }
 
+    /// A request for a checkpoint, or the warning before the limit, has reached processes of a task.
+    fn reach(&mut self, rank: Rank, told: &TaskSignalled) {
+        if let Some((request, warned)) = self.reached.get_mut(rank.0 as usize).filter(|_| told.reached > 0) {
+            *request = told.request.max(*request);
+            *warned |= told.warned;
+        }
+    }
+
+    /// True when one of its tasks was warned of its limit.
+    pub(crate) fn was_warned(&self) -> bool {
+        self.reached.iter().any(|(_, warned)| *warned)
+    }
+
+    /// True when it has saved progress.
+    pub(crate) fn has_saved(&self) -> bool {
+        self.saved_at.is_some()
+    }
+
+    /// What it comes to, all of its tasks being over. Exit codes of 0 are no proof that the work is done once it was asked to
+    /// make room.
+    pub(crate) fn end(&self) -> Option<Fate> {
+        let knew = self.left_by > 0 && self.reached.iter().any(|(request, _)| *request >= self.left_by);
+        self.fate.clone().or_else(|| knew.then_some(Fate::Preempted))
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.stages.iter().all(|stage| *stage == Stage::Over)
     }
@@ -164,11 +197,18 @@ impl Attempt {
     pub(crate) fn hear(&mut self, rank: Rank, what: &Observation) -> bool {
         let (stage, fate) = match what {
             Observation::Checkpointed(_) | Observation::Ready => return false,
+            Observation::Signalled(told) => {
+                self.reach(rank, told);
+                return false;
+            }
             Observation::Prepared => (Stage::Prepared, None),
             Observation::Started => (Stage::Running, None),
             Observation::Exited(exit) => (Stage::Over, failure(rank, exit)),
             Observation::Refused { reason } => {
                 (Stage::Over, Some(Fate::Refused { rank, reason: Arc::clone(reason) }))
+            }
+            Observation::Impossible { reason } => {
+                (Stage::Over, Some(Fate::Failed(Outcome::StartFailed { rank, reason: Arc::clone(reason) })))
             }
             Observation::Lost { reason } => {
                 (Stage::Over, Some(Fate::Failed(Outcome::Lost { rank, reason: Arc::clone(reason) })))
@@ -181,6 +221,12 @@ impl Attempt {
         let began = stage == Stage::Running || matches!(what, Observation::Exited(_));
         self.began[rank.0 as usize] |= began;
         let is_stopping = self.fate.is_some();
+        // Who was asked to make room has not failed, whatever it died of; to have been idle is no failure.
+        let fate = fate.map(|fate| match fate {
+            Fate::Failed(Outcome::Idle { .. }) => fate,
+            Fate::Failed(_) if self.leaving.is_some() => Fate::Preempted,
+            _ => fate,
+        });
         self.fate = self.fate.take().or(fate);
         let all = |least: Stage| self.stages.iter().all(|stage| *stage >= least);
         self.is_going |= self.fate.is_none() && all(Stage::Prepared);

@@ -17,12 +17,14 @@ pub(crate) struct Beyond {
     pub(crate) services: bool,
     elastic: bool,
     moves: bool,
+    /// It ends with a siege.
+    pub(crate) siege: bool,
 }
 
 impl Beyond {
-    /// One story in eight has services, one in eight elastic gangs, and half of those moves, too, as has one more in sixteen.
+    /// One story in eight has services, one in eight elastic gangs, and half of those moves, too, as has one more in sixteen; one in three ends with a siege.
     pub(crate) fn of(seed: u64) -> Self {
-        let all = Self::default();
+        let all = Self { siege: seed.is_multiple_of(3), ..Self::default() };
         match seed % 16 {
             6 | 14 => Self { services: true, ..all },
             2 => Self { elastic: true, ..all },
@@ -102,6 +104,7 @@ fn saves(dice: &mut Dice, spec: &mut JobSpec, percent: u64) {
     if dice.chance(percent) {
         let lead = Span::from_secs(dice.between(1, 20));
         let by = *dice.pick(&[CheckpointBy::First, CheckpointBy::All]);
-        spec.checkpoint = Some(Checkpoint { signal: 10, lead, by, then: Default::default() });
+        spec.checkpoint =
+            Some(Checkpoint { signal: 10, lead, by, then: Default::default(), to: Default::default() });
     }
 }

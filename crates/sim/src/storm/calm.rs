@@ -34,7 +34,8 @@ impl World {
         self.book.claims.went.clear();
         self.lay()?;
         self.run_out()?;
-        self.judge_rest()
+        self.judge_rest()?;
+        self.besiege()
     }
 
     /// Ends all faults but some that last: a node that stays away, drained, or in use by others.
@@ -97,7 +98,7 @@ impl World {
     }
 
     /// Time runs until nothing is due.
-    fn run_out(&mut self) -> Result<(), String> {
+    pub(super) fn run_out(&mut self) -> Result<(), String> {
         let begun = self.now;
         let bound = self.bound();
         for _ in 0..MOST_INSTANTS {

@@ -38,6 +38,12 @@ cover! {
     refused,
     /// Submissions that were sent again under their key.
     resent,
+    /// Gangs that started though small jobs without a time limit kept coming.
+    sieges,
+    /// Elements that became the first of their queue without a planned start.
+    heads,
+    /// Places kept for such an element by a plan that starts others.
+    kept_places,
     /// Attempts started.
     starts,
     /// Of these, of more than one task.
@@ -134,6 +140,10 @@ cover! {
     checkpoints,
     /// Checkpoints acknowledged.
     saved,
+    /// Attempts whose tasks exited with 0 when they were asked to save.
+    exited_when_asked,
+    /// Attempts of which a task died when it was asked to save.
+    died_when_asked,
     /// Starts of gangs that must lie in one domain, or in slices.
     together,
     /// Nodes or GPUs set aside.

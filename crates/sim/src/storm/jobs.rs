@@ -7,9 +7,9 @@ use std::sync::Arc;
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::payload::{Command, Identity};
 use muster_model::{
-    Array, Bytes, Checkpoint, CheckpointBy, CpuMilli, Dependency, DependencyKind, GpuMilli, JobId, JobSpec,
-    Kind, Notebook, Payload, Protection, QueueTree, Replicas, Restart, Segment, Service, Span, TaskExit,
-    TaskGroup, Time, Topology, TopologyRule, WindowName,
+    AfterCheckpoint, Array, Bytes, Checkpoint, CheckpointBy, CpuMilli, Dependency, DependencyKind, GpuMilli,
+    JobId, JobSpec, Kind, Notebook, Payload, Protection, QueueTree, Replicas, Restart, Segment, Service,
+    Span, TaskExit, TaskGroup, Time, Topology, TopologyRule, WindowName,
 };
 use muster_runtime::Draft;
 
@@ -179,7 +179,8 @@ fn terms(dice: &mut Dice, spec: &mut JobSpec, now: Time) {
         signal: 10,
         lead: Span::from_secs(dice.between(1, 20)),
         by: *dice.pick(&[CheckpointBy::First, CheckpointBy::All]),
-        then: Default::default(),
+        then: *dice.pick(&[AfterCheckpoint::Continue, AfterCheckpoint::Requeue]),
+        to: Default::default(),
     });
     if dice.chance(10) {
         spec.protect = super::site::protection(dice);

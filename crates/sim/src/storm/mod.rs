@@ -2,16 +2,17 @@
 //! faults of disk, daemon, wire, tasks, nodes and clock, played on the production runtime and engine. What must hold is
 //! judged after each step, and at the end, when faults and arrivals stop, everything that can run must end.
 //!
-//! * `../dice.rs`, `site.rs`, `jobs.rs`, `beyond.rs`, `weather.rs`, `office.rs`: what there is and what happens, chosen by dice
+//! * `../dice.rs`, `site.rs`, `jobs.rs`, `asked.rs`, `beyond.rs`, `weather.rs`, `office.rs`: what there is and what happens, chosen by dice
 //! * `world.rs`: daemon, disk (`disk.rs`), tasks (the backend of `scenario/`), wire (`wire.rs`), and what holds at all times
 //! * `book/`, `attempt.rs`, `holdings.rs`, `quota.rs`, `budget.rs`, `topology.rs`, `claims.rs`, `onward.rs`, `windows.rs`, `owed.rs`: a
 //!   second account of every job from the journal alone
-//! * `calm.rs`, `fit.rs`: the end of a story, and what may be left then
+//! * `calm.rs`, `fit.rs`: the end of a story, and what may be left then; `siege.rs`: a bound on waiting behind endless jobs
 //! * `cover.rs`, `trace.rs`: what happened, counted and told
 //!
 //! The same number gives the same story, and the same transcript to the byte. docs/adr/0010-deterministic-simulation.md has
 //! the reasons. It must not hold scheduling logic, and no clock or random number but the dice.
 
+mod asked;
 mod attempt;
 mod beyond;
 mod book;
@@ -27,6 +28,7 @@ mod office;
 mod onward;
 mod owed;
 mod quota;
+mod siege;
 mod site;
 mod topology;
 mod trace;

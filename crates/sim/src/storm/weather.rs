@@ -218,11 +218,15 @@ impl World {
 
     /// A task that runs fails by itself, or its supervisor is gone.
     fn fail_task(&mut self) {
-        let busy: Vec<ElementId> = self.backend.busy().iter().map(|id| id.element).collect();
+        let busy = self.backend.busy();
         if busy.is_empty() {
             return;
         }
-        let element = *self.dice.pick(&busy);
+        let id = *self.dice.pick(&busy);
+        if self.dice.chance(20) {
+            self.warn(id);
+        }
+        let element = id.element;
         let what = match self.dice.roll(5) {
             0 => Observation::Lost { reason: "its supervisor is gone".into() },
             1 => Observation::Exited(TaskExit::OutOfMemory),

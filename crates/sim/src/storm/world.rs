@@ -7,11 +7,12 @@ use std::sync::Arc;
 use muster_model::view::State;
 use muster_model::{
     AttemptId, Decision, Effect, ElementId, Event, Eviction, EvictionCause, Foreign, JobId, NodeId,
-    Observation, QueueTree, Span, TaskCheckpoint, TaskReport, Time,
+    Observation, QueueTree, Span, TaskCheckpoint, TaskExit, TaskReport, TaskSignalled, Time,
 };
 use muster_runtime::engine::Engine;
 use muster_runtime::{Draft, Input, Receipt, Refused, Runtime, Submission};
 
+use super::asked::{self, Reaction};
 use super::attempt::Attempt;
 use super::beyond::Beyond;
 use super::book::{Book, Phase};
@@ -297,7 +298,7 @@ impl World {
     fn order(&mut self, effect: &Effect) -> Result<(), String> {
         let id = effect.id();
         if let Effect::Checkpoint { request, .. } = effect {
-            self.acknowledge(id, *request);
+            self.react(id, *request);
         }
         let Effect::Prepare { placement, .. } = effect else {
             return self.backend.carry_out(self.now, effect);
@@ -326,11 +327,44 @@ impl World {
         Ok(())
     }
 
+    /// What the tasks of an attempt do when they are asked to save their progress.
+    fn react(&mut self, id: AttemptId, request: u32) {
+        let reaction = asked::reaction(&mut self.dice);
+        self.trace.line(|| format!("    {id} is asked to save: {reaction:?}"));
+        let reached = u32::from(reaction != Reaction::Unheard);
+        for rank in self.backend.running_ranks(id) {
+            let signalled = TaskSignalled { request, warned: false, reached };
+            let report = TaskReport { id, rank, what: Observation::Signalled(signalled) };
+            self.wire.send(self.now, report, &mut self.dice, &mut self.cover, self.calm);
+        }
+        let now = self.now + Span(self.dice.roll(3_000));
+        match reaction {
+            Reaction::Unheard | Reaction::Silent => {}
+            Reaction::Saves => self.acknowledge(id, request),
+            Reaction::Exits => {
+                let done = Observation::Exited(TaskExit::Code { code: 0 });
+                self.cover.exited_when_asked +=
+                    u64::from(self.backend.force(now, id.element, None, &done) > 0);
+            }
+            Reaction::Dies(exit) => {
+                let rank = self.dice.chance(50).then_some(0);
+                let forced = self.backend.force(now, id.element, rank, &Observation::Exited(exit));
+                self.cover.died_when_asked += u64::from(forced > 0);
+            }
+        }
+    }
+
+    /// The warning before its limit reaches the tasks of an attempt.
+    pub(crate) fn warn(&mut self, id: AttemptId) {
+        for rank in self.backend.running_ranks(id) {
+            let signalled = TaskSignalled { request: 0, warned: true, reached: 1 };
+            let report = TaskReport { id, rank, what: Observation::Signalled(signalled) };
+            self.wire.send(self.now, report, &mut self.dice, &mut self.cover, self.calm);
+        }
+    }
+
     /// Tasks that are asked to save their progress do so, if they are of that kind, and say so a little later.
     fn acknowledge(&mut self, id: AttemptId, request: u32) {
-        if self.dice.chance(35) {
-            return;
-        }
         let count = self.acknowledged.entry(id).or_default();
         *count += 1;
         for rank in self.backend.running_ranks(id) {

@@ -29,7 +29,7 @@ pub struct Replays {
     /// Runs that the changed site could not host though the present one can.
     pub no_longer_fit: u64,
     /// Seconds from submission to the first start, as they were.
-    pub waited_secs: Spread,
+    pub first_start_secs: Spread,
 }
 
 impl Replays {
@@ -57,7 +57,7 @@ impl Replays {
             never_ran,
             too_large,
             no_longer_fit: (fit.len() - jobs.len()) as u64,
-            waited_secs: spread(replayed.map(|run| secs(run.began.since(run.submitted)))),
+            first_start_secs: spread(replayed.map(|run| secs(run.began.since(run.submitted)))),
             as_it_is: (site, jobs),
             changed: (changed_site, other.jobs),
         }

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
+mod definitions;
 mod fleet;
 mod gang;
+mod instants;
 mod kai;
 mod kueue;
 mod none;

@@ -178,7 +178,7 @@ fn the_past_is_run_once_more() {
     let now = situation(&site(1, 8), Vec::new(), past, secs(300));
     let began = |changed: &Situation| {
         let replays = Replays::of(&now, changed);
-        assert!((replays.waited_secs.mean - 49.5).abs() < 1e-9);
+        assert!((replays.first_start_secs.mean - 49.5).abs() < 1e-9);
         [replays.as_it_is, replays.changed].map(|(site, jobs)| {
             let fleet = played(&site, Scheduler::Muster.begin(&site, 0).unwrap(), &jobs);
             [0, 1].map(|job| fleet.desk().fate(JobNo(job)).began.unwrap().0 / 1000)
@@ -226,6 +226,7 @@ fn who_saves_when_told_gives_up_his_place_at_once_and_goes_on_from_there() {
         lead: Span::from_secs(60),
         by: CheckpointBy::All,
         then: AfterCheckpoint::Continue,
+        to: Default::default(),
     };
     // Ann borrows all that is not hers; Bob comes for it, and another of hers waits behind both.
     let borrows = JobSpec { checkpoint: Some(checkpoint), ..job("ann", 8, 100) };

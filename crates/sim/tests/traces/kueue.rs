@@ -73,7 +73,8 @@ fn load(recipe: &Recipe, site: &Site) -> FleetLoad {
 }
 
 fn played(site: &Site, plane: Box<dyn Plane>, jobs: Arc<Vec<FleetJob>>, saves_when_told: bool) -> Fleet {
-    let terms = Terms { saves_when_told, ..Terms::default() };
+    // As where Kueue's figures were taken: workloads without pods, so that nothing has to stop.
+    let terms = Terms { saves_when_told, stopping: Span(0), ..Terms::default() };
     let mut fleet = Fleet::new(site, plane, jobs, terms, Failures::default());
     while fleet.step().unwrap() {}
     fleet

@@ -47,7 +47,7 @@ fn find(names: &[String], position: usize, name: &str) -> Result<usize, (String,
     let near = nearest(name, earlier.iter().map(String::as_str));
     let hint = match near {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "a job of another submission is named by its number: `after: 12`".to_owned(),
+        None => "a job of another submission is named by its number, `after: 12`; `--after NAME` looks the number up".to_owned(),
     };
     Err(("no document has this name".to_owned(), Some(hint)))
 }

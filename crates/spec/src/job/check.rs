@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use muster_model::job::{Dependency, JobSpec, NodeConstraint};
-use muster_model::{NodeName, PayloadId, Protection, QueueName, TaskGroup, WindowName};
+use muster_model::{Kind, NodeName, PayloadId, Protection, QueueName, Span, TaskGroup, WindowName};
 
+use crate::access;
 use crate::diagnostic::{Problem, Problems, show};
 use crate::job::document::{GroupDocument, JobDocument, MAX_TASKS};
 use crate::job::fields::{WaitTarget, duplicates, used_twice};
 use crate::job::fit::Ground;
 use crate::job::shape::{Shape, contradiction};
 use crate::job::{Checked, Document, elastic, ending, kind, payload, slurm, topology};
-use crate::quantity::Begin;
+use crate::quantity::{Begin, span_text};
 use crate::site::Site;
 use crate::source::Place;
 use crate::suggest::nearest;
@@ -44,6 +45,7 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
     let kind = kind::kind(word, job, &groups, problems);
     let time_limit = ending::time_limit(job, problems);
     let time_limit = kind::time_limit(word, job, time_limit, problems);
+    let time_limit = default_time(job, (&queue, &kind), site, &mut warnings).or(time_limit);
     let checkpoint = ending::checkpoint(job, time_limit, problems);
     let env =
         job.env.as_ref().map(|env| payload::environment(env, &mut warnings, problems)).unwrap_or_default();
@@ -92,6 +94,23 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
         after_documents: Vec::new(),
         warnings,
     })
+}
+
+/// The time limit that its queue gives a job whose file says nothing of one.
+fn default_time(
+    job: &JobDocument,
+    (queue, kind): (&Option<QueueName>, &Kind),
+    site: &Site<'_>,
+    warnings: &mut Vec<String>,
+) -> Option<Span> {
+    let queue = queue.as_ref().filter(|_| *kind == Kind::Task && job.time.is_none())?;
+    let (time, of) = access::default_time(site.queues?, queue)?;
+    let from = of.map_or_else(|| "the queues".to_owned(), |of| format!("queue {of}"));
+    warnings.push(format!(
+        "no time limit is given: it gets {}, the default of {from}; `time:` or --time sets another, `none` is none",
+        span_text(time)
+    ));
+    Some(time)
 }
 
 fn groups(

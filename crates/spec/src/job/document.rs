@@ -4,8 +4,9 @@
 use crate::field::{Flag, Many, Named, OneOrMany, Text, Whole, document};
 
 use crate::job::fields::{
-    After, ArrayRange, BeginTime, CheckpointSequel, CheckpointVoice, Cpus, Gpus, JobName, KindWord, Length,
-    LengthOrNone, Model, NodeNames, Program, Protect, ReplicaRange, RestartRule, SignalName, Size, TaskRange,
+    After, ArrayRange, BeginTime, CheckpointReceivers, CheckpointSequel, CheckpointVoice, Cpus, Gpus,
+    JobName, KindWord, Length, LengthOrNone, Model, NodeNames, Program, Protect, ReplicaRange, RestartRule,
+    SignalName, Size, TaskRange,
 };
 use crate::job::slurm::SlurmDocument;
 
@@ -71,7 +72,7 @@ document! {
         "begin" begin: BeginTime,
         /// Signal that asks the job to save its progress, before its time limit and for `muster checkpoint`.
         "checkpoint" checkpoint: CheckpointDocument,
-        /// What happens when a task fails or is lost: `never`, `on-failure`, `always` (services only), or a mapping. `never` by default; of a service `always`.
+        /// What happens when a task fails or is lost: `never`, `on-failure`, `always` (services only), a number of restarts, or a mapping. `never` by default; of a service `always`.
         "restart" restart: RestartRule,
         /// Time between SIGTERM and SIGKILL when it is stopped. 30s by default.
         "grace" grace: Length,
@@ -155,6 +156,8 @@ document! {
         "by" by: CheckpointVoice,
         /// After an answer to the warning before the limit: `continue` to the limit (the default), `stop` at once, or `requeue` to wait for the next turn.
         "then" then: CheckpointSequel,
+        /// Which processes get the signal: `handlers`, all that handle it except forked copies of one that got it (the default); `outermost`, the first that handles it on each branch of the process tree; `all`, copies too. A process that does not handle it never gets it.
+        "to" to: CheckpointReceivers,
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a job ends: time limit, warning before it, grace, restarts.
 
 use muster_model::Span;
-use muster_model::job::{AfterCheckpoint, Checkpoint, CheckpointBy, Restart};
+use muster_model::job::{AfterCheckpoint, Checkpoint, CheckpointBy, CheckpointTo, Restart};
 
 use crate::diagnostic::{Problem, Problems};
 use crate::job::document::JobDocument;
@@ -61,6 +61,7 @@ pub(super) fn checkpoint(
         lead: lead.value.0,
         by: written.value.by.as_ref().map_or(CheckpointBy::First, |by| by.value.0),
         then,
+        to: written.value.to.as_ref().map_or(CheckpointTo::Handlers, |to| to.value.0),
     })
 }
 

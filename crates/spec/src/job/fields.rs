@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use muster_model::job::{AfterCheckpoint, CheckpointBy, DependencyKind, Restart};
+use muster_model::job::{AfterCheckpoint, CheckpointBy, CheckpointTo, DependencyKind, Restart};
 use muster_model::payload::Command;
 use muster_model::{Array, Bytes, CpuMilli, GpuModel, JobId, Protection, Replicas, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -268,6 +268,24 @@ quantity_field! {
     CheckpointSequel(AfterCheckpoint), parse_sequel, "what follows a checkpoint", { "enum": ["continue", "stop", "requeue"] }
 }
 
+quantity_field! {
+    /// Which processes of a task get the checkpoint signal.
+    CheckpointReceivers(CheckpointTo), parse_receivers, "a choice of processes", { "enum": ["handlers", "outermost", "all"] }
+}
+
+fn parse_receivers(text: &str) -> Result<CheckpointTo, Malformed> {
+    match text {
+        "handlers" => Ok(CheckpointTo::Handlers),
+        "outermost" => Ok(CheckpointTo::Outermost),
+        "all" => Ok(CheckpointTo::All),
+        _ => Err(Malformed {
+            label: "expected `handlers`, `outermost` or `all`".to_owned(),
+            hint: nearest(text, ["handlers", "outermost", "all"])
+                .map(|near| format!("did you mean `{near}`?")),
+        }),
+    }
+}
+
 fn parse_voice(text: &str) -> Result<CheckpointBy, Malformed> {
     match text {
         "rank0" => Ok(CheckpointBy::First),
@@ -297,6 +315,8 @@ fn parse_sequel(text: &str) -> Result<AfterCheckpoint, Malformed> {
 pub(crate) enum RestartRule {
     Never,
     OnFailure,
+    /// On failure, at most so many times.
+    AtMost(u32),
     Always,
     Detailed(Box<RestartDocument>),
 }
@@ -312,7 +332,12 @@ impl JsonSchema for RestartRule {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let detailed = generator.subschema_for::<RestartDocument>();
-        schemars::json_schema!({ "anyOf": [{ "enum": ["never", "on-failure", "always"] }, detailed] })
+        let most = Self::MOST;
+        schemars::json_schema!({ "anyOf": [
+            { "enum": ["never", "on-failure", "always"] },
+            { "type": "integer", "minimum": 0, "maximum": most },
+            detailed
+        ] })
     }
 }
 
@@ -324,8 +349,16 @@ impl Field for RestartRule {
                 "never" => Ok(Self::Never),
                 "on-failure" => Ok(Self::OnFailure),
                 "always" => Ok(Self::Always),
+                "0" => Ok(Self::Never),
+                number if number.parse().is_ok_and(|most: u32| most <= Self::MOST) => {
+                    Ok(Self::AtMost(number.parse().unwrap_or(Self::MOST)))
+                }
+                number if number.parse::<u64>().is_ok() => {
+                    Err(Malformed { label: format!("at most {} restarts", Self::MOST), hint: None })
+                }
                 _ => Err(Malformed {
-                    label: "expected `never`, `on-failure` or `{max: 3, backoff: 10s}`".to_owned(),
+                    label: "expected `never`, `on-failure`, a number of restarts or `{max: 3, backoff: 10s}`"
+                        .to_owned(),
                     hint: nearest(text, ["never", "on-failure", "always"])
                         .map(|near| format!("did you mean `{near}`?")),
                 }),
@@ -335,6 +368,8 @@ impl Field for RestartRule {
 }
 
 impl RestartRule {
+    /// Most restarts that can be asked for.
+    const MOST: u32 = 1_000;
     /// Restarts when nothing else is said.
     const DEFAULT_MAX: u32 = 3;
     /// First wait when nothing else is said.
@@ -352,6 +387,7 @@ impl RestartRule {
             Self::Never => Restart::NEVER,
             Self::Always => Restart::ALWAYS,
             Self::OnFailure => on_failure,
+            Self::AtMost(most) => Restart { max_restarts: *most, ..on_failure },
             Self::Detailed(detail) if detail.on_failure.as_ref().is_some_and(|flag| !flag.value.0) => {
                 Restart::NEVER
             }

@@ -46,6 +46,14 @@ pub struct Document {
     pub(crate) position: (usize, usize),
 }
 
+impl Document {
+    /// Returns the name that the document gives its job.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.fields.name.as_ref().map(|name| name.value.0.as_str())
+    }
+}
+
 /// A job that passed every check, and what lies behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {

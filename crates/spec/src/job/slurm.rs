@@ -78,6 +78,8 @@ document! {
         "nodelist" nodelist: OneOrMany<NodeNames>,
         /// Nobody else on its nodes.
         "exclusive" exclusive: Flag,
+        /// One job of this name and user at a time: it waits until those before it have ended.
+        "singleton" singleton: Flag,
         /// At most so many leaf switches.
         "switches" switches: Whole<1, 10_000>,
         /// How long Slurm waits for that many switches before it takes more. By default as long as the cluster allows.
@@ -157,6 +159,7 @@ pub(super) fn options(written: &SlurmDocument, problems: &mut Problems) -> Slurm
         licenses: many(&written.licenses, "licenses", problems),
         nodelist: nodelist.flat_map(|item| item.value.0.names()).map(Arc::from).collect(),
         exclusive: written.exclusive.as_ref().is_some_and(|flag| flag.value.0),
+        singleton: written.singleton.as_ref().is_some_and(|flag| flag.value.0),
         switches: written.switches.as_ref().map(|count| Switches {
             count: whole(count.value.0),
             wait: written.switches_wait.as_ref().map(|wait| wait.value.0),

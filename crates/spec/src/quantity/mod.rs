@@ -15,6 +15,7 @@ pub use bytes::parse_bytes;
 pub use instant::{Begin, instant_text, parse_begin, parse_instant};
 pub use number::{GpuAmount, parse_cpus, parse_gpus, parse_hundredths, parse_range, parse_whole};
 pub use signal::parse_signal;
+pub(crate) use span::parse_slurm_span;
 pub use span::{MAX_SPAN, parse_limit, parse_span, span_text};
 
 /// Why a text is not the quantity it should be. Both parts are lowercase fragments for people.

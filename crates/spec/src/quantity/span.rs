@@ -1,7 +1,8 @@
-//! Lengths of time: units (`1d12h`, `90m`, `500ms`) and Slurm's clock forms (`1-12:00:00`, `30:00`).
+//! Lengths of time: units (`1d12h`, `90m`, `500ms`) and Slurm's clock forms (`1-12:00:00`, `12:00:00`).
 //!
 //! A bare number is refused: Slurm reads minutes, most others seconds, and a limit that is sixty times too long
-//! or too short is noticed only when the job dies.
+//! or too short is noticed only when the job dies. So is `1:30`, which Slurm reads as minutes and seconds and most people as hours
+//! and minutes.
 
 use muster_model::Span;
 
@@ -26,7 +27,7 @@ const UNITS: [(&[&str], u128); 6] = [
 ];
 
 /// A length of time. Accepts descending units with an optional fraction in the last (`12h`, `1h30m`, `1.5h`,
-/// `1d 12h`, `500ms`) and Slurm's `MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`.
+/// `1d 12h`, `500ms`) and Slurm's `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`.
 ///
 /// # Errors
 /// Anything else, and spans above [`MAX_SPAN`].
@@ -41,6 +42,11 @@ pub fn parse_span(text: &str) -> Result<Span, Malformed> {
             "write `{number}s` for seconds or `{number}m` for minutes (Slurm would read minutes)"
         )));
     }
+    if let Some((large, small)) = two_numbers(text) {
+        return Err(Malformed::new("hours and minutes, or minutes and seconds?").hint(format!(
+            "write `{large}h{small}m` or `{large}m{small}s` (Slurm would read minutes and seconds)"
+        )));
+    }
     let millis = match text.contains(':') || is_days_and_hours(text) {
         true => clock(text)?,
         false => units(text)?,
@@ -48,6 +54,19 @@ pub fn parse_span(text: &str) -> Result<Span, Malformed> {
     match u64::try_from(millis) {
         Ok(millis) if millis <= MAX_SPAN.0 => Ok(Span(millis)),
         _ => Err(Malformed::new("longer than 36525 days").hint("write `none` for no limit")),
+    }
+}
+
+/// A length of time as Slurm prints it, where `MM:SS` is what it says.
+///
+/// # Errors
+/// As [`parse_span`].
+pub(crate) fn parse_slurm_span(text: &str) -> Result<Span, Malformed> {
+    match two_numbers(text.trim()) {
+        Some((minutes, seconds)) if seconds < 60 => {
+            Ok(Span::from_secs(u64::from(minutes) * 60 + u64::from(seconds)))
+        }
+        _ => parse_span(text),
     }
 }
 
@@ -82,12 +101,22 @@ fn expected() -> Malformed {
     Malformed::new("expected a length of time such as `12h`, `90m`, `1h30m` or `1-12:00:00`")
 }
 
+/// `1:30`: two numbers of at most so many digits that both can be read.
+fn two_numbers(text: &str) -> Option<(u32, u32)> {
+    let number = |part: &str| {
+        let is_number = (1..=4).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| part.parse().ok()).flatten()
+    };
+    let (large, small) = text.split_once(':')?;
+    Some((number(large)?, number(small)?))
+}
+
 fn is_days_and_hours(text: &str) -> bool {
     let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     text.split_once('-').is_some_and(|(days, hours)| number(days) && number(hours))
 }
 
-/// `MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`, as in sbatch(1).
+/// `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`, as in sbatch(1).
 fn clock(text: &str) -> Result<u128, Malformed> {
     let (days, rest) = match text.split_once('-') {
         Some((days, rest)) => (Some(days), rest),
@@ -97,7 +126,6 @@ fn clock(text: &str) -> Result<u128, Malformed> {
     let units: &[u128] = match (days.is_some(), parts.len()) {
         (true, 1) => &[HOUR],
         (true, 2) => &[HOUR, MINUTE],
-        (false, 2) => &[MINUTE, SECOND],
         (_, 3) => &[HOUR, MINUTE, SECOND],
         _ => return Err(expected()),
     };

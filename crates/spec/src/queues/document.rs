@@ -5,7 +5,7 @@ use muster_model::{Preemption, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::diagnostic::{Problem, Problems};
-use crate::field::{Field, Many, Named, Text, Whole, document, inline_schema, parsed};
+use crate::field::{Field, Many, Named, OneOrMany, Text, Whole, document, inline_schema, parsed};
 use crate::job::fields::{JobName, Length, LengthOrNone, Protect};
 use crate::quantity::{Malformed, parse_instant, parse_whole};
 use crate::suggest::nearest;
@@ -26,6 +26,10 @@ document! {
         "placement" placement: PlacementRule,
         /// Moves running jobs that save checkpoints together for a gang that only scattered GPUs keep waiting, where that costs less GPU time than its wait. Off by default.
         "defragment" defragment: DefragmentDocument,
+        /// A gang that has been the first of its queue for so long, behind jobs without a time limit, keeps the GPUs that become free until it starts: `10m`, or `none`. 15m by default.
+        "patience" patience: LengthOrNone,
+        /// Time limit of jobs that say nothing of one. None by default.
+        "default-time" default_time: Length,
         /// Leaf that a job without `queue` waits in. By default the leaf named `default`, or else the first leaf.
         "default-queue" default_queue: Text,
         /// Top-level queues.
@@ -45,7 +49,7 @@ document! {
 
 document! {
     /// A queue: a leaf that jobs wait in, or a parent of others.
-    QueueDocument ("queue") requires ["name"] foreign &[("share", "weight"), ("nominal", "quota"), ("children", "queues"), ("borrowing", "borrow"), ("lending", "lend")] => {
+    QueueDocument ("queue") requires ["name"] foreign &[("share", "weight"), ("nominal", "quota"), ("children", "queues"), ("borrowing", "borrow"), ("lending", "lend"), ("allow-users", "users"), ("allow-groups", "groups"), ("default-walltime", "default-time"), ("max-priority", "priority")] => {
         /// Its own name, without its parents'.
         "name" name: JobName,
         /// Share of its parent relative to its siblings. 1 by default.
@@ -64,6 +68,14 @@ document! {
         "budget" budget: BudgetDocument,
         /// How long its jobs are safe from being preempted once they hold their GPUs: `always`, a time such as 30m, or `none`. By default as the queue above says, or not at all.
         "protect" protect: Protect,
+        /// How long users of a shared daemon may protect single jobs here: `always`, a time such as 30m, or `none`. By default as the queue above says, or as long as `protect`.
+        "max-protect" max_protect: Protect,
+        /// Time limit of jobs that say nothing of one. By default as the queue above says.
+        "default-time" default_time: Length,
+        /// Users of a shared daemon who may submit here, beside members of `groups`. Without both, as the queue above says.
+        "users" users: OneOrMany<Text>,
+        /// Unix groups whose members may submit here.
+        "groups" groups: OneOrMany<Text>,
         /// Queues below it.
         "queues" queues: Many<Queue>,
     }

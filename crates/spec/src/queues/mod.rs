@@ -10,7 +10,7 @@ use muster_model::queue::{Backfill, Budget, Defragment, Limits, QueueSpec, Queue
 use muster_model::{GpuModel, QueueName, Span, Time};
 
 use crate::diagnostic::{Diagnostics, Problem, Problems, show};
-use crate::field::{Field, Item, Located, ROOT, Text, Whole};
+use crate::field::{Field, Item, Located, OneOrMany, ROOT, Text, Whole};
 use crate::job::fields::{Length, duplicates, used_twice};
 use crate::site::join;
 use crate::source::Sources;
@@ -67,6 +67,11 @@ fn tree(document: &QueuesDocument, problems: &mut Problems) -> Option<QueueTree>
         preemption: document.preemption.as_ref().map(|rule| rule.value.0).unwrap_or_default(),
         placement: document.placement.as_ref().map(|rule| rule.value.0).unwrap_or_default(),
         defragment: document.defragment.as_ref().and_then(|written| defragment(&written.value, problems)),
+        patience: match &document.patience {
+            Some(written) => written.value.0,
+            None => Some(QueueTree::PATIENCE),
+        },
+        default_time: document.default_time.as_ref().and_then(|written| time(written, problems)),
         default_queue: default_queue(document.default_queue.as_ref(), &leaves, problems)?,
         queues,
     };
@@ -114,8 +119,38 @@ fn queue(document: &QueueDocument, queues: Vec<QueueSpec>, problems: &mut Proble
         limits: document.limits.as_ref().map(|limits| ceilings(&limits.value, problems)).unwrap_or_default(),
         budget: document.budget.as_ref().and_then(|budget| self::budget(budget, problems)),
         protect: document.protect.as_ref().map(|protect| protect.value.0),
+        max_protect: document.max_protect.as_ref().map(|protect| protect.value.0),
+        default_time: document.default_time.as_ref().and_then(|written| time(written, problems)),
+        users: names(document.users.as_ref(), "user", problems).map(|name| name.as_str().into()).collect(),
+        groups: names(document.groups.as_ref(), "group", problems).map(|name| name.as_str().into()).collect(),
         queues,
     }
+}
+
+/// A time limit that jobs get.
+fn time(written: &Located<Length>, problems: &mut Problems) -> Option<Span> {
+    if written.value.0 < Span::from_secs(1) {
+        problems.add(Problem::new("`default-time` is too short").at(written.place, "the smallest is 1s"));
+        return None;
+    }
+    Some(written.value.0)
+}
+
+/// Users or groups; an account's name has no blank in it.
+fn names<'d>(
+    written: Option<&'d Located<OneOrMany<Text>>>,
+    what: &str,
+    problems: &mut Problems,
+) -> impl Iterator<Item = &'d String> + use<'d> {
+    let items = written.map_or(&[][..], |written| &written.value.0);
+    for item in items {
+        let name = &item.value.0;
+        if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == ',') {
+            let message = format!("{} is not the name of a {what}", show(name));
+            problems.add(Problem::new(message).at(item.place, "several are a list: `[ann, bob]`"));
+        }
+    }
+    items.iter().map(|item| &item.value.0)
 }
 
 fn quota(document: &QueueDocument, problems: &mut Problems) -> BTreeMap<GpuModel, u64> {

@@ -9,7 +9,7 @@ use super::TraceJob;
 use super::csv::{Field, Layout, Row};
 use super::names::Names;
 use super::value::{Held, count, ended, instant, seconds};
-use crate::quantity::{parse_bytes, parse_limit, parse_span};
+use crate::quantity::{parse_bytes, parse_slurm_span};
 
 /// `JobID`, `Submit`, `State` and one of `Elapsed` and `ElapsedRaw`; `AllocTRES` or `ReqTRES` for GPUs. Steps of a job are
 /// passed over.
@@ -67,10 +67,10 @@ fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
 
     // 1. Times. Without a start the job was over before it ran.
     let started = start.text.is_some();
-    let clock = clock.value("a time such as 1-02:03:04", |text| parse_span(text).ok())?;
+    let clock = clock.value("a time such as 1-02:03:04", |text| parse_slurm_span(text).ok())?;
     let raw = raw.value("seconds", seconds)?;
     let runtime = raw.or(clock).filter(|span| is_over && (started || span.0 > 0));
-    let limit = limit.text.and_then(|text| parse_limit(text).ok().flatten());
+    let limit = limit.text.and_then(|text| parse_slurm_span(text).ok());
     let limit_minutes = limit_minutes.text.and_then(|text| text.parse::<u64>().ok());
     let requested = limit.or(limit_minutes.map(|minutes| Span::from_secs(minutes.saturating_mul(60))));
 

@@ -5,6 +5,7 @@
 //! limit below is a budget against hostile input; the tree never costs more than they allow.
 
 mod builder;
+mod faults;
 
 use granit_parser::{Options, Parser};
 
@@ -62,7 +63,7 @@ pub(crate) fn read(text: &str, problems: &mut Problems) -> Vec<Node> {
     for event in Parser::new_from_str_with_options(text, options) {
         let step = match event {
             Ok((event, span)) => builder.take(event, place(&span)),
-            Err(error) => Err(syntax(&error)),
+            Err(error) => Err(faults::explained(text, &error).unwrap_or_else(|| syntax(&error))),
         };
         if let Err(problem) = step {
             builder.complain(problem);
@@ -116,7 +117,7 @@ fn admit(text: &str) -> Result<(), Problem> {
                 .at(place, format!("U+{:04X}; write an escape inside double quotes", character as u32)),
         });
     }
-    Ok(())
+    faults::false_space(text).map_or(Ok(()), Err)
 }
 
 fn place(span: &granit_parser::Span) -> Place {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use muster_model::queue::PlacementPolicy;
 use muster_model::unit::{Span, Time};
-use muster_model::{GpuModel, Kind, Notebook, QueueTree, Replicas, Restart, Service, Tier};
+use muster_model::{CheckpointTo, GpuModel, Kind, Notebook, QueueTree, Replicas, Restart, Service, Tier};
 use muster_spec::{Begin, Checked, Cluster, parse_cluster, parse_queues};
 use serde_json::json;
 
@@ -51,7 +51,9 @@ fn short(job: &Checked) -> String {
         (
             "checkpoint",
             spec.checkpoint.is_some(),
-            spec.checkpoint.map(|c| format!("{}@{}", c.signal, c.lead)).unwrap_or_default(),
+            spec.checkpoint
+                .map(|c| format!("{}@{}{}", c.signal, c.lead, receivers(c.to)))
+                .unwrap_or_default(),
         ),
         ("held", spec.held, String::new()),
     ] {
@@ -94,9 +96,14 @@ fn documents_mean_what_they_say() {
         ("restart: never\nrun: a", "train main:1x0"),
         ("restart: on-failure\nrun: a", "train main:1x0 restart=3@10s"),
         ("restart: {max: 5, backoff: 1m}\nrun: a", "train main:1x0 restart=5@1m"),
+        ("restart: 2\nrun: a", "train main:1x0 restart=2@10s"),
+        ("restart: 0\nrun: a", "train main:1x0"),
         ("restart: {on-failure: false, max: 5}\nrun: a", "train main:1x0"),
         ("checkpoint: {grace: 60s}\ntime: 1h\nrun: a", "train main:1x0 time=1h checkpoint=10@1m"),
         ("checkpoint: {grace: 60s, by: all}\nrun: a", "train main:1x0 checkpoint=10@1m"),
+        ("checkpoint: {grace: 60s, to: handlers}\nrun: a", "train main:1x0 checkpoint=10@1m"),
+        ("checkpoint: {grace: 60s, to: outermost}\nrun: a", "train main:1x0 checkpoint=10@1m to outermost"),
+        ("checkpoint: {grace: 60s, to: all}\nrun: a", "train main:1x0 checkpoint=10@1m to all"),
         (
             "checkpoint: {signal: TERM, grace: 60s}\ntime: 1h\nrun: a",
             "train main:1x0 time=1h checkpoint=15@1m",
@@ -111,6 +118,15 @@ fn documents_mean_what_they_say() {
             Ok(jobs) => assert_eq!(short(&jobs[0]), expected, "{source}"),
             Err(error) => panic!("{source}\n{error}"),
         }
+    }
+}
+
+/// Which processes get the checkpoint signal, where that is not as usual.
+fn receivers(to: CheckpointTo) -> &'static str {
+    match to {
+        CheckpointTo::Handlers => "",
+        CheckpointTo::Outermost => " to outermost",
+        CheckpointTo::All => " to all",
     }
 }
 

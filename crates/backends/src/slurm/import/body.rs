@@ -37,6 +37,7 @@ const REPEATABLE: &[&str] = &[
     "head",
     "hostname",
     "id",
+    "kill",
     "let",
     "local",
     "ls",
@@ -146,14 +147,18 @@ const OF_THE_NODE: &[&str] = &[
     "SLURM_PROCID",
 ];
 
-/// Makes the first task alone go on, as if Slurm had started it as a batch script. Its steps ask for no memory of their own, 0: what the
-/// step around them has of the job is not there twice, also where steps overlap (tried on 22.05).
-const FIRST_TASK: &str = r#"# Slurm runs this script once, on the first node: so does the first task alone. Its `srun`s share the job's step.
+/// Makes the job's own step overlap those that the script starts: a step that overlaps holds nothing, so that each `srun` gets nodes, GPUs
+/// and memory of its own, as from a batch script. Were it the script's steps that overlap, all would land on the first node and GPU (both
+/// tried on 22.05).
+const OVERLAP: (&str, &str) = ("SLURM_OVERLAP", "1");
+
+/// Makes the first task alone go on, as if Slurm had started it as a batch script. GPUs of a node are the job's way to ask; a step that
+/// inherited them would take all of them in place of what its own options say.
+const FIRST_TASK: &str = r#"# Slurm runs this script once, on the first node: so does the first task alone. Its `srun`s get their share of the job.
 [ "${RANK:-0}" = 0 ] || exit 0
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
 unset PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PET_RDZV_BACKEND PET_RDZV_ENDPOINT PET_RDZV_ID PET_MASTER_ADDR PET_MASTER_PORT
-unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU
-export SLURM_OVERLAP=1 SLURM_MEM_PER_NODE=0
+unset SLURM_OVERLAP SLURM_GPUS_PER_NODE SLURM_GRES
 "#;
 
 /// What the body became.
@@ -171,7 +176,11 @@ pub(super) struct Understood {
 
 impl Understood {
     fn new(how: LaunchMode, says: impl Into<String>, programs: Vec<Program>) -> Self {
-        Self { how, says: says.into(), programs, env: Vec::new(), options: Vec::new(), is_merged: false }
+        let env = match how {
+            LaunchMode::FirstTask => vec![(OVERLAP.0.to_owned(), OVERLAP.1.to_owned())],
+            LaunchMode::EachTask | LaunchMode::Roles | LaunchMode::Exported => Vec::new(),
+        };
+        Self { how, says: says.into(), programs, env, options: Vec::new(), is_merged: false }
     }
 }
 
@@ -207,7 +216,7 @@ pub(super) fn understand(
         return without(script, first, &sruns, "the one task runs the script");
     }
     // 4. Nothing starts tasks: one task of each node can have what all of them would have there.
-    if groups == 1 && own_node::is_for_one_task(first, &body, steps) {
+    if groups == 1 && own_node::is_for_one_task(first, &code(all), steps) {
         return merged(script, &body, first);
     }
     // 5. One srun over all tasks, and nothing beside it that must not be repeated.
@@ -231,6 +240,13 @@ pub(super) fn understand(
     }
 }
 
+/// What a shell runs of a script, without comments.
+fn code(all: &[Command]) -> String {
+    let words = all.iter().flat_map(|command| &command.words).map(|word| word.raw.as_str());
+    let documents = all.iter().filter_map(|command| Some(command.document.as_ref()?.text.as_str()));
+    words.chain(documents).collect::<Vec<_>>().join("\n")
+}
+
 /// A script that starts no tasks, with all that the job has on its node. On several nodes the first alone runs it, as Slurm does.
 fn merged(script: &Script<'_>, body: &str, sizes: &Sizes) -> Understood {
     let variables = own_node::variables(sizes, body);
@@ -249,7 +265,8 @@ fn merged(script: &Script<'_>, body: &str, sizes: &Sizes) -> Understood {
         ),
     };
     let program = text(script, &before, body);
-    Understood { is_merged: true, ..Understood::new(how, says, vec![program]) }
+    // It starts nothing with srun.
+    Understood { is_merged: true, env: Vec::new(), ..Understood::new(how, says, vec![program]) }
 }
 
 /// A script for another interpreter than a shell, of which is known only what it names.

@@ -75,6 +75,8 @@ pub(super) struct Checkpoint {
     pub(super) takes_turns: bool,
     /// Each rank saves, not the first alone.
     pub(super) by_all: bool,
+    /// Which processes get the signal, where that is not as usual.
+    pub(super) to: Option<String>,
 }
 
 /// A job file.
@@ -125,10 +127,11 @@ impl Draft {
         }
         lines.shown("priority", self.priority);
         lines.optional("workdir", self.workdir.as_deref());
-        if let Some(Checkpoint { signal, lead_secs, takes_turns, by_all }) = &self.checkpoint {
+        if let Some(Checkpoint { signal, lead_secs, takes_turns, by_all, to }) = &self.checkpoint {
             let then = if *takes_turns { ", then: requeue" } else { "" };
             let by = if *by_all { ", by: all" } else { "" };
-            lines.plain("checkpoint", &format!("{{signal: {signal}, grace: {lead_secs}s{then}{by}}}"));
+            let to = to.as_ref().map_or_else(String::new, |to| format!(", to: {to}"));
+            lines.plain("checkpoint", &format!("{{signal: {signal}, grace: {lead_secs}s{then}{by}{to}}}"));
         }
         if let Some(max) = self.restart {
             lines.plain("restart", &format!("{{max: {max}}}"));

@@ -370,6 +370,7 @@ fn signal(draft: &mut Draft, text: &str) -> Verdict {
         "10" => "USR1".to_owned(),
         "12" => "USR2".to_owned(),
         "15" => "TERM".to_owned(),
+        "28" => "WINCH".to_owned(),
         _ => name,
     };
     let Some(lead) = lead.filter(|lead| *lead > 0) else { return nothing("no time before the limit") };

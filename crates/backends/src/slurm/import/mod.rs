@@ -3,6 +3,7 @@
 
 mod arguments;
 mod body;
+mod cure;
 mod draft;
 mod environment;
 mod finding;
@@ -36,18 +37,33 @@ use read::Script;
 pub struct Submission {
     /// Behind the script's name.
     pub arguments: Vec<String>,
+    /// Rules whose cure is to be written into the job, of [`CURES`].
+    pub cures: Vec<String>,
 }
+
+/// Rules whose cure can be chosen.
+pub const CURES: [&str; 1] = [cure::SQUARED];
 
 /// Reads a script. `file` is what to call it; a job without a name gets that of the file.
 ///
 /// # Errors
 /// What is no script for sbatch.
 pub fn import(text: &str, file: &str, given: &Submission) -> Result<ImportReport, NotAScript> {
-    // 1. Its options.
     let script = Script { arguments: &given.arguments, ..read::read(text)? };
+    let report = imported(&script, text, file);
+    // A cure changes what the script asks for, and all that follows from it.
+    let is_found = report.findings.iter().any(|finding| finding.rule == cure::SQUARED);
+    if is_found && given.cures.iter().any(|rule| rule == cure::SQUARED) {
+        return Ok(imported(&cure::one_task_a_node(&script), text, file));
+    }
+    Ok(report)
+}
+
+fn imported(script: &Script<'_>, text: &str, file: &str) -> ImportReport {
+    // 1. Its options.
     let stem = file.rsplit('/').next().unwrap_or(file).split('.').next().unwrap_or_default();
-    let (mut draft, mut options, sizes) = meaning::draft(&script, stem);
-    let asks = meaning::asks(&script, &sizes);
+    let (mut draft, mut options, sizes) = meaning::draft(script, stem);
+    let asks = meaning::asks(script, &sizes);
     // 2. What it starts, and how many that are.
     let body = script.body();
     let commands = if script.is_shell() { shell::commands(&body) } else { Vec::new() };
@@ -68,7 +84,7 @@ pub fn import(text: &str, file: &str, given: &Submission) -> Result<ImportReport
     let is_own = own::is_exported(text) && own::read(text, &mut draft, &mut options).is_some();
     let mut findings = Vec::new();
     if !is_own {
-        let understood = body::understand(&script, &commands, &steps, &sizes);
+        let understood = body::understand(script, &commands, &steps, &sizes);
         for (group, program) in draft.groups.iter_mut().zip(understood.programs) {
             group.run = program;
         }
@@ -85,7 +101,7 @@ pub fn import(text: &str, file: &str, given: &Submission) -> Result<ImportReport
         };
         // 4. What is wrong with it.
         let facts = Facts {
-            script: &script,
+            script,
             sizes: &sizes[0],
             commands: &commands,
             options: &options,
@@ -98,7 +114,7 @@ pub fn import(text: &str, file: &str, given: &Submission) -> Result<ImportReport
     }
     // Files have variables in order of their names.
     draft.env.sort();
-    Ok(ImportReport { script: file.to_owned(), job: draft.yaml(), options, asks, launch, findings })
+    ImportReport { script: file.to_owned(), job: draft.yaml(), options, asks, launch, findings }
 }
 
 /// The component in which a step runs.

@@ -3,7 +3,7 @@
 
 use muster_model::imported::{Becomes, ImportedOption};
 
-use super::super::script::{ALL_SAVE, ASKS, MADE, PROGRAM, SETUP, VARIABLES, signal_named};
+use super::super::script::{ALL_SAVE, ASKS, MADE, PASSES_ON, PROGRAM, SETUP, VARIABLES, signal_named};
 use super::draft::{Draft, Group, Program, Service};
 use super::shell::{Command, Word, assignment, commands};
 
@@ -33,14 +33,18 @@ pub(super) fn read(text: &str, draft: &mut Draft, options: &mut [ImportedOption]
             draft.env.push((name, value.literal()?));
         }
     }
-    checkpoint(&rest, draft, options);
+    checkpoint(&rest, &ranks, draft, options);
     draft.service = service(&rest, draft);
     if draft.service.is_some() {
         draft.array = None;
     }
     let words = |command: &Command| -> Vec<String> { command.words.iter().map(Word::shown).collect() };
     for command in &around {
-        container(&words(command), draft);
+        // The options of a container are a list: its elements are read as words of a command.
+        let list = command.words.first().and_then(|word| word.raw.strip_prefix("muster_srun="));
+        for elements in list.map(commands).unwrap_or_default() {
+            container(&words(&elements), draft);
+        }
         match words(command).iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["module", "load", module] => draft.slurm.modules.push((*module).to_owned()),
             ["conda", "activate", conda] => draft.slurm.conda = Some((*conda).to_owned()),
@@ -80,12 +84,17 @@ pub(super) fn read(text: &str, draft: &mut Draft, options: &mut [ImportedOption]
 }
 
 /// Who saves, and what follows: the script that takes turns is warned itself, and asks its ranks by the job's own signal.
-fn checkpoint(rest: &str, draft: &mut Draft, options: &mut [ImportedOption]) {
+fn checkpoint(rest: &str, ranks: &[String], draft: &mut Draft, options: &mut [ImportedOption]) {
     let Some(checkpoint) = &mut draft.checkpoint else { return };
     checkpoint.by_all = rest.contains(ALL_SAVE);
-    let asked = rest.split_once(ASKS).and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
-    if let Some(signal) = asked.and_then(signal_named) {
+    let listener = ranks.first().and_then(|rank| Some(rank.split_once(PASSES_ON)?.1));
+    let Some((number, told)) = listener.and_then(|text| text.split_once(" muster_to=")) else { return };
+    if let Some(signal) = number.parse().ok().and_then(signal_named) {
         signal.clone_into(&mut checkpoint.signal);
+    }
+    let to = told.split(' ').next().filter(|to| *to != "handlers");
+    checkpoint.to = to.map(str::to_owned);
+    if rest.contains(ASKS) {
         checkpoint.takes_turns = true;
         // Turns set it, too.
         draft.slurm.requeue = draft.slurm.requeue.filter(|requeue| !requeue);

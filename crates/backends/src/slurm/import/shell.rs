@@ -120,14 +120,23 @@ impl Command {
 /// `NAME=` of a word that sets a variable, and the rest of it.
 pub(super) fn assignment(word: &Word) -> Option<(String, Word)> {
     let Part::Text(text, Quote::None) = word.parts.first()? else { return None };
-    let (name, rest) = text.split_once('=')?;
-    if !super::super::script::quote::is_variable(name) {
-        return None;
-    }
+    let set = text
+        .split_once('=')
+        .filter(|(name, _)| super::super::script::quote::is_variable(name.strip_suffix('+').unwrap_or(name)));
+    let Some((name, rest)) = set else { return element(word) };
     let mut parts = word.parts.clone();
     parts[0] = Part::Text(rest.to_owned(), Quote::None);
     let raw = word.raw.split_once('=').map_or(String::new(), |(_, rest)| rest.to_owned());
     Some((name.to_owned(), Word { raw, parts, start: word.start }))
+}
+
+/// `NAME[3]=` or `NAME[$i]=` of a word that sets one element of an array, and the rest of it as written.
+fn element(word: &Word) -> Option<(String, Word)> {
+    let (name, rest) = word.raw.split_once('=')?;
+    let (array, index) = name.strip_suffix('+').unwrap_or(name).strip_suffix(']')?.split_once('[')?;
+    let is_element = super::super::script::quote::is_variable(array) && !index.is_empty();
+    let parts = vec![Part::Text(rest.to_owned(), Quote::None)];
+    is_element.then(|| (name.to_owned(), Word { raw: rest.to_owned(), parts, start: word.start }))
 }
 
 /// The commands of a text.
@@ -227,6 +236,7 @@ impl Scanner {
                 '&' if self.peek(1) == Some('>') => self.redirect(String::new()),
                 '&' => self.sign(Then::Background, 1),
                 '>' | '<' => self.redirect(String::new()),
+                '(' if self.is_behind_assignment() => self.elements(),
                 '(' => {
                     self.end(Then::Next);
                     self.begin("(", "function (");
@@ -241,6 +251,22 @@ impl Scanner {
             }
         }
         self.end(Then::Next);
+    }
+
+    /// Whether the last word ends right here and sets a variable: `NAMES=(a b)` is a list, and no subshell.
+    fn is_behind_assignment(&self) -> bool {
+        let is_near = self.at > 0 && self.letters.get(self.at - 1).is_some_and(|(_, letter)| *letter == '=');
+        is_near && self.words.last().is_some_and(|word| assignment(word).is_some())
+    }
+
+    /// Passes over the elements of a list, with what the shell fills into them.
+    fn elements(&mut self) {
+        let list = self.balanced('(', ')');
+        let filled = expansions(&list);
+        if let Some(word) = self.words.last_mut() {
+            word.raw.push_str(&list);
+            word.parts.extend(filled);
+        }
     }
 
     fn comment(&mut self) {

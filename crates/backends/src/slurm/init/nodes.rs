@@ -161,7 +161,7 @@ pub(super) fn partition_lines(order: &Order<'_>, accounting: &Accounting) -> Str
             "PartitionName={name} Nodes={}{default}{} {}{spread} State=UP",
             folded(order, nodes),
             times(choices.default_time, max_time),
-            shape(nodes),
+            shape(order, nodes),
         );
     }
     let Some((_, nodes)) = all.first().filter(|_| !accounting.interactive.is_empty()) else { return text };
@@ -177,7 +177,7 @@ pub(super) fn partition_lines(order: &Order<'_>, accounting: &Accounting) -> Str
             "PartitionName={account} Nodes={} AllowAccounts={account}{} PriorityJobFactor=10 {}{spread} State=UP",
             folded(order, nodes),
             times(choices.default_time, limit),
-            shape(nodes),
+            shape(order, nodes),
         );
     }
     text
@@ -201,7 +201,7 @@ fn times(default_time: Span, max_time: Span) -> String {
 
 /// What a partition bills, and what a job that says nothing gets. With PriorityFlags=MAX_TRES a job pays for the largest of its
 /// parts: a weight is a GPU's part of the CPUs and of the memory, so that one GPU with its part of both pays for one.
-fn shape(nodes: &[&NodeSpec]) -> String {
+fn shape(order: &Order<'_>, nodes: &[&NodeSpec]) -> String {
     let cpus_all: u64 = nodes.iter().map(|node| u64::from(cpus(node))).sum();
     let mib_all: u64 = nodes.iter().map(|node| memory_mib(node)).sum();
     let memory = nodes.iter().map(|node| memory_mib(node) / u64::from(cpus(node).max(1))).min().unwrap_or(0);
@@ -213,8 +213,13 @@ fn shape(nodes: &[&NodeSpec]) -> String {
     let weight = |amount: u64, unit: u64| millionths(gpus * 1_000_000 * unit / amount.max(1));
     let with_gpus = nodes.iter().filter(|node| !node.devices.is_empty());
     let of_gpu = with_gpus.map(|node| u64::from(cpus(node)) / node.devices.len() as u64).min().unwrap_or(1);
+    // A GPU's shares together cost what the GPU costs.
+    let shards = match nodes.iter().any(|node| shares(order, node).is_some()) {
+        true => format!(",GRES/shard={}", millionths(1_000_000 / u64::from(order.choices.shards.max(1)))),
+        false => String::new(),
+    };
     format!(
-        "TRESBillingWeights=\"CPU={},Mem={}G,GRES/gpu=1.0\" DefMemPerCPU={} DefCpuPerGPU={}",
+        "TRESBillingWeights=\"CPU={},Mem={}G,GRES/gpu=1.0{shards}\" DefMemPerCPU={} DefCpuPerGPU={}",
         weight(cpus_all, 1),
         weight(mib_all, 1024),
         memory.max(1),

@@ -7,7 +7,7 @@ use muster_model::Kind;
 use muster_model::payload::Command;
 
 use super::shape::{Component, Role};
-use super::{Kept, MADE, PROGRAM, SETUP, Source, VARIABLES, container, quote, saving};
+use super::{Kept, MADE, PROGRAM, SETUP, Source, VARIABLES, container, listener, quote, saving};
 
 /// Below the ports that systems give away by themselves (from 32768 on, net.ipv4.ip_local_port_range): jobs whose numbers lie
 /// near each other get different ones.
@@ -44,6 +44,10 @@ export MUSTER_JOB_ID=${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}} MUSTER_JOB_NAME={nam
 export MUSTER_RESTART_COUNT=${{SLURM_RESTART_COUNT:-0}}
 export MUSTER_ATTEMPT=$((MUSTER_RESTART_COUNT + 1))
 muster_dir={dir}/${{SLURM_ARRAY_TASK_ID:-0}}
+if [ -e {dir}/withdrawn ]; then
+  echo "muster: withdrawn before its submission was acknowledged; not run" >&2
+  exit 130
+fi
 export MUSTER_LOGS=$muster_dir/$MUSTER_ATTEMPT
 mkdir -p "$MUSTER_LOGS" || exit 1
 echo "$SLURM_JOB_ID $MUSTER_ATTEMPT $(date +%s) $SLURM_JOB_NODELIST $SLURM_TASKS_PER_NODE" >> "$muster_dir/starts"
@@ -229,6 +233,9 @@ fn ranks(text: &mut String, source: &Source<'_>, component: &Component, index: u
     if source.kept.is_some() || needs_folder(source) {
         rank.push_str("[ \"$RANK\" = 0 ] || MUSTER_CHECKPOINT_FILE=$MUSTER_CHECKPOINT_FILE-$RANK\n");
     }
+    if let Some(checkpoint) = &source.spec.checkpoint {
+        listener::functions(&mut rank, checkpoint);
+    }
     devices(&mut rank, component);
     if let Some(setup) = &source.slurm.setup {
         let mark = if source.kept.is_none() { SETUP } else { "" };
@@ -337,12 +344,16 @@ fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, inden
         Some(Command::Script(script)) => format!("/bin/sh -c {}", quote::word(script)),
         None => "false".to_owned(),
     };
-    if saving::takes_turns(source) {
-        let _ = writeln!(rank, "{indent}{}", saving::BEGUN);
+    let is_asked = source.spec.checkpoint.is_some();
+    if is_asked {
+        let _ = writeln!(rank, "{}", listener::BEFORE);
     }
     let container = source.slurm.container.as_ref();
     let inside = container.map(|container| container::inside(container, source, gpus > 0));
     let _ = writeln!(rank, "{indent}exec {}{line}", inside.unwrap_or_default());
+    if is_asked {
+        let _ = writeln!(rank, "{}", listener::AFTER);
+    }
 }
 
 /// Starts the ranks, and passes on how they ended.
@@ -372,7 +383,7 @@ fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     steps(text, source, components);
     if takes_turns {
         text.push_str("exit \"$status\"\n) &\nmuster_step=$!\n");
-        saving::turn(text, source, components);
+        saving::turn(text, components);
     }
     if source.verify.is_some() {
         text.push_str("fi\n");

@@ -3,6 +3,7 @@
 
 mod body;
 mod container;
+mod listener;
 pub mod quote;
 mod request;
 mod saving;
@@ -74,8 +75,9 @@ pub(super) const PROGRAM: &str = "# The program.\n";
 /// Above what counts as saved where each rank saves.
 pub(super) const ALL_SAVE: &str =
     "# All ranks save: the oldest of their words counts, once each has said one.\n";
-/// Before the number of the signal by which a script that takes turns asks its ranks to save.
+/// Where a script that takes turns asks its ranks to save.
 pub(super) const ASKS: &str = "  scancel --signal=";
+pub(super) use listener::PASSES_ON;
 
 /// The name of a signal, as sbatch takes it.
 pub(super) fn signal_named(number: i32) -> Option<&'static str> {

@@ -5,7 +5,7 @@ use muster_model::slurm::SlurmOptions;
 use muster_model::{JobSpec, Kind, Span, Topology, TopologyRule};
 
 use super::shape::{Component, components};
-use super::{Source, quote, saving};
+use super::{Source, listener, quote, saving};
 
 /// `KillWait` of slurm.conf where a site sets none.
 const KILL_WAIT: Span = Span::from_secs(30);
@@ -313,8 +313,10 @@ fn when(source: &Source<'_>, directives: &mut Vec<Directive>) {
     if let Some(elements) = elements(spec) {
         set("array", elements);
     }
-    if !spec.after.is_empty() {
-        set("dependency", spec.after.iter().map(dependency).collect::<Vec<_>>().join(","));
+    let singleton = source.slurm.singleton.then(|| "singleton".to_owned());
+    let after: Vec<String> = spec.after.iter().map(dependency).chain(singleton).collect();
+    if !after.is_empty() {
+        set("dependency", after.join(","));
         set("kill-on-invalid-dep", "yes".to_owned());
     }
     if let Some(begin) = spec.begin {
@@ -350,10 +352,8 @@ fn ending(source: &Source<'_>, directives: &mut Vec<Directive>) {
     let (spec, slurm) = (source.spec, source.slurm);
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
     if let Some(checkpoint) = &spec.checkpoint {
-        let name = SIGNALS.iter().find(|(number, _)| *number == checkpoint.signal);
-        let signal = name.map_or(checkpoint.signal.to_string(), |(_, name)| (*name).to_owned());
-        // The script itself is told where something follows the answer, by a signal of its own.
-        let who = if saving::takes_turns(source) { "B:USR1" } else { &signal };
+        // The listeners of the ranks are told, and the script itself where something follows the answer.
+        let who = if saving::takes_turns(source) { "B:USR1" } else { listener::WAKE };
         set("signal", format!("{who}@{}", checkpoint.lead.0.div_ceil(1000)));
     }
     let comes_again = spec.restart.on_failure || saving::takes_turns(source);

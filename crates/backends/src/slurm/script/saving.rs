@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
 
+use super::listener::WAKE;
 use super::shape::Component;
 use super::{ALL_SAVE, ASKS, Source};
 
@@ -65,13 +66,9 @@ fi
 
 const SAVERS: &str = "echo \"$muster_ranks\" > \"$muster_dir/savers\"\n";
 
-/// What a rank leaves when its program is next: who has not begun does not hear that it is to save.
-pub(super) const BEGUN: &str = ": > \"$MUSTER_LOGS/begun-$RANK\"";
-
 /// Waits for the ranks, which run beside the script, and ends the turn when they have saved in time. The trap itself asks them: a
 /// mark that it left could come behind the last look at it, and the script would wait past its limit.
-pub(super) fn turn(text: &mut String, source: &Source<'_>, components: &[Component]) {
-    let signal = source.spec.checkpoint.map_or(0, |checkpoint| checkpoint.signal);
+pub(super) fn turn(text: &mut String, components: &[Component]) {
     let all: Vec<String> = components.iter().map(ranks).collect();
     let _ = write!(
         text,
@@ -107,7 +104,7 @@ muster_ask() {{
   muster_stamps
   muster_before=("${{muster_now[@]}}")
   echo "muster: asked to save before the limit" >&2
-{ASKS}{signal} "$muster_self"
+{ASKS}{WAKE} "$muster_self"
   while kill -0 "$muster_step" 2> /dev/null; do
     if muster_has_saved; then
       muster_is_ending && break

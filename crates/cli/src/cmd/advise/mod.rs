@@ -270,7 +270,7 @@ fn job_facts(path: &Path, facts: &mut Facts) -> Result<Vec<(muster_model::advice
 
 fn print(app: &App, args: &Args, answer: &Answer) -> Result<()> {
     if let Some(fields) = &args.fields {
-        return Ok(app.ui.data(&(serde_json::to_string(&Picked::of(answer, fields))? + "\n"))?);
+        return Ok(app.ui.bytes((serde_json::to_string(&Picked::of(answer, fields))? + "\n").as_bytes())?);
     }
     if args.json || args.output == Some(Format::Json) {
         return app.ui.json(answer);

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use muster_model::advice::{ProvedKind, ProvedPlane, RuleEffect, SiteAdvice, SiteProfile, SiteProof};
-use muster_model::simulation::{FleetFigures, Hours};
+use muster_model::simulation::Hours;
 use muster_model::{QueueTree, Time};
 use muster_report::amount::count;
 use muster_sim::advised::{self, Asked, Contender, NotSimulated};
 use muster_sim::flat::Estimates;
-use muster_sim::fleet::{Failures, Fleet, FleetLoad, Loading, Scheduler, Site, Terms, figures, size_name};
+use muster_sim::fleet::{
+    Failures, Finished, Fleet, FleetLoad, Loading, Site, Terms, figures, size_name, to_common_horizon,
+};
 
 use crate::app::App;
 use crate::args::whole;
@@ -126,21 +128,21 @@ pub async fn run(
     let tasks = tasks(&given, &contenders);
     let total = (jobs * tasks.len()) as u64;
     let price = args.gpu_hour_price;
-    let (tried, largest) = (contenders.clone(), proof.largest.clone());
-    let runs = move |watch: &Watch| {
-        watch::on_all_cores(&tasks, |task| {
-            let contender = &tried[task.contender];
-            let played = one(watch, &given, contender.scheduler, task.seed)?;
-            Ok((task.contender, advised::row(contender, &played.counted, &played.end, &largest, price)))
-        })
-    };
-    let played: Vec<(usize, ProvedPlane)> =
-        watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
+    let tried = contenders.clone();
+    let runs = move |watch: &Watch| watch::on_all_cores(&tasks, |task| one(watch, &given, &tried, task));
+    let mut played: Vec<Played> = watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
 
-    // 3. What they come to.
+    // 3. What they come to. On one load jobs that never end count equally long under all planes; a trace is the same load with
+    //    every seed.
+    let is_same = proof.trace.is_some();
+    for seed in &proof.seeds {
+        let on_load = played.iter_mut().filter(|run| is_same || run.seed == *seed);
+        to_common_horizon(on_load.map(|run| &mut run.end));
+    }
     let mut rows: Vec<Vec<ProvedPlane>> = vec![Vec::new(); contenders.len()];
-    for (contender, row) in played {
-        rows[contender].push(row);
+    for Played { contender, counted, end, .. } in &played {
+        let row = advised::row(&contenders[*contender], counted, end.figures(), &proof.largest, price);
+        rows[*contender].push(row);
     }
     let planes: Vec<ProvedPlane> = rows.iter().map(|rows| advised::over_seeds(rows)).collect();
     let is_whole = planes.iter().all(|plane| !plane.is_partial);
@@ -269,7 +271,8 @@ fn given(app: &App, args: &ProveArgs, profile: &SiteProfile) -> Result<Given> {
     if args.trace.is_some() && endless > 0 {
         let all = count(load.jobs.len() as u64, "job");
         assumed.push(format!(
-            "{endless} of {all} name no time limit: who plans by limits plans around them badly"
+            "{endless} of {all} name no time limit, so the figures rest on assumed limits: slurm plans with one of 7 days, muster \
+             with none; with the limits that users set, planes can differ several times less"
         ));
     }
     Ok(Given { site, mix, first, seeds, bad_rows, assumed })
@@ -298,10 +301,15 @@ fn refused(refusal: &NotSimulated) -> Failure {
 struct Played {
     /// Where the hours went in the time that is counted.
     counted: Hours,
-    end: FleetFigures,
+    end: Finished,
+    /// Which of those that are tried.
+    contender: usize,
+    seed: u64,
 }
 
-fn one(watch: &Watch, given: &Given, scheduler: Scheduler, seed: u64) -> Result<Played> {
+fn one(watch: &Watch, given: &Given, tried: &[Contender], task: &Task) -> Result<Played> {
+    let Task { contender, seed } = *task;
+    let scheduler = tried[contender].scheduler;
     // 1. What arrives. It is drawn again for each plane, since all loads of all seeds may be more than memory holds; and not at
     //    all where nothing is to begin any more.
     let again = match &given.mix {
@@ -321,7 +329,7 @@ fn one(watch: &Watch, given: &Given, scheduler: Scheduler, seed: u64) -> Result<
     let counted = figures(scheduler, fleet.desk(), true).hours;
     let is_over = watch::play(watch, &mut fleet, None, |_| Ok(()))?;
     watch.count(load.jobs.len() - fleet.desk().jobs().len());
-    Ok(Played { counted, end: figures(scheduler, fleet.desk(), !is_over) })
+    Ok(Played { counted, end: Finished::of(scheduler, fleet, !is_over), contender, seed })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Evidence on a Slurm cluster: from files, or from the cluster itself and the files that it names. It judges nothing.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -115,6 +116,19 @@ pub async fn live(app: &App) -> Result<Vec<Source>> {
         }
     }
     Ok(with_included(sources))
+}
+
+/// slurmdbd.conf among these or beside slurm.conf, and its permissions, which say who may read it even to a user who may not.
+pub fn dbd_mode(sources: &[Source]) -> Option<(String, u32)> {
+    let own = sources.iter().filter(|source| source.kind == SourceKind::SlurmdbdConf);
+    let beside = sources.iter().filter(|source| source.kind == SourceKind::SlurmConf);
+    let paths = own
+        .map(|source| PathBuf::from(&source.name))
+        .chain(beside.map(|source| Path::new(&source.name).with_file_name("slurmdbd.conf")));
+    paths.into_iter().find_map(|path| {
+        let mode = fs::metadata(&path).ok()?.permissions().mode();
+        Some((path.to_string_lossy().into_owned(), mode))
+    })
 }
 
 /// A line of what `scontrol show config` prints.

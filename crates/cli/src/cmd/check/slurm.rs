@@ -128,6 +128,14 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
         false => collect::offline(&args.conf)?,
     };
     let mut evidence = Evidence::of(&sources);
+    if let Some((name, mode)) = collect::dbd_mode(&sources) {
+        evidence = evidence.with_dbd_mode(&name, mode);
+    }
+    if args.conf.is_empty() {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let names = muster_backends::gpu::nvml::describe().into_iter().map(|gpu| gpu.name);
+        evidence = evidence.with_devices(&host, names.collect());
+    }
     if let Some(path) = &args.kubernetes_nodes {
         let (name, text) = text(path, MAX_BYTES)?;
         let unread = || Failure::usage(format!("{name} names no node")).hint("kubectl get nodes -o name");

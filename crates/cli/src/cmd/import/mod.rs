@@ -1,6 +1,6 @@
 //! `muster import`: job files, cluster files and queue files of what others have. One file per kind of source; what is read is understood elsewhere.
 
-mod script;
+pub mod script;
 mod slurm_conf;
 
 use anyhow::Result;

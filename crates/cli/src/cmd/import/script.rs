@@ -25,6 +25,7 @@ Examples:
   muster import train.sbatch -o train.yaml --force
   muster import - < train.sbatch
   muster import train.sbatch --strict > /dev/null
+  muster import train.sbatch --cure processes-squared > train.yaml
   muster import train.sbatch -- config.yaml 7 > train.yaml
   muster import --slurm-conf /etc/slurm --sacctmgr accounts.cfg -o mine
   muster import train.sbatch --json | jq '.findings[] | {rule, line, cure}'";
@@ -47,6 +48,9 @@ pub struct ScriptArgs {
     /// Exit 1 when an option is not mapped, or a finding is high
     #[arg(long)]
     strict: bool,
+    /// Write the cure of this finding into the job; without it the job is what the script says
+    #[arg(long, value_name = "RULE", value_parser = clap::builder::PossibleValuesParser::new(import::CURES))]
+    cure: Vec<String>,
     /// What sbatch would be given behind the script's name: `$1`, `$@`
     #[arg(value_name = "ARGUMENT", last = true)]
     arguments: Vec<String>,
@@ -69,27 +73,33 @@ pub fn run(app: &App, args: &ScriptArgs) -> Result<u8> {
     // 1. Read, and check what was made of it.
     let path = args.script.as_ref().expect("a script is required where no cluster is named");
     let (name, script) = text(path, MAX_BYTES)?;
-    let given = Submission { arguments: args.arguments.clone() };
-    let report = import::import(&script, &name, &given).map_err(|error| Failure {
-        code: USAGE,
-        ..Failure::new(format!("{name} is not imported: {error}")).hint(error.hint())
-    })?;
-    check(&report)?;
-    let overruled = import::overruled(&report, |name| std::env::var(name).ok());
-    overruled.iter().for_each(|told| app.ui.warning(told));
+    let given = Submission { arguments: args.arguments.clone(), cures: args.cure.clone() };
+    let report = imported(app, &script, &name, &given)?;
     // 2. Data on stdout, the rest on stderr.
     if args.json {
         app.ui.json(&report)?;
     } else {
         match args.output.as_deref().filter(|path| *path != Path::new("-")) {
             Some(path) => output_files::write(path, &report.job, args.force)?,
-            None => app.ui.data(&report.job)?,
+            None => app.ui.bytes(report.job.as_bytes())?,
         }
         app.ui.status(muster_report::imported::import(&report, &app.ui.status_style()).trim_end());
     }
     let is_lossy = report.options.iter().any(|option| option.becomes == Becomes::NotMapped);
     let is_wrong = report.findings.iter().any(|finding| finding.severity == Severity::High);
     Ok(if args.strict && (is_lossy || is_wrong) { FAILURE } else { 0 })
+}
+
+/// Reads a script and checks the job file that it becomes; warns of variables of the environment that overrule it.
+pub fn imported(app: &App, script: &str, name: &str, given: &Submission) -> Result<ImportReport> {
+    let report = import::import(script, name, given).map_err(|error| Failure {
+        code: USAGE,
+        ..Failure::new(format!("{name} is not imported: {error}")).hint(error.hint())
+    })?;
+    check(&report)?;
+    let overruled = import::overruled(&report, |name| std::env::var(name).ok());
+    overruled.iter().for_each(|told| app.ui.warning(told));
+    Ok(report)
 }
 
 /// What is printed always holds: a job file that `muster run` would refuse is not given out.

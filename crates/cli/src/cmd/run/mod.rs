@@ -1,8 +1,11 @@
 //! `muster run`: from files or a command to jobs, and what to do then.
 
+mod after;
 mod overrides;
 mod submit;
+pub mod texts;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -15,28 +18,30 @@ use muster_report::watch::summary;
 use crate::app::App;
 use crate::args::Output;
 use crate::connect;
+use crate::dashes;
 use crate::exit::{Failure, INTERRUPTED};
 use crate::follow;
 use crate::jobref::Target;
-use crate::source::{self, Text};
+use crate::source::Text;
 use crate::terminal::{self, OwnEnd};
 use crate::track::{self, Tracker};
 use crate::watch::{Until, Watch};
 
 /// Submit jobs from files, or run a command
 ///
-/// Files hold one or more YAML documents; `muster schema` describes them. A command is run as it is, without a shell, with the
+/// Files hold one or more YAML documents; `muster schema` describes them. A script with `#SBATCH` lines is submitted as the job that
+/// `muster import` makes of it, and what that finds wrong is shown. A command is run as it is, without a shell, with the
 /// present environment and working directory. Without another option `run` submits and returns; --wait, --watch, --follow
 /// and -it stay until the jobs have ended and pass on their exit code. With no daemon running, one is started for this user. JSON: a
 /// `SubmitResponse`; of several files, a list of them.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "muster run [OPTIONS] FILE...\n       muster run [OPTIONS] -- COMMAND [ARG]...",
-    after_long_help = "Examples:\n  muster run train.yaml\n  muster run --gpus 2 --time 12h -- python train.py\n  \
+    after_long_help = "Examples:\n  muster run train.yaml\n  muster run train.sbatch\n  muster run --gpus 2 --time 12h -- python train.py\n  \
                        muster run --tasks 5 --gpus-per-task 1 --watch job.yaml\n  muster run --gpus 1 -it -- bash"
 )]
 pub struct Args {
-    /// Job files; - is stdin
+    /// Job files, or scripts for sbatch; - is stdin
     #[arg(value_name = "FILE", required_unless_present = "command")]
     files: Vec<PathBuf>,
     /// Program and its arguments
@@ -88,18 +93,22 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     if !args.command.is_empty() {
         fields.insert("run".to_owned(), serde_json::json!(args.command));
     }
-    let texts = texts(&args)?;
+    if args.files.iter().any(|file| !file.exists())
+        && let Some(offer) = dashes::offered(&dashes::own_words())
+    {
+        return Err(offer.into());
+    }
+    let texts = read(app, &args)?;
+    let mut names = BTreeSet::new();
     for text in &texts {
-        muster_spec::parse(&text.source, text.file.as_deref(), &fields).map_err(Failure::from)?;
+        let documents =
+            muster_spec::parse(&text.source, text.file.as_deref(), &fields).map_err(Failure::from)?;
+        names.extend(documents.iter().filter_map(|document| document.name().map(str::to_owned)));
     }
 
     // 2. Submit.
     let client = connect::find_or_start(&app.global, args.virtual_gpus.as_ref(), &app.ui).await?;
-    if client.socket().is_some() && fields.contains_key("slurm") {
-        app.ui.warning(
-            "what is said to Slurm is not read by the daemon of this machine; `--on slurm` submits there",
-        );
-    }
+    after::resolve(&client, &mut fields, &names).await?;
     let order = submit::Order { fields, interactive, dry_run: args.dry_run };
     let responses = submit::submit(app, &client, &texts, &order).await?;
     let jobs: Vec<JobId> = responses.iter().flat_map(|response| &response.jobs).map(|job| job.job).collect();
@@ -125,10 +134,10 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
 }
 
 /// The files; for a command one empty document, since it is the field `run` of the options.
-fn texts(args: &Args) -> Result<Vec<Text>> {
+fn read(app: &App, args: &Args) -> Result<Vec<Text>> {
     match args.files.as_slice() {
         [] => Ok(vec![Text { source: String::new(), file: None }]),
-        files => files.iter().map(|file| source::read(file)).collect(),
+        files => files.iter().map(|file| texts::read(app, file)).collect(),
     }
 }
 

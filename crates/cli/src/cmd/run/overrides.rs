@@ -82,7 +82,7 @@ pub struct Overrides {
     /// Run once per index: 0-199, 0-199%32 for 32 at a time, 1-9:2 in steps
     #[arg(short, long, value_name = "RANGE", allow_negative_numbers = true)]
     array: Option<String>,
-    /// Wait for a job: 12 or afterok:12, afternotok:12, afterany:12, after:12
+    /// Wait for a job: 12, or the name of one of yours; alone or as afterok:12, afternotok:12, afterany:12, after:12
     #[arg(short = 'd', long, alias = "dependency", value_name = "JOB")]
     after: Vec<String>,
     /// Submit on hold; `muster release` lets it start

@@ -9,6 +9,7 @@ use muster_report::explain::dry_run;
 use rustix::fs::Mode;
 use rustix::process::umask;
 use serde_json::{Map, Value};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
 use crate::args::Output;
@@ -77,10 +78,27 @@ pub async fn submit(
 
 /// Sends once more when the connection breaks: the key makes both one submission.
 async fn send(client: &Client, request: &SubmitRequest) -> Result<SubmitResponse, ClientError> {
+    if client.socket().is_none() {
+        return send_here(client, request).await;
+    }
     match client.submit(request).await {
         Err(ClientError::Io(_)) => client.submit(request).await,
         answer => answer,
     }
+}
+
+/// Submits to what answers in this process. Ctrl-C and SIGTERM withdraw the submission: it is answered soon, and nothing of it runs.
+async fn send_here(client: &Client, request: &SubmitRequest) -> Result<SubmitResponse, ClientError> {
+    let mut terminated = signal(SignalKind::terminate()).map_err(ClientError::Io)?;
+    let answer = client.submit(request);
+    tokio::pin!(answer);
+    tokio::select! {
+        answer = &mut answer => return answer,
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+    }
+    client.withdraw();
+    answer.await
 }
 
 /// The environment, as far as it is text.
@@ -147,7 +165,7 @@ pub async fn print_dry_run(
     let jobs: Vec<_> = responses.iter().flat_map(|response| &response.jobs).collect();
     if jobs.iter().any(|job| job.native.is_some()) {
         let scripts: Vec<&str> = jobs.iter().filter_map(|job| job.native.as_deref()).collect();
-        app.ui.data(&scripts.join("\n"))?;
+        app.ui.bytes(scripts.join("\n").as_bytes())?;
         app.ui.status("nothing was submitted");
         return Ok(0);
     }

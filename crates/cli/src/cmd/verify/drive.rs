@@ -27,6 +27,10 @@ const END: Duration = Duration::from_secs(5);
 const LINES: usize = 1024;
 /// Questions about the time: the fastest answer bounds it best.
 const CLOCKS: usize = 3;
+/// Looks before a rank counts as missing: programs are replaced, and ranks of one start come up one after the other.
+const LOOKS: usize = 4;
+/// Between two of them.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// What the probes said.
 #[derive(Debug, Default)]
@@ -43,8 +47,9 @@ pub struct Driven {
     pub why: Option<String>,
 }
 
-/// Starts the probes and asks them everything. The programs that start them do not see the variables `without`.
-pub async fn drive(starts: &[Vec<String>], probes: usize, without: &[OsString]) -> Driven {
+/// Starts the probes and asks them everything; while one of `ranks` was not seen they look again. The programs that start them do not see
+/// the variables `without`.
+pub async fn drive(starts: &[Vec<String>], probes: usize, ranks: &[u32], without: &[OsString]) -> Driven {
     let mut driven = Driven::default();
     let mut asked = match Asked::start(starts, without) {
         Ok(asked) => asked,
@@ -59,6 +64,21 @@ pub async fn drive(starts: &[Vec<String>], probes: usize, without: &[OsString]) 
     }
     let there = driven.seen.len();
     driven.is_late = there < probes && !asked.lines.is_closed();
+    for _ in 1..LOOKS {
+        let is_seen =
+            |rank: &u32| driven.seen.iter().flat_map(|seen| &seen.ranks).any(|one| one.rank == *rank);
+        if there < probes || ranks.iter().all(is_seen) {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        asked.ask(&ProbeQuestion::Look).await;
+        for answer in asked.hear(there, START).await {
+            if let (_, ProbeAnswer::Seen(seen)) = answer {
+                driven.seen.retain(|old| old.node != seen.node);
+                driven.seen.push(*seen);
+            }
+        }
+    }
 
     // 2. The way to rank 0.
     let master = driven.seen.iter().flat_map(|seen| &seen.ranks).find_map(|rank| rank.master.clone());
@@ -195,7 +215,7 @@ mod tests {
               *) echo "muster-probe {{\"clock\":{{\"node\":\"n1\",\"unix_nanos\":$(date +%s%N)}}}}";;
             esac; done"#
         );
-        let driven = drive(&words(&script), 1, &[]).await;
+        let driven = drive(&words(&script), 1, &[0], &[]).await;
         assert_eq!(driven.seen.len(), 1);
         assert_eq!(driven.reached, [("n1".to_owned(), Some("no route".to_owned()))]);
         let [bound] = driven.clocks.as_slice() else { panic!("{driven:?}") };
@@ -205,11 +225,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_rank_that_was_not_seen_is_looked_for_again() {
+        let seen = |ranks: &str| {
+            format!(
+                r#"muster-probe {{"seen":{{"node":"n1","allocation":7,"ranks":[{ranks}],"device_files":[],"gpu_users":null,"shared_memory":{{"Ok":1}},"rdma_devices":[],"listens":null}}}}"#
+            )
+        };
+        let rank =
+            r#"{"rank":0,"world_size":1,"gpus":null,"visible":null,"memlock_bytes":null,"master":null}"#;
+        let script =
+            format!("echo '{}'; read -r line; case $line in *look*) echo '{}';; esac", seen(""), seen(rank));
+        let driven = drive(&words(&script), 1, &[0], &[]).await;
+        let ranks: Vec<u32> = driven.seen.iter().flat_map(|seen| &seen.ranks).map(|one| one.rank).collect();
+        assert_eq!((driven.seen.len(), ranks), (1, vec![0]));
+    }
+
+    #[tokio::test]
     async fn a_program_that_does_not_start_them_says_why() {
-        let driven = drive(&words("echo 'srun: error: no such job' >&2; exit 1"), 2, &[]).await;
+        let driven = drive(&words("echo 'srun: error: no such job' >&2; exit 1"), 2, &[], &[]).await;
         assert!(driven.seen.is_empty());
         assert_eq!(driven.why.as_deref(), Some("srun: error: no such job"));
         assert!(!driven.is_late);
-        assert!(drive(&[vec!["muster-no-such-program".to_owned()]], 1, &[]).await.why.is_some());
+        assert!(drive(&[vec!["muster-no-such-program".to_owned()]], 1, &[], &[]).await.why.is_some());
     }
 }

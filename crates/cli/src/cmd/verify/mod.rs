@@ -120,7 +120,8 @@ async fn look(app: &App, client: &Client, target: Target, evidence: &mut JobEvid
     let starts = client.on_each_node(target.job, target.index, probe).await.map_err(Failure::from)?;
     let nodes = evidence.nodes().len().max(1);
     app.ui.status(&format!("looking on {nodes} {}", if nodes == 1 { "node" } else { "nodes" }));
-    let driven = drive::drive(&starts, nodes, &of_a_job()).await;
+    let ranks: Vec<u32> = evidence.expected.iter().map(|one| one.rank).collect();
+    let driven = drive::drive(&starts, nodes, &ranks, &of_a_job()).await;
     if driven.seen.len() < nodes {
         let why = driven.why.map_or(String::new(), |why| format!(": {why}"));
         app.ui.warning(&format!("{} of {nodes} probes answered{why}", driven.seen.len()));

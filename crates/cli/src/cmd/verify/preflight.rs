@@ -41,7 +41,7 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
     // 1. Look.
     let starts: Vec<Vec<String>> =
         args.start.split(|word| word == COMPONENTS).map(<[String]>::to_vec).collect();
-    let driven = drive::drive(&starts, args.ranks as usize, &[]).await;
+    let driven = drive::drive(&starts, args.ranks as usize, &[], &[]).await;
     if driven.seen.len() < args.ranks as usize {
         let why = driven.why.map_or(String::new(), |why| format!(": {why}"));
         app.ui.warning(&format!("{} of {} ranks answered{why}", driven.seen.len(), args.ranks));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use muster_backends::probe::{Whom, look, reach};
+use muster_backends::probe::{Prober, Whom, reach};
 use muster_doctor::hosts::expand;
 use muster_model::verify::{PROBE_MARK, ProbeAnswer, ProbeQuestion};
 use tokio::signal::unix::{SignalKind, signal};
@@ -38,7 +38,8 @@ pub fn run(args: &Args) -> Result<u8> {
     // What asks a job to save its progress reaches whoever stands in the place of its ranks.
     let _heard = [SignalKind::user_defined1(), SignalKind::user_defined2()].map(signal);
     let whom = args.job.map_or(Whom::Itself, |job| Whom::Job { job, index: args.index });
-    let seen = look(whom, &configured());
+    let mut prober = Prober::new(whom, configured());
+    let seen = prober.look();
     let node = seen.node.clone();
     say(&ProbeAnswer::Seen(Box::new(seen)))?;
     for line in std::io::stdin().lock().lines() {
@@ -49,6 +50,7 @@ pub fn run(args: &Args) -> Result<u8> {
                 ProbeAnswer::Reached { node: node.clone(), error: reach(&address, port).err() }
             }
             ProbeQuestion::Clock => ProbeAnswer::Clock { node: node.clone(), unix_nanos: unix_nanos() },
+            ProbeQuestion::Look => ProbeAnswer::Seen(Box::new(prober.look())),
         })?;
     }
     Ok(0)

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use muster_api::query::{JobFilter, SnapshotQuery};
-use muster_model::simulation::{FleetFigures, FleetUnit, Past, Starts, Waiting, WhatIf};
+use muster_model::simulation::{FleetUnit, Past, Starts, Waiting, WhatIf};
 use muster_model::view::JobView;
 use muster_model::{JobId, Reason, SiteSnapshot, Span};
-use muster_sim::fleet::{Failures, Fleet, FleetJob, Scheduler, Site, Terms, figures};
+use muster_sim::fleet::{Failures, Finished, Fleet, FleetJob, Scheduler, Site, Terms, to_common_horizon};
 use muster_sim::whatif::{Forecast, Replays, Situation, Usual, WhatIfError};
 use muster_spec::quantity::parse_span;
 use serde_json::Value;
@@ -142,7 +142,7 @@ struct Answer {
     starts: BTreeMap<JobId, Starts>,
     /// Why what does not start at once waits.
     reasons: BTreeMap<JobId, Reason>,
-    past: FleetFigures,
+    past: Finished,
     is_partial: bool,
 }
 
@@ -171,7 +171,8 @@ impl Question {
         let both = [(as_it_is, &replays.as_it_is), (changed, &replays.changed)];
         let asked = watch::on_all_cores(&both, |(one, past)| answer(watch, one, past, &usual));
         let [one, other] = <[Result<Answer>; 2]>::try_from(asked).expect("two were asked");
-        let (one, mut other) = (one?, other?);
+        let (mut one, mut other) = (one?, other?);
+        to_common_horizon([&mut one.past, &mut other.past]);
         let waiting = self.waiting().filter_map(|(job, elements)| {
             let (as_it_is, changed) = (*one.starts.get(&job.job)?, *other.starts.get(&job.job)?);
             let still = other.reasons.remove(&job.job);
@@ -179,7 +180,7 @@ impl Question {
             Some(Waiting { job, name, user, queue, gpus, submitted, elements, as_it_is, changed, still })
         });
         let waiting = waiting.collect();
-        let Replays { never_ran, too_large, no_longer_fit, waited_secs, .. } = replays;
+        let Replays { never_ran, too_large, no_longer_fit, first_start_secs, .. } = replays;
         let past = as_it_is.past.first().map(|first| Past {
             since: first.submitted,
             runs: as_it_is.past.len() as u64,
@@ -188,9 +189,9 @@ impl Question {
             too_large,
             no_longer_fit,
             unit: if as_it_is.site().has_gpus() { FleetUnit::Gpu } else { FleetUnit::Cpu },
-            waited_secs,
-            as_it_is: one.past,
-            changed: other.past,
+            first_start_secs,
+            as_it_is: one.past.figures().clone(),
+            changed: other.past.figures().clone(),
         });
         Ok(WhatIf {
             taken: as_it_is.taken,
@@ -223,7 +224,7 @@ fn answer(
     let plane = Scheduler::Muster.begin(site, 0)?;
     let mut fleet = Fleet::new(site, plane, Arc::clone(jobs), Terms::default(), Failures::default());
     let is_over = watch::play(watch, &mut fleet, None, |_| Ok(()))?;
-    let past = figures(Scheduler::Muster, fleet.desk(), !is_over);
+    let past = Finished::of(Scheduler::Muster, fleet, !is_over);
     Ok(Answer { starts, reasons, past, is_partial: !is_over })
 }
 

@@ -77,10 +77,13 @@ fn a_site_is_advised_with_its_own_numbers() {
 #[test]
 fn nothing_given_and_nobody_to_ask_is_a_mistake() {
     let home = Home::new();
-    for words in ["advise", "advise --json", "advise --ruleset guide --details"] {
+    for words in ["advise", "advise --ruleset guide --details"] {
         let run = home.words(words).code(2);
         assert!(run.stderr.starts_with("error: nothing is known of the workload\nhint: "), "{}", run.stderr);
         assert_eq!(run.stdout, "");
     }
+    let run = home.words("advise --json").code(2);
+    assert!(run.stderr.contains("\"message\":\"nothing is known of the workload\""), "{}", run.stderr);
+    assert_eq!(run.stdout, "");
     home.words(&format!("advise {GRPO}")).ok();
 }

@@ -140,7 +140,7 @@ fn a_trace_and_a_cluster_take_the_place_of_mix_and_fleet() {
     let piped = format!("{} --trace - --json", asked.split(" --trace").next().unwrap());
     let words: Vec<&str> = piped.split(' ').collect();
     let piped: Value = home.with_stdin(&words, TRACE).ok().json();
-    assert_eq!(piped["proof"]["planes"][0]["wait_secs"], planes[0]["wait_secs"]);
+    assert_eq!(piped["proof"]["planes"][0]["turnaround_secs"], planes[0]["turnaround_secs"]);
 }
 
 #[test]
@@ -169,10 +169,10 @@ fn a_verdict_that_turns_with_the_seed_rests_on_several() {
         let asked = ["advise", "--site", &site, "--prove", "--json"].into_iter().chain(words.split(' '));
         home.muster(&asked.collect::<Vec<_>>()).ok().json::<Value>()["proof"].take()
     };
-    // 1. Alone, one draw of the mix speaks against the advice.
+    // 1. Alone, most draws of the mix say that KAI does worse than what is advised, and one does not.
+    let worse = |proof: &Value| proof["verdict"]["worse"].to_string().contains("kai");
     let alone = proof("--seeds 1 --seed 5");
-    let verdict = &alone["verdict"];
-    assert_eq!((&verdict["says"], &verdict["better"]), (&json!("contradicts"), &json!(["kai"])));
+    assert!(worse(&proof("--seeds 1 --seed 1")) && !worse(&alone), "{}", alone["verdict"]);
     assert!(alone["planes"][0]["intervals"].is_null() && alone["seeds"] == json!([5]), "{alone}");
     // 2. With others it does not, and what differs within the margins is not said to differ.
     let several = proof("--seeds 5 --seed 1");

@@ -56,7 +56,7 @@ impl Kai {
         if !may_be {
             return None;
         }
-        let order = bystanders.0.get_or_insert_with(|| self.in_victim_order());
+        let order = bystanders.0.get_or_insert_with(|| self.in_victim_order(desk));
         let victims = order.iter().copied().filter(|victim| self.is_victim(desk, job, *victim, aim));
         let most = if aim == Aim::Consolidate { MOST_MOVED } else { usize::MAX };
         self.search(desk, job, aim, victims.take(most))
@@ -177,12 +177,14 @@ impl Kai {
     }
 
     /// Jobs that run, in the order in which they are taken away: the reverse of the order in which jobs are placed, with what was
-    /// taken from a queue no longer counted (actions/utils, JobsOrderByQueues with VictimQueue).
-    fn in_victim_order(&self) -> Vec<JobNo> {
+    /// taken from a queue no longer counted (actions/utils, JobsOrderByQueues with VictimQueue). What was placed in this session is not
+    /// among them: its pods are not bound before the session is over.
+    fn in_victim_order(&self, desk: &Desk) -> Vec<JobNo> {
         let mut left: Vec<u64> = self.queues.all.iter().map(|queue| queue.allocated).collect();
         let mut running: Vec<Vec<Turn>> = vec![Vec::new(); self.queues.all.len()];
         for (leaf, turns) in &self.running {
-            running[*leaf] = turns.iter().copied().collect();
+            let is_bound = |turn: &&Turn| desk.runs_since(turn.1) != Some(desk.now());
+            running[*leaf] = turns.iter().filter(is_bound).copied().collect();
         }
         let mut order = Vec::new();
         while let Some((_, job)) = self.last(&self.queues.tops, &left, &running) {

@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use muster_model::job::Resources;
 use muster_model::queue::Preemption;
-use muster_model::{NodeId, Span, Time};
+use muster_model::{DeviceSet, NodeId, Span, Time};
 
 use super::kube::KubeDefault;
-use crate::fleet::{Desk, JobNo, Plane, PlaneError, Site};
+use crate::fleet::{Desk, JobNo, Plane, PlaneError, Pool, Site};
 use preempt::Admitted;
 use queues::{Pending, Turn};
 use quota::{Demand, Flavor, Quotas};
@@ -37,6 +37,10 @@ const LONGEST_REQUEUE_BACKOFF: Span = Span::from_secs(3600);
 /// Until a workload that is evicted waits again: its job is suspended and its pods go. An assumption; pods have up to their
 /// grace of 30 s, and most need less.
 const EVICTION: Span = Span::from_secs(1);
+
+/// From when all pods of a workload have their nodes until they are reported ready, where that is waited for. An assumption:
+/// with the image on the node a container starts in about this time.
+const POD_START: Span = Span::from_secs(1);
 
 /// How pods of an admitted workload get their nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,13 @@ pub struct Kueue {
     /// The controller takes so long for each admission.
     per_admission: Span,
     busy_until: Time,
+    /// Places of workloads that were admitted at this instant, with topology-aware scheduling. Cycles follow each other within
+    /// milliseconds; pods are bound once no cycle changes anything any more, so who is evicted before that never ran.
+    planned: BTreeMap<JobNo, Vec<(NodeId, DeviceSet)>>,
+    /// What is free beside these; `None` as long as there are none.
+    beside_planned: Option<Pool>,
+    /// Pods of the workload that was admitted last are ready from then on, where that is waited for.
+    ready_at: Time,
 }
 
 /// What is alike for all jobs that are: queue, priority, what each task holds, and how many there are.
@@ -97,6 +108,9 @@ impl Kueue {
             late: BTreeMap::new(),
             per_admission: Span(0),
             busy_until: Time(0),
+            planned: BTreeMap::new(),
+            beside_planned: None,
+            ready_at: Time(0),
         }
     }
 
@@ -202,18 +216,55 @@ impl Kueue {
         if self.binding != Binding::Topology {
             return true;
         }
-        let mut pool = desk.pool().clone();
+        let mut pool = self.free(desk).clone();
         for one in victims {
-            let there = desk.job(one.job);
-            for (node, devices) in (0..there.tasks).filter_map(|rank| desk.place_of(one.job, rank)) {
-                pool.give(node, &there.task, devices);
+            for (node, devices) in self.places_of(desk, one.job) {
+                pool.give(node, &desk.job(one.job).task, devices);
             }
         }
         topology::places(&pool, desk.job(job)).is_some()
     }
 
     fn has_places(&self, desk: &Desk, job: JobNo) -> bool {
-        self.binding != Binding::Topology || topology::places(desk.pool(), desk.job(job)).is_some()
+        self.binding != Binding::Topology || topology::places(self.free(desk), desk.job(job)).is_some()
+    }
+
+    /// What is free beside the places that workloads were admitted to at this instant.
+    fn free<'d>(&'d self, desk: &'d Desk) -> &'d Pool {
+        self.beside_planned.as_ref().unwrap_or(desk.pool())
+    }
+
+    /// Where the pods of a workload are, or will be.
+    fn places_of(&self, desk: &Desk, job: JobNo) -> Vec<(NodeId, DeviceSet)> {
+        match self.planned.get(&job) {
+            Some(places) => places.clone(),
+            None => (0..desk.job(job).tasks).filter_map(|rank| desk.place_of(job, rank)).collect(),
+        }
+    }
+
+    /// Plans the pods of a workload. False, and nothing changed, where they find no places.
+    fn plan(&mut self, desk: &Desk, job: JobNo) -> bool {
+        let there = desk.job(job);
+        let Some(nodes) = topology::places(self.free(desk), there) else { return false };
+        let pool = self.beside_planned.get_or_insert_with(|| desk.pool().clone());
+        let mut take = |node: NodeId| {
+            let devices = pool.node(node).choose(&there.task)?;
+            pool.take(node, &there.task, devices).then_some((node, devices))
+        };
+        let places = nodes.into_iter().map_while(&mut take).collect();
+        self.planned.insert(job, places);
+        true
+    }
+
+    /// Binds the pods that were planned at this instant.
+    fn bind(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
+        self.beside_planned = None;
+        for (job, places) in std::mem::take(&mut self.planned) {
+            for (rank, (node, devices)) in (0..).zip(places) {
+                desk.place_on(job, rank, node, devices)?;
+            }
+        }
+        Ok(())
     }
 
     /// Admits it, if it still fits after those before it in the cycle. False when it does not.
@@ -230,11 +281,8 @@ impl Kueue {
             return Ok(false);
         }
         if self.binding == Binding::Topology {
-            let Some(places) = topology::places(desk.pool(), desk.job(job)) else {
+            if !self.plan(desk, job) {
                 return Ok(false);
-            };
-            for (rank, node) in (0..).zip(places) {
-                desk.place(job, rank, node)?;
             }
         } else {
             self.pods.arrived(desk, job)?;
@@ -255,16 +303,25 @@ impl Kueue {
         Ok(true)
     }
 
-    /// Somebody was admitted whose pods are not all ready, and who blocks all others.
+    /// A workload was admitted whose pods are not all ready, and which blocks all others.
     fn is_blocked(&self, desk: &Desk) -> bool {
         let waits = |one: &Admitted| !desk.runs(one.job);
-        self.binding == Binding::WaitsForPodsReady && self.admitted.iter().rev().any(waits)
+        self.binding == Binding::WaitsForPodsReady
+            && (desk.now() < self.ready_at || self.admitted.iter().rev().any(waits))
     }
 
     fn evict(&mut self, desk: &mut Desk, one: Admitted) {
         self.admitted.retain(|other| other.job != one.job);
         self.quotas.remove(one.queue, one.flavor, one.amount);
         self.pods.delete(one.job);
+        if let Some(pool) = &mut self.beside_planned {
+            let planned = self.planned.remove(&one.job);
+            let held =
+                || (0..desk.job(one.job).tasks).filter_map(|rank| desk.place_of(one.job, rank)).collect();
+            for (node, devices) in planned.unwrap_or_else(held) {
+                pool.give(node, &desk.job(one.job).task, devices);
+            }
+        }
         desk.evict(one.job);
         self.returning.insert(one.job, desk.now() + EVICTION);
         self.flush();
@@ -336,7 +393,8 @@ impl Plane for Kueue {
             .filter(|at| waits && *at > now)
             .min();
         let back = self.returning.values().copied().min();
-        [pods, busy, timeout, back].into_iter().flatten().min()
+        let ready = (waits && self.ready_at > now).then_some(self.ready_at);
+        [pods, busy, timeout, back, ready].into_iter().flatten().min()
     }
 
     fn decide(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
@@ -345,15 +403,17 @@ impl Plane for Kueue {
         }
         self.take_back(desk);
         let mut known = BTreeSet::new();
-        loop {
-            while self.busy_until <= desk.now() && !self.is_blocked(desk) && self.cycle(desk, &mut known)? {}
-            // Pods of what was admitted find their nodes; where that was waited for, the next may be admitted.
-            let was_blocked = self.is_blocked(desk);
-            self.pods.decide(desk)?;
-            if !was_blocked || self.is_blocked(desk) {
-                return Ok(());
-            }
+        while self.busy_until <= desk.now() && !self.is_blocked(desk) && self.cycle(desk, &mut known)? {}
+        // Pods of what was admitted find their nodes.
+        self.bind(desk)?;
+        self.pods.decide(desk)?;
+        let now = desk.now();
+        if self.binding == Binding::WaitsForPodsReady
+            && self.admitted.iter().any(|one| desk.runs_since(one.job) == Some(now))
+        {
+            self.ready_at = now + POD_START;
         }
+        Ok(())
     }
 
     fn why(&mut self, desk: &Desk, job: JobNo) -> String {

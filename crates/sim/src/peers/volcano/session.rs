@@ -175,7 +175,8 @@ impl Volcano {
     /// Jobs of other queues after which the gang fits: those of queues with the highest share first, of a queue those first that
     /// hold no more than is needed, until they are enough (actions/utils, SortBundlesForReclaim). No queue is left with less than
     /// its guarantee, and none that has only what it deserves loses anything: so plugin `capacity` answers, and `proportion` has
-    /// no answer (UnifiedEvictableFn); without one queues would take the same GPUs from each other for ever.
+    /// no answer (UnifiedEvictableFn); without one queues would take the same GPUs from each other for ever. What was placed in this session is none: only pods that
+    /// run are reclaimed.
     fn victims(&self, desk: &Desk, reclaimer: usize, shape: ShapeNo) -> Option<Vec<JobNo>> {
         let (pods, pod) = self.shapes.get(shape);
         let need = Amounts::of(pods, pod);
@@ -190,7 +191,8 @@ impl Volcano {
             return None;
         }
         let shares: Vec<u64> = self.queues.iter().map(queues::Queue::share).collect();
-        let mut running: Vec<JobNo> = self.running.iter().copied().collect();
+        let is_bound = |job: &&JobNo| desk.runs_since(**job) != Some(desk.now());
+        let mut running: Vec<JobNo> = self.running.iter().filter(is_bound).copied().collect();
         running.sort_by_cached_key(|number| {
             let job = &self.jobs[number.at()];
             (Reverse((shares[job.queue], job.queue)), Reverse(worth(job.asks, need)), *number)

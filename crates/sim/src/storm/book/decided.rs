@@ -31,6 +31,7 @@ impl Book {
                 }
             }
         }
+        self.judge_keeps(plan, cover)?;
         if let Some((id, cause)) = self.claims.onward.pop_first() {
             return Err(format!("{id} goes, {cause:?}, and is not told where it goes on"));
         }
@@ -47,6 +48,34 @@ impl Book {
             if let Some(waits) = self.jobs.get(&id).and_then(|job| owed::is_passed_by(self, job, &places, at))
             {
                 return Err(format!("{id} gets larger, on what {waits} waits for"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Who becomes a head waits, and what is kept for one is not promised to another.
+    fn judge_keeps(&self, plan: &Plan, cover: &mut Cover) -> Result<(), String> {
+        for id in plan.heads.iter().chain(plan.keeps.iter().map(|keep| &keep.element)) {
+            let element = self.jobs.get(&id.job).and_then(|job| job.elements.get(&id.index));
+            let phase = element.map(|element| &element.phase);
+            if !matches!(phase, Some(Phase::Waits { held: false, .. })) {
+                return Err(format!("{id} is first in its queue and does not wait"));
+            }
+        }
+        cover.heads += plan.heads.len() as u64;
+        cover.kept_places += plan.keeps.len() as u64;
+        for keep in &plan.keeps {
+            let meets = |place: &TaskPlacement| {
+                let is_same = |own: &TaskPlacement| {
+                    own.node == place.node
+                        && own.share.0 + place.share.0 > 1000
+                        && !own.devices.and(place.devices).is_empty()
+                };
+                keep.placement.iter().any(is_same)
+            };
+            if let Some((id, _)) = self.claims.of.iter().find(|(_, claim)| claim.placement.iter().any(meets))
+            {
+                return Err(format!("{id} is promised what is kept for {}", keep.element));
             }
         }
         Ok(())

@@ -1,9 +1,11 @@
 //! How attempts, elements and jobs must end, and who may start after whom. It does not look at what the engine says of it.
 
-use muster_model::{Dependency, DependencyKind, ElementId, JobId, Outcome, Restart, Span, Time};
+use muster_model::{
+    AfterCheckpoint, Dependency, DependencyKind, ElementId, JobId, JobSpec, Outcome, Restart, Span, Time,
+};
 
 use super::{Book, Element, Job, Phase};
-use crate::storm::attempt::Fate;
+use crate::storm::attempt::{Attempt, Fate};
 use crate::storm::budget::{self, Spent};
 
 /// A failed start is tried again at least so often (docs/jobs.md, `restart`).
@@ -13,7 +15,7 @@ impl Book {
     /// An attempt of which every task is over is over.
     pub(super) fn settle(&mut self, at: Time, id: ElementId) {
         let Some(job) = self.jobs.get_mut(&id.job) else { return };
-        let (restart, held) = (job.spec.restart, job.held);
+        let held = job.held;
         let Some(element) = job.elements.get_mut(&id.index) else { return };
         let Phase::Active(attempt) = &element.phase else { return };
         element.begun |= attempt.has_run;
@@ -31,28 +33,8 @@ impl Book {
                 ran: at.since(ran_from),
             });
         }
-        let fate = attempt.fate.clone();
-        // What ran long enough is healthy, where it always restarts.
-        let is_healthy = |from: Time| restart.always && at.since(from) >= Restart::HEALTHY_AFTER;
-        let used = if attempt.ran_from.is_some_and(is_healthy) { 0 } else { element.restarts };
-        let is_left = |most: u32| used < most;
-        let again = match &fate {
-            Some(Fate::Requeued | Fate::Preempted) => Some((element.restarts, Time(0))),
-            Some(Fate::Refused { .. }) if is_left(restart.max_restarts.max(START_RETRIES)) => {
-                Some(next_restart(at, restart, used))
-            }
-            None | Some(Fate::Failed(Outcome::TimedOut)) if restart.always => {
-                Some(next_restart(at, restart, used))
-            }
-            Some(Fate::Failed(outcome))
-                if !matches!(outcome, Outcome::TimedOut | Outcome::Idle { .. })
-                    && restart.on_failure
-                    && is_left(restart.max_restarts) =>
-            {
-                Some(next_restart(at, restart, used))
-            }
-            _ => None,
-        };
+        let fate = attempt.end();
+        let again = again(at, &job.spec, attempt, element.restarts, &fate);
         // Who goes on by a plan does unless it has come to another end on the way, or may not start.
         if held || fate != Some(Fate::Preempted) {
             self.claims.of.remove(&id);
@@ -136,6 +118,54 @@ impl Book {
             (None, _) => false,
         })
     }
+}
+
+/// When an element starts again whose attempt has ended so, and how many restarts it has used up by then.
+fn again(
+    at: Time,
+    spec: &JobSpec,
+    attempt: &Attempt,
+    restarts: u32,
+    fate: &Option<Fate>,
+) -> Option<(u32, Time)> {
+    let restart = spec.restart;
+    // What ran long enough is healthy, where it always restarts.
+    let is_healthy = |from: Time| restart.always && at.since(from) >= Restart::HEALTHY_AFTER;
+    let used = if attempt.ran_from.is_some_and(is_healthy) { 0 } else { restarts };
+    let is_left = |most: u32| used < most;
+    match fate {
+        Some(Fate::Failed(Outcome::StartFailed { .. })) => None,
+        Some(Fate::Failed(outcome)) if takes_turns(spec, attempt, outcome) && attempt.has_saved() => {
+            Some((restarts, Time(0)))
+        }
+        Some(Fate::Failed(outcome))
+            if takes_turns(spec, attempt, outcome) && is_left(restart.max_restarts.max(START_RETRIES)) =>
+        {
+            Some(next_restart(at, restart, used))
+        }
+        Some(Fate::Requeued | Fate::Preempted) => Some((restarts, Time(0))),
+        Some(Fate::Refused { .. }) if is_left(restart.max_restarts.max(START_RETRIES)) => {
+            Some(next_restart(at, restart, used))
+        }
+        None | Some(Fate::Failed(Outcome::TimedOut)) if restart.always => {
+            Some(next_restart(at, restart, used))
+        }
+        Some(Fate::Failed(outcome))
+            if !matches!(outcome, Outcome::TimedOut | Outcome::Idle { .. })
+                && restart.on_failure
+                && is_left(restart.max_restarts) =>
+        {
+            Some(next_restart(at, restart, used))
+        }
+        _ => None,
+    }
+}
+
+/// True for a bad end of its own of a job that was warned of its limit, and is to be queued again after that.
+fn takes_turns(spec: &JobSpec, attempt: &Attempt, outcome: &Outcome) -> bool {
+    spec.checkpoint.is_some_and(|terms| terms.then == AfterCheckpoint::Requeue)
+        && attempt.was_warned()
+        && !matches!(outcome, Outcome::TimedOut | Outcome::Idle { .. })
 }
 
 /// One restart more, after a wait that doubles.

@@ -103,6 +103,8 @@ pub(crate) struct Book {
     /// What attempts that are over took, since the queues are what they are.
     pub(crate) spent: Vec<Spent>,
     pub(crate) moves: Moves,
+    /// Attempts that were asked to make room, as the engine told of it.
+    asked_to_go: BTreeSet<AttemptId>,
     /// Ends of elements and of jobs that this batch must tell.
     ends: Vec<(ElementId, Outcome)>,
     job_ends: Vec<(JobId, bool)>,
@@ -131,6 +133,7 @@ impl Book {
             windows: Windows::new(),
             spent: Vec::new(),
             moves,
+            asked_to_go: BTreeSet::new(),
             ends: Vec::new(),
             job_ends: Vec::new(),
             running: Vec::new(),

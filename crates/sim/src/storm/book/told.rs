@@ -1,6 +1,6 @@
 //! Does the engine tell what must be told: every end, and every attempt that runs? It changes nothing but what was told.
 
-use muster_model::{ElementId, Outcome};
+use muster_model::{Attempt, AttemptId, ElementId, Outcome};
 use muster_runtime::engine::Fact;
 
 use super::Book;
@@ -15,7 +15,8 @@ impl Book {
         self.ends = own.into_iter().map(|(id, how)| (id, self.as_named_here(id, &how))).collect();
         for fact in facts {
             match fact {
-                Fact::ElementEnded { element, outcome, .. } => {
+                Fact::ElementEnded { element, outcome, attempts, .. } => {
+                    self.not_for_being_asked(*element, *attempts, outcome)?;
                     ends.push((*element, self.as_named_here(*element, outcome)));
                 }
                 Fact::RestEnded { job, count, first, last, step, outcome, .. } => {
@@ -39,10 +40,8 @@ impl Book {
                 }
                 Fact::JobEnded { job, succeeded, .. } => job_ends.push((*job, *succeeded)),
                 Fact::Running { id, .. } => running.push(*id),
-                Fact::Queued { .. }
-                | Fact::Started { .. }
-                | Fact::Evicted { .. }
-                | Fact::AttemptEnded { .. } => {}
+                Fact::Evicted { id, .. } => drop(self.asked_to_go.insert(*id)),
+                Fact::Queued { .. } | Fact::Started { .. } | Fact::AttemptEnded { .. } => {}
             }
         }
         for (_, outcome) in &ends {
@@ -64,6 +63,22 @@ impl Book {
         match mine == (ends, job_ends, running) {
             true => Ok(()),
             false => Err(format!("the journal comes to {mine:?}, and the engine tells {facts:?}")),
+        }
+    }
+
+    /// A job does not fail for having been asked to make room: it may end while it is, by itself or by a cancellation, and
+    /// otherwise waits again.
+    fn not_for_being_asked(
+        &self,
+        element: ElementId,
+        attempts: u32,
+        outcome: &Outcome,
+    ) -> Result<(), String> {
+        let id = AttemptId { element, attempt: Attempt(attempts) };
+        let is_fine = outcome.is_success() || matches!(outcome, Outcome::Cancelled { .. });
+        match self.asked_to_go.contains(&id) && !is_fine {
+            true => Err(format!("{id} was asked to make room, and ended for good: {outcome}")),
+            false => Ok(()),
         }
     }
 

@@ -1,12 +1,14 @@
 //! Rules on what a script loses on its way to a job: nothing is wrong with it for Slurm, and the job would not do the same.
 
 use muster_model::check::Severity;
-use muster_model::imported::LaunchMode;
+use muster_model::imported::{Becomes, ImportedOption, LaunchMode};
 
 use super::super::arguments;
 use super::super::body::is_repeatable;
 use super::super::finding::{Facts, Rule, Seen};
+use super::super::launch::Step;
 use super::super::option::Given;
+use super::super::shell::{Command, Word};
 
 /// Commands that move files, for which a share of a node is enough.
 pub(super) const FILES: [&str; 11] =
@@ -26,6 +28,27 @@ pub(in super::super) const RULES: &[Rule] = &[
         title: "the job has no GPUs, and the script asks for some",
         cure: "ask for as many as divide among the tasks of each node, or write `gpus` or `gpus-per-task` into the job file",
         find: dropped,
+    },
+    Rule {
+        id: "option-lost",
+        severity: Severity::Medium,
+        title: "an option of sbatch is not in the job",
+        cure: "see above what takes its place; where nothing does, submit the script itself with sbatch",
+        find: options_lost,
+    },
+    Rule {
+        id: "step-of-several-programs",
+        severity: Severity::Medium,
+        title: "one srun starts several programs, which stays a step of the first task",
+        cure: "write a group for each program into the job file, and let Muster start them together",
+        find: several_programs,
+    },
+    Rule {
+        id: "requeues-itself",
+        severity: Severity::High,
+        title: "the script requeues its job from inside, past Muster",
+        cure: "take `scontrol requeue` out and end with an exit code after saving: Muster starts a preempted job again by itself, and one that reaches its limit with `checkpoint` and `restarts`; what is saved must be found by the next start, in a file that does not have the step's number",
+        find: requeues,
     },
     Rule {
         id: "batch-narrowed",
@@ -75,6 +98,77 @@ fn dropped(facts: &Facts<'_>) -> Vec<Seen> {
     given.map(|one| (Some(one.line), format!("{} is not in the job", one.written))).into_iter().collect()
 }
 
+/// Options that say nothing about what the job does: where output goes, which Muster keeps, and how the submission goes on.
+const OF_SUBMISSION: [&str; 16] = [
+    "output",
+    "error",
+    "open-mode",
+    "comment",
+    "kill-on-invalid-dep",
+    "wait",
+    "test-only",
+    "parsable",
+    "quiet",
+    "verbose",
+    "help",
+    "usage",
+    "version",
+    "ignore-pbs",
+    "immediate",
+    "wrap",
+];
+
+/// Returns true for an option that has a rule of its own, as most options of containers have.
+fn has_its_own_rule(name: &str) -> bool {
+    (name.starts_with("container-") && name != "container-id") || name.starts_with("no-container-")
+}
+
+fn options_lost(facts: &Facts<'_>) -> Vec<Seen> {
+    let is_lost = |option: &&ImportedOption| {
+        let name = option.option.strip_prefix("srun --").unwrap_or(&option.option);
+        option.becomes == Becomes::NotMapped
+            && !name.is_empty()
+            && !OF_SUBMISSION.contains(&name)
+            && !has_its_own_rule(name)
+            && !option.says.contains("is given again below")
+            && !option.says.starts_with("sbatch refuses it beside")
+    };
+    let lost = facts.options.iter().filter(is_lost);
+    lost.map(|option| (Some(option.line), format!("{}: {}", option.written, option.says))).collect()
+}
+
+fn several_programs(facts: &Facts<'_>) -> Vec<Seen> {
+    // Of components each runs its own.
+    if facts.how == LaunchMode::Roles {
+        return Vec::new();
+    }
+    let is_several =
+        |step: &Step| step.srun.as_ref().is_some_and(|srun| srun.program.iter().any(|word| word.raw == ":"));
+    let steps = facts.steps.iter().filter(|(step, _)| is_several(step));
+    steps.map(|(step, _)| (Some(facts.line(step.line)), "srun … : …".to_owned())).collect()
+}
+
+/// Also in what a trap runs, which is one word.
+fn requeues(facts: &Facts<'_>) -> Vec<Seen> {
+    let names = |command: &&Command| {
+        let text: Vec<String> = command.words.iter().map(Word::shown).collect();
+        let text = text.join(" ");
+        let words: Vec<&str> =
+            text.split(|c: char| c.is_whitespace() || c == ';').filter(|word| !word.is_empty()).collect();
+        words.windows(2).any(|pair| {
+            pair[0].rsplit('/').next() == Some("scontrol") && matches!(pair[1], "requeue" | "requeuehold")
+        })
+    };
+    let seen = facts.commands.iter().find(names);
+    seen.map(|command| {
+        let is_trap = command.program().as_deref() == Some("trap");
+        let what = if is_trap { "a trap runs `scontrol requeue`" } else { "`scontrol requeue`" };
+        (Some(facts.line(command.line)), what.to_owned())
+    })
+    .into_iter()
+    .collect()
+}
+
 fn narrowed(facts: &Facts<'_>) -> Vec<Seen> {
     // Of the job, in which one task may have what several would have.
     let tasks = facts.groups.first().and_then(|group| group.tasks_per_node.or(group.tasks)).unwrap_or(1);
@@ -108,4 +202,93 @@ fn narrowed(facts: &Facts<'_>) -> Vec<Seen> {
     })
     .into_iter()
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::option::{SBATCH, Takes};
+    use super::super::super::{Submission, import};
+    use super::*;
+
+    /// A value that it takes, one that is nonsense, and one that is a list.
+    const VALUES: [&str; 4] = ["1", "x y", "a,b,7-9%2", "singleton"];
+
+    #[test]
+    fn every_option_of_sbatch_is_carried_or_named() {
+        for option in SBATCH {
+            let values = if option.takes == Takes::Nothing { &VALUES[..1] } else { &VALUES[..] };
+            for value in values {
+                let given = match option.takes {
+                    Takes::Nothing => format!("--{}", option.name),
+                    Takes::Value | Takes::Perhaps => format!("--{}=\"{value}\"", option.name),
+                };
+                let text = format!("#!/bin/bash\n#SBATCH {given}\npython train.py\n");
+                let report = import(&text, "x.sh", &Submission::default()).unwrap();
+                let answers: Vec<_> = report.options.iter().filter(|one| one.line == 2).collect();
+                assert!(!answers.is_empty(), "{given} is not answered");
+                let is_lost = answers.iter().any(|one| one.becomes == Becomes::NotMapped);
+                let is_named = report.findings.iter().any(|finding| finding.evidence.contains(option.name));
+                let is_silent = OF_SUBMISSION.contains(&option.name);
+                assert!(!is_lost || is_named || is_silent, "{given} is lost unsaid: {report:?}");
+            }
+        }
+    }
+
+    /// Rules on what is lost, by what stands in the script; most bodies ask for eight tasks on two nodes.
+    #[test]
+    fn what_a_script_loses_is_named_and_nothing_else() {
+        for (head, body, expected) in [
+            ("", "srun -n4 ./a : -n4 ./b", &["step-of-several-programs"][..]),
+            ("--array=1,3,7", "srun ./a", &["option-lost"]),
+            ("--dependency=singleton", "srun ./a", &["option-lost"]),
+            ("--partition=gpu\n#SBATCH hetjob\n#SBATCH --partition=cpu", "srun ./a : ./b", &["option-lost"]),
+            ("", "trap 'wait $pid; scontrol requeue $SLURM_JOB_ID' USR1\nsrun ./a", &["requeues-itself"]),
+            ("", "scontrol requeue 7\nsrun ./a", &["requeues-itself"]),
+            ("", "scontrol show job 7\n# scontrol requeue 7\nsrun ./a", &[]),
+            ("--output=x --comment=y", "srun ./a", &[]),
+            ("", "A[0]=x\nA[$i]=y\nA+=(z)\nsrun ./a &\nwhile kill -0 $!; do sleep 5; done\nsrun ./b", &[]),
+            ("", "for i in 1 2; do srun -N1 -n1 ./a & done\nwait", &[]),
+            ("", "./prepare --all\nsrun ./a\nsrun ./b", &["batch-narrowed"]),
+        ] {
+            let head = if head.is_empty() { String::new() } else { format!("#SBATCH {head}\n") };
+            let text = format!(
+                "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4 --time=5\n{head}{body}\n"
+            );
+            let report = import(&text, "x.sh", &Submission::default()).unwrap();
+            let found = report.findings.iter().map(|finding| finding.rule);
+            let found: Vec<&str> = found.filter(|rule| RULES.iter().any(|own| own.id == *rule)).collect();
+            assert_eq!(found, expected, "{text}\n{}", report.job);
+        }
+    }
+
+    /// A word in a comment starts nothing.
+    #[test]
+    fn a_comment_makes_no_script_one_of_steps() {
+        let job = |comment: &str| {
+            let text = format!(
+                "#!/bin/bash\n#SBATCH --nodes=1 --ntasks-per-node=8 --gpus-per-node=8\necho go\n{comment}\ntorchrun --nproc-per-node=8 x.py # {comment}\n"
+            );
+            import(&text, "x.sh", &Submission::default()).unwrap()
+        };
+        let (plain, named) = (job("# nothing"), job("# no srun, no mpirun"));
+        assert_eq!(plain.launch.how, named.launch.how);
+        assert!(named.job.contains("gpus: 8\n") && !named.job.contains("tasks-per-node"), "{}", named.job);
+    }
+
+    #[test]
+    fn a_cure_is_written_where_it_is_chosen() {
+        let text = "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=8 --gpus-per-node=8 --cpus-per-task=4 --time=5\n\
+            srun torchrun --nnodes=2 --nproc-per-node=8 x.py\n";
+        let job = |cures: &[&str]| {
+            let cures = cures.iter().map(|rule| (*rule).to_owned()).collect();
+            import(text, "x.sh", &Submission { cures, ..Submission::default() }).unwrap()
+        };
+        let has = |report: &muster_model::imported::ImportReport| {
+            report.findings.iter().any(|finding| finding.rule == "processes-squared")
+        };
+        let (plain, cured) = (job(&[]), job(&["processes-squared"]));
+        assert!(has(&plain) && plain.job.contains("tasks-per-node: 8"), "{}", plain.job);
+        assert!(!has(&cured) && !cured.job.contains("tasks-per-node"), "{}", cured.job);
+        assert!(cured.job.contains("gpus: 8\n") && cured.job.contains("cpus: 32\n"), "{}", cured.job);
+    }
 }

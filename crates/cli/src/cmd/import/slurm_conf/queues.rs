@@ -33,7 +33,7 @@ pub struct Queues {
 
 /// Makes it; without accounts there is one queue.
 pub fn read(evidence: &Evidence, entered: &Entered, models: &[GpuModel]) -> Queues {
-    let mut reader = Reader { entered, models, lost: Vec::new(), has_owners: false };
+    let mut reader = Reader { entered, models, lost: Vec::new(), has_owners: false, are_partitions: false };
     // 1. The whole.
     let half_life = evidence.setting("PriorityDecayHalfLife");
     let half_life = half_life.and_then(|text| minutes(&text)).filter(|minutes| *minutes > 0);
@@ -57,7 +57,7 @@ pub fn read(evidence: &Evidence, entered: &Entered, models: &[GpuModel]) -> Queu
     // 2. Queues.
     let queues = reader.below("root", "");
     if queues.is_empty() {
-        reader.lost.push("no accounts were given: one queue; `--sacctmgr` reads them".to_owned());
+        reader.of_partitions(evidence, &mut tree);
     } else {
         tree.queues = queues;
         tree.default_queue = QueueName::from(first_leaf(&tree.queues, "").as_str());
@@ -73,6 +73,7 @@ pub fn read(evidence: &Evidence, entered: &Entered, models: &[GpuModel]) -> Queu
             .lost
             .push(format!("PreemptType={other}: who goes for whom is not said by quotas here; nobody goes")),
     }
+    reader.weights(evidence);
     reader.partitions(evidence);
     Queues { tree, lost: reader.lost }
 }
@@ -88,6 +89,8 @@ struct Reader<'a> {
     lost: Vec<String>,
     /// Some account runs by default in a quality of service that takes from others.
     has_owners: bool,
+    /// Queues were made of partitions.
+    are_partitions: bool,
 }
 
 impl Reader<'_> {
@@ -263,6 +266,70 @@ impl Reader<'_> {
         together
     }
 
+    /// A queue for each partition, where no accounts divide the cluster: its longest time, and the limits of its own QOS.
+    fn of_partitions(&mut self, evidence: &Evidence, tree: &mut QueueTree) {
+        let entered = self.entered;
+        let mut default = None;
+        if evidence.partition_entries().next().is_some() {
+            tree.queues.clear();
+        }
+        for partition in evidence.partition_entries() {
+            let name = partition.name();
+            let own = partition.get("QOS").and_then(|qos| entered.qos.iter().find(|known| known.name == qos));
+            let own = own.map(|qos| &qos.fields);
+            let mut limits = self.limits(name, &Fields::default(), own, None);
+            let time =
+                partition.get("MaxTime").and_then(minutes).map(|minutes| Span::from_secs(minutes * 60));
+            // Both hold in Slurm.
+            limits.time = limits.time.into_iter().chain(time).min();
+            let quota = self.gpus(name, own.and_then(|own| own.get("grptres"))).unwrap_or_default();
+            let borrow = (!quota.is_empty()).then_some(0);
+            tree.queues.push(QueueSpec { limits, quota, borrow, ..QueueSpec::named(name) });
+            if partition.get("Default").is_some_and(|text| text.eq_ignore_ascii_case("yes")) {
+                default = Some(name);
+            }
+        }
+        match tree.queues.first() {
+            None => self.lost.push("no accounts were given: one queue; `--sacctmgr` reads them".to_owned()),
+            Some(first) => {
+                tree.default_queue = QueueName::from(default.unwrap_or(&first.name));
+                self.are_partitions = true;
+                self.lost.push(
+                    "no accounts were given: a queue for each partition, all of them on all nodes; `--sacctmgr` reads them".to_owned(),
+                );
+            }
+        }
+    }
+
+    /// What the order of jobs is made of in Slurm. Here it is fair share alone, then the priority of each job, then age.
+    fn weights(&mut self, evidence: &Evidence) {
+        const WEIGHTS: [&str; 7] = [
+            "PriorityWeightAge",
+            "PriorityWeightAssoc",
+            "PriorityWeightFairshare",
+            "PriorityWeightJobSize",
+            "PriorityWeightPartition",
+            "PriorityWeightQOS",
+            "PriorityWeightTRES",
+        ];
+        let set: Vec<String> = WEIGHTS
+            .iter()
+            .filter_map(|key| Some((key, evidence.setting(key).filter(|value| value != "0")?)))
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        let is_basic =
+            evidence.setting("PriorityType").is_some_and(|kind| kind.eq_ignore_ascii_case("priority/basic"));
+        if is_basic {
+            self.lost.push("PriorityType=priority/basic: jobs go in the order in which they came; here fair share comes first".to_owned());
+        } else if !set.is_empty() {
+            self.lost.push(format!(
+                "weights of the order ({}): a queue file has none; here fair share comes first, then the priority of a job, then its age. \
+                 `simulate --scheduler slurm --slurm-conf` takes them",
+                set.join(", ")
+            ));
+        }
+    }
+
     /// What partitions say that queues do not.
     fn partitions(&mut self, evidence: &Evidence) {
         let of = |key: &str| -> Vec<String> {
@@ -274,12 +341,16 @@ impl Reader<'_> {
         };
         for (key, what) in [
             ("MaxTime", "longest times"),
+            ("DefaultTime", "times of jobs that name none"),
+            ("MaxNodes", "most nodes of a job"),
+            ("AllowGroups", "groups that alone may use"),
             ("AllowAccounts", "accounts that alone may use"),
             ("PriorityTier", "tiers"),
             ("QOS", "qualities of service whose limits hold for all of their jobs"),
         ] {
             let said = of(key);
-            if !said.is_empty() {
+            let is_carried = self.are_partitions && matches!(key, "MaxTime" | "QOS");
+            if !said.is_empty() && !is_carried {
                 self.lost.push(format!(
                     "partitions, {what} ({key}): {}; a queue file has no partitions",
                     said.join(", ")
@@ -291,7 +362,9 @@ impl Reader<'_> {
             .partition_entries()
             .filter(|entry| entry.get("Default").is_some_and(|text| text.eq_ignore_ascii_case("yes")))
             .last();
-        if let Some(default) = default.filter(|_| evidence.partition_entries().count() > 1) {
+        if let Some(default) =
+            default.filter(|_| !self.are_partitions && evidence.partition_entries().count() > 1)
+        {
             self.lost.push(format!(
                 "partitions, the one of jobs that name none (Default): {}; a queue file has no partitions",
                 default.name()

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use muster_model::simulation::{FleetComparison, FleetFigures, FleetUnit, Gantt};
-use muster_sim::fleet::{Scheduler, figures, gantt, over_seeds};
+use muster_model::simulation::{FleetComparison, FleetUnit, Gantt};
+use muster_sim::fleet::{Finished, Scheduler, gantt, over_seeds, to_common_horizon};
 
 use super::{Events, Given};
 use crate::app::App;
@@ -23,7 +23,7 @@ struct Task {
 
 /// What a run came to.
 struct Played {
-    figures: FleetFigures,
+    finished: Finished,
     gantt: Option<Gantt>,
 }
 
@@ -44,6 +44,8 @@ pub async fn run(app: &App, args: &super::super::Args, given: Given) -> Result<u
         too_large: given.load.too_large,
         strangers: given.load.strangers,
         bad_rows: given.bad_rows,
+        limits: given.limits,
+        without_limit: given.load.jobs.iter().filter(|job| job.estimate.is_none()).count() as u64,
         seeds: seeds.clone(),
         runs: Vec::new(),
     };
@@ -61,12 +63,13 @@ pub async fn run(app: &App, args: &super::super::Args, given: Given) -> Result<u
     let runs = move |watch: &Watch| {
         watch::on_all_cores(&tasks, |task| one(watch, &given, *task, events_out.as_deref()))
     };
-    let played: Vec<Played> = watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
+    let mut played: Vec<Played> = watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
 
     // 2. What they come to.
+    to_common_horizon(played.iter_mut().map(|run| &mut run.finished));
     let of_planes = played.chunks(seeds.len());
-    let runs =
-        of_planes.map(|runs| over_seeds(&runs.iter().map(|run| run.figures.clone()).collect::<Vec<_>>()));
+    let runs = of_planes
+        .map(|runs| over_seeds(&runs.iter().map(|run| run.finished.figures().clone()).collect::<Vec<_>>()));
     let comparison = FleetComparison { runs: runs.collect(), ..comparison };
     if let Some(path) = &fleet.report_out {
         let gantts: Vec<Gantt> = played.into_iter().filter_map(|run| run.gantt).collect();
@@ -89,10 +92,8 @@ fn one(watch: &Watch, given: &Given, task: Task, events_out: Option<&Path>) -> R
     let mut events = Events::of(events_out, &mut fleet)?;
     let is_over = watch::play(watch, &mut fleet, None, |fleet| events.write(fleet))?;
     watch.count(given.load.jobs.len() - fleet.desk().jobs().len());
-    Ok(Played {
-        figures: figures(scheduler, fleet.desk(), !is_over),
-        gantt: is_drawn.then(|| gantt(scheduler, &given.site, &fleet)),
-    })
+    let gantt = is_drawn.then(|| gantt(scheduler, &given.site, &fleet));
+    Ok(Played { finished: Finished::of(scheduler, fleet, !is_over), gantt })
 }
 
 /// This command, as it is typed in a shell.

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use muster_model::simulation::TimeLimits;
 use muster_model::{QueueTree, Span};
 use muster_report::amount::count;
 use muster_sim::fleet::{Failures, Fleet, FleetLoad, Loading, PlaneError, Scheduler, Site, Terms, event};
@@ -92,6 +93,7 @@ struct Given {
     slurm: Settings,
     terms: Terms,
     failures: Failures,
+    limits: TimeLimits,
     /// Users promise too much, each run with its own seed.
     has_noise: bool,
     /// Rows that could not be read.
@@ -153,8 +155,13 @@ fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Gi
         load,
         schedulers,
         slurm,
-        terms: Terms { checkpoint_every, saves_when_told: checkpoint_on_signal, restart },
+        terms: Terms { checkpoint_every, saves_when_told: checkpoint_on_signal, restart, ..Terms::default() },
         failures: Failures { node_mtbf, gpu_mtbf, repair, seed: args.seed },
+        limits: match args.estimates {
+            EstimatesArg::Requested => TimeLimits::Requested,
+            EstimatesArg::Actual => TimeLimits::Actual,
+            EstimatesArg::Noisy => TimeLimits::Noisy,
+        },
         has_noise: args.estimates == EstimatesArg::Noisy,
         bad_rows: read.bad_count + cluster.bad.len() as u64,
     })

@@ -1,0 +1,191 @@
+//! Does the same to many jobs: finds them, asks where many would be changed that nobody typed, and tells per job what it came to.
+
+use std::fmt::Write as _;
+use std::io::BufRead;
+
+use anyhow::Result;
+use clap::Args;
+use muster_api::Client;
+use muster_api::types::{BulkAction, BulkRequest, BulkResult, BulkTarget};
+use serde::Serialize;
+
+use crate::app::App;
+use crate::args::Output;
+use crate::connect;
+use crate::exit::{self, Failure, INTERRUPTED};
+use crate::jobref::Target;
+use crate::select::{Selected, Selection};
+
+/// More jobs than this, found by a filter or in a range, are asked about first.
+const MANY: usize = 10;
+/// Jobs that are listed before the question.
+const SHOWN: usize = 5;
+/// Targets that the daemon takes in one request.
+const AT_ONCE: usize = 10_000;
+
+/// Options of a verb that acts on many jobs.
+#[derive(Clone, Debug, Args)]
+pub struct ActArgs {
+    #[command(flatten)]
+    selection: Selection,
+    /// Do not ask, however many jobs a filter finds
+    #[arg(short, long)]
+    yes: bool,
+    /// Say which jobs it would be, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// What a verb came to for one job.
+#[derive(Serialize)]
+struct Acted {
+    job: u64,
+    index: Option<u32>,
+    /// It was done, or was so already; false in a dry run.
+    done: bool,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hints: Vec<String>,
+}
+
+/// Runs a verb: `word` is the verb, as in `cancel 12 jobs?`.
+pub async fn run(app: &App, args: &ActArgs, action: BulkAction, word: &str) -> Result<u8> {
+    // 1. Which jobs.
+    let client = connect::find(&app.global)?;
+    let selected = args.selection.find(&client).await?;
+    if selected.is_empty() {
+        if args.output.json() {
+            app.ui.json(&Vec::<Acted>::new())?;
+        }
+        app.ui.status(&format!("no job to {word}"));
+        return Ok(0);
+    }
+    if args.dry_run {
+        return dry_run(app, args, &selected, word);
+    }
+
+    // 2. Many that were not typed one by one are asked about.
+    if !args.yes
+        && !args.selection.is_explicit()
+        && selected.len() > MANY
+        && !confirmed(app, &selected, word)?
+    {
+        app.ui.status("nothing was done");
+        return Ok(INTERRUPTED);
+    }
+
+    // 3. Do it, and tell per job.
+    let results = act(&client, &selected, action).await?;
+    report(app, args.output, results)
+}
+
+/// Sends as few requests as the daemon allows.
+async fn act(client: &Client, selected: &[Selected], action: BulkAction) -> Result<Vec<BulkResult>> {
+    let target = |selected: &Selected| BulkTarget { job: selected.target.job, index: selected.target.index };
+    let mut results = Vec::with_capacity(selected.len());
+    for chunk in selected.chunks(AT_ONCE) {
+        let request = BulkRequest { action, targets: chunk.iter().map(target).collect() };
+        results.extend(client.act_on_many(&request).await.map_err(Failure::from)?.results);
+    }
+    Ok(results)
+}
+
+/// Prints what was done on stdout and what was refused on stderr. The exit code is that of the first refusal.
+fn report(app: &App, output: Output, results: Vec<BulkResult>) -> Result<u8> {
+    let code = results.iter().find(|result| !result.done).map_or(0, code_of);
+    if output.json() {
+        let rows: Vec<Acted> = results.into_iter().map(Acted::from).collect();
+        app.ui.json(&rows)?;
+        return Ok(code);
+    }
+    let is_one = results.len() == 1;
+    let mut done = String::new();
+    for result in &results {
+        let target = Target { job: result.job, index: result.index }.text();
+        if result.done {
+            let _ = writeln!(done, "{target}: {}", result.message);
+        }
+    }
+    app.ui.data(&done)?;
+    let mut hints: Vec<&String> = Vec::new();
+    for result in results.iter().filter(|result| !result.done) {
+        let target = Target { job: result.job, index: result.index }.text();
+        match is_one {
+            true => app.ui.error(&result.message),
+            false => app.ui.error(&format!("{target}: {}", result.message)),
+        }
+        hints.extend(&result.hints);
+    }
+    hints.sort();
+    hints.dedup();
+    hints.iter().for_each(|hint| app.ui.hint(hint));
+    Ok(code)
+}
+
+fn dry_run(app: &App, args: &ActArgs, selected: &[Selected], word: &str) -> Result<u8> {
+    if args.output.json() {
+        let row = |selected: &Selected| Acted {
+            job: selected.target.job.0,
+            index: selected.target.index,
+            done: false,
+            message: format!("would {word}"),
+            code: None,
+            hints: Vec::new(),
+        };
+        app.ui.json(&selected.iter().map(row).collect::<Vec<_>>())?;
+    } else {
+        app.ui.data(&list(selected))?;
+    }
+    app.ui.status(&format!("would {word} {}; nothing was done", count(selected)));
+    Ok(0)
+}
+
+/// Asks on the terminal. Without one, nobody can answer: that is an error that names what to add.
+fn confirmed(app: &App, selected: &[Selected], word: &str) -> Result<bool> {
+    let jobs = count(selected);
+    if !app.ui.can_ask() {
+        return Err(Failure::usage(format!("this would {word} {jobs}, and nobody is there to confirm it"))
+            .hint("add --yes to do it, or --dry-run to see which")
+            .into());
+    }
+    app.ui.status(list(&selected[..SHOWN.min(selected.len())]).trim_end());
+    if selected.len() > SHOWN {
+        app.ui.status(&format!("and {} more", selected.len() - SHOWN));
+    }
+    app.ui.prompt(&format!("{word} {jobs}? [y/N] "));
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+fn count(selected: &[Selected]) -> String {
+    muster_report::amount::count(selected.len() as u64, "job")
+}
+
+/// One line per job: `12: sweep-3, pending, ann`.
+fn list(selected: &[Selected]) -> String {
+    let mut text = String::new();
+    for one in selected {
+        let row = one.row.as_ref().map_or(String::new(), |row| {
+            let (name, user) = (muster_report::style::clean(&row.name), &row.user);
+            format!(": {name}, {}, {user}", row.state.word())
+        });
+        let _ = writeln!(text, "{}{row}", one.target.text());
+    }
+    text
+}
+
+fn code_of(result: &BulkResult) -> u8 {
+    exit::code_of(result.code.as_deref().unwrap_or_default())
+}
+
+impl From<BulkResult> for Acted {
+    fn from(result: BulkResult) -> Self {
+        let BulkResult { job, index, done, message, code, hints } = result;
+        Self { job: job.0, index, done, message, code, hints }
+    }
+}

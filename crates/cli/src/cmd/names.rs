@@ -1,0 +1,46 @@
+//! `muster __names`: numbers and names of jobs for the completion of a shell. Quick, and silent whatever goes wrong: a person is in the
+//! middle of a line.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::Result;
+use muster_api::query::JobFilter;
+
+use crate::app::App;
+use crate::connect;
+use crate::jobref;
+
+/// A shell waits no longer for what may follow.
+const PATIENCE: Duration = Duration::from_millis(700);
+/// More are not read by a person who presses a key.
+const MOST: u32 = 300;
+
+/// Print numbers and names of jobs, for completion
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Also jobs that have ended
+    #[arg(short, long)]
+    all: bool,
+}
+
+/// Runs the verb: your own jobs, each name once.
+pub async fn run(app: &App, args: Args) -> Result<u8> {
+    let Ok(client) = connect::find(&app.global) else { return Ok(0) };
+    let user = Some(jobref::own_name().to_string());
+    let filter = JobFilter { all: args.all, user, first: Some(MOST), ..JobFilter::default() };
+    let Ok(Ok(list)) = tokio::time::timeout(PATIENCE, client.jobs(filter)).await else { return Ok(0) };
+    let mut words = String::new();
+    let mut names = BTreeSet::new();
+    for job in &list.jobs {
+        let _ = writeln!(words, "{}", job.job);
+        // What a shell would have to quote is completed by its number.
+        let is_plain = job.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        if is_plain && names.insert(&job.name) {
+            let _ = writeln!(words, "{}", job.name);
+        }
+    }
+    app.ui.bytes(words.as_bytes())?;
+    Ok(0)
+}

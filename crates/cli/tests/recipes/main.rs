@@ -1,0 +1,96 @@
+//! The recipes of `examples/` for PyTorch, Lightning and Transformers, run with the real libraries: each saves when it is asked,
+//! makes room for another job, resumes at the step that it saved, and ends as done. `cargo xtask recipes` has the libraries;
+//! without them each test is ignored with that reason.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
+#![allow(dead_code, reason = "the home has more than these tests need")]
+
+#[path = "../it/home.rs"]
+mod home;
+
+use std::path::{Path, PathBuf};
+
+use home::Home;
+use muster_model::view::State;
+
+/// The workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The recipe as it is, with an interpreter that has the libraries first in its PATH, and a place of its own for what it saves.
+fn submit(home: &Home, recipe: &str) {
+    let python = PathBuf::from(
+        std::env::var_os("MUSTER_TEST_PYTHON").expect("`cargo xtask recipes` says which python"),
+    );
+    let text = std::fs::read_to_string(root().join(format!("examples/{recipe}.yaml"))).unwrap();
+    // torchrun of torch 1.13 on Python 3.11 cannot read "no redirection for any rank"; of a rank that is not there it can.
+    let env = format!(
+        "env: {{PATH: \"{}:/usr/bin:/bin\", CHECKPOINT: {}, OMP_NUM_THREADS: \"1\", HF_HUB_OFFLINE: \"1\", \
+         PET_REDIRECTS: \"9:1\", PET_TEE: \"9:1\", ",
+        python.parent().unwrap().display(),
+        home.path("saved").display()
+    );
+    assert!(text.contains("env: {"), "{text}");
+    // As many steps as the test wants by then: the first start has no end.
+    let run = format!("run: STEPS=$(cat {}) python3", home.path("steps").display());
+    assert!(text.contains("run: python3"), "{text}");
+    let text = text.replace("env: {", &env).replace("run: python3", &run);
+    home.write("steps", "1000000");
+    home.write("recipe.yaml", &format!("{text}workdir: {}\npriority: -5\n", root().display()));
+    home.words("run recipe.yaml").ok();
+}
+
+/// The step of the last line of the log that begins so.
+fn step(home: &Home, begin: &str) -> Option<u32> {
+    let log = home.words("logs 1").ok().stdout;
+    let line = log.lines().rev().find_map(|line| line.strip_prefix(begin));
+    line.and_then(|rest| rest.trim().parse().ok())
+}
+
+fn saves_makes_room_and_resumes(recipe: &str, gpus: u32) {
+    let home = Home::with_gpus(gpus);
+    submit(&home, recipe);
+    // 1. It saves when it is asked, and goes on. The request may come before the program handles the signal.
+    home.until("it runs", || home.job(1).state == State::Running);
+    let said = home.words("checkpoint 1 --wait").ok().stdout;
+    assert!(said.starts_with("1: saved its progress (step "), "{said}");
+    assert_eq!(home.job(1).elements[0].attempt, 1, "it goes on");
+    // 2. It makes room: it saves, and is queued again.
+    let gate = home.gate("go");
+    home.write("urgent.yaml", &format!("name: urgent\ngpus: {gpus}\nrun: {gate}\n"));
+    home.words("run urgent.yaml").ok();
+    home.until_state(2, State::Running);
+    let low = home.job(1);
+    assert_eq!(low.state, State::Pending);
+    let label = low.elements[0].checkpoint.as_ref().unwrap().label.clone();
+    let saved: u32 = label.strip_prefix("step ").unwrap().parse().unwrap();
+    assert_eq!(step(&home, "saved step "), Some(saved), "the label names what was saved");
+    let last = saved + 20;
+    home.write("steps", &last.to_string());
+    // 3. It resumes there, and ends.
+    home.open("go");
+    home.words("wait 1").ok();
+    assert_eq!(step(&home, "starts at step "), Some(saved));
+    assert_eq!(step(&home, "done at step "), Some(last));
+    let ended = home.job(1);
+    assert_eq!((ended.state, ended.elements[0].attempt), (State::Done, 2));
+}
+
+#[test]
+#[ignore = "needs PyTorch: `cargo xtask recipes` has it"]
+fn ranks_under_torchrun_save_together_and_resume() {
+    saves_makes_room_and_resumes("torch-checkpoint", 2);
+}
+
+#[test]
+#[ignore = "needs Lightning: `cargo xtask recipes` has it"]
+fn a_lightning_module_saves_and_resumes() {
+    saves_makes_room_and_resumes("lightning-checkpoint", 1);
+}
+
+#[test]
+#[ignore = "needs Transformers: `cargo xtask recipes` has it"]
+fn a_hugging_face_trainer_saves_and_resumes() {
+    saves_makes_room_and_resumes("transformers-checkpoint", 1);
+}

@@ -1,0 +1,151 @@
+//! Parts of Slurm that do not answer: what is not known is never shown as empty, who waits goes on waiting, and it is said.
+
+use std::io::Read;
+use std::process::{Child, Stdio};
+
+use crate::cluster::{Cluster, User};
+use crate::muster::{Muster, Said};
+
+/// Exit code of a verb that Slurm did not answer.
+const UNAVAILABLE: i32 = 5;
+
+/// A verb that runs beside the test.
+struct Beside(Child);
+
+impl Beside {
+    fn start(muster: &Muster<'_>, words: &[&str]) -> Self {
+        let mut command = muster.command(words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(command.spawn().unwrap())
+    }
+
+    /// Waits for its end.
+    fn said(self) -> Said {
+        Said::of(&self.0.wait_with_output().unwrap())
+    }
+
+    /// Waits until it has written this to stderr; returns what it wrote until then.
+    fn hears(&mut self, words: &str) -> String {
+        let (stderr, mut text) = (self.0.stderr.as_mut().unwrap(), String::new());
+        while !text.contains(words) {
+            let mut chunk = [0; 512];
+            let length = stderr.read(&mut chunk).unwrap();
+            assert!(length > 0, "it ended without `{words}`: {text}");
+            text.push_str(&String::from_utf8_lossy(&chunk[..length]));
+        }
+        text
+    }
+}
+
+/// The daemon is stopped, and started again when this goes, also after a panic.
+struct Down<'a> {
+    cluster: &'a Cluster,
+    name: &'a str,
+}
+
+impl<'a> Down<'a> {
+    fn new(cluster: &'a Cluster, name: &'a str) -> Self {
+        cluster.daemon("stop", name);
+        Self { cluster, name }
+    }
+}
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        self.cluster.daemon("start", self.name);
+    }
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn a_controller_that_is_away_is_said_and_who_waits_goes_on_waiting() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let gate = cluster.work().join("outage-gate");
+    let job = muster.submit(&format!(
+        "name: outlives\ntime: 5m\nrun: 'echo ready; while [ ! -e {} ]; do sleep 0.1; done; exit 7'\n",
+        gate.display()
+    ))[0]
+        .to_string();
+    // An srun that has not begun cannot do so without its controller.
+    cluster.until("its rank", || muster.call(&["logs", &job]).stdout == "ready\n");
+    let waits = Beside::start(&muster, &["wait", &job]);
+    let mut begins = {
+        let _down = Down::new(&cluster, "slurmctld");
+        for verb in
+            [vec!["ps"], vec!["show", &job], vec!["nodes"], vec!["cancel", &job], vec!["explain", &job]]
+        {
+            let said = muster.call(&verb);
+            assert_eq!(said.code, UNAVAILABLE, "{verb:?}: {said:?}");
+            assert!(said.stderr.contains("Slurm does not answer: "), "{verb:?}: {said:?}");
+            assert_eq!(said.stdout, "", "{verb:?}");
+        }
+        // One that begins now, by name.
+        let mut begins = Beside::start(&muster, &["wait", "outlives"]);
+        begins.hears("asking again until it answers");
+        begins
+    };
+    begins.hears("Slurm answers again");
+    cluster.said_to(User::Nobody, &["touch", gate.to_str().unwrap()]);
+    for one in [waits.said(), begins.said()] {
+        assert_eq!(one.code, 7, "{one:?}");
+        assert!(
+            one.stdout.contains("failed: rank 0 exited with 7")
+                || one.stdout.contains("failed: exited with 7"),
+            "{one:?}"
+        );
+        assert!(one.stderr.matches("asking again").count() <= 1, "{one:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn without_munge_nothing_is_an_empty_queue() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let job = muster.submit("name: unvouched\ntime: 5m\nrun: sleep 300\n")[0].to_string();
+    {
+        let _down = Down::new(&cluster, "munged");
+        for verb in [vec!["ps"], vec!["ps", "-a"], vec!["show", &job], vec!["wait", "unvouched"]] {
+            if verb[0] == "wait" {
+                let mut waits = Beside::start(&muster, &verb);
+                waits.hears("asking again until it answers");
+                waits.0.kill().unwrap();
+                waits.0.wait().unwrap();
+                continue;
+            }
+            let said = muster.call(&verb);
+            assert_eq!(said.code, UNAVAILABLE, "{verb:?}: {said:?}");
+            assert!(said.stderr.contains("munge"), "{verb:?}: {said:?}");
+        }
+    }
+    muster.said(&["cancel", &job]);
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
+fn an_accounting_that_is_away_is_a_warning_and_makes_no_job_unknown() {
+    let cluster = Cluster::here();
+    let muster = Muster::of(&cluster, User::Nobody);
+    let job = muster.submit("name: accounted\ntime: 5m\nrun: sleep 300\n")[0].to_string();
+    let by_hand = cluster.said_to(User::Nobody, &["sbatch", "--parsable", "--mem=100", "--wrap", "true"]);
+    let by_hand = by_hand.trim();
+    cluster.until("the accounting has it", || {
+        cluster.said(&["sacct", "-n", "-X", "-j", by_hand, "--format=State"]).contains("COMPLETED")
+    });
+    let _down = Down::new(&cluster, "slurmdbd");
+    let all = muster.call(&["ps", "-a"]);
+    assert_eq!(all.code, 0, "{all:?}");
+    assert!(all.stdout.contains("accounted"), "{all:?}");
+    assert_eq!(all.stderr.matches("accounting does not answer").count(), 1, "{all:?}");
+    // What the controller knows is known.
+    assert_eq!(muster.call(&["show", &job]).code, 0);
+    // One that it does not know may have ended: only the accounting could say.
+    let unknown = muster.call(&["show", "77777777"]);
+    assert_eq!(unknown.code, UNAVAILABLE, "{unknown:?}");
+    assert!(
+        unknown.stderr.contains("accounting") && unknown.stderr.contains("does not answer"),
+        "{unknown:?}"
+    );
+    muster.said(&["cancel", &job]);
+}

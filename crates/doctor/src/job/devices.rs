@@ -1,0 +1,293 @@
+//! Checks which GPUs the ranks of a job use: what each was given, what its own processes are told, what they have open, and which processes
+//! the driver lists. A device that two ranks use fails, by whichever of these it is seen; what none of them shows is not tested.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_model::verify::{Seen, SeenRank};
+
+use super::JobEvidence;
+use super::check::Verdict::{self, NotTested};
+use super::check::{count, none_of};
+use super::gang::{gpus, ranks};
+
+/// A GPU of a node, by number, UUID or file.
+type Place<'a> = (&'a str, &'a str);
+
+pub(super) fn devices(evidence: &JobEvidence) -> Verdict {
+    let known: Vec<(&Seen, &SeenRank, u32)> =
+        ranks(evidence).filter_map(|(seen, rank)| Some((seen, rank, gpus(evidence, rank)?))).collect();
+    if known.iter().all(|(_, _, gpus)| *gpus == 0) {
+        return NotTested("a job with GPUs, whose ranks were found".to_owned());
+    }
+    // 1. What each was given.
+    let mut wrong = given(&known);
+    // 2. What its processes make of it. What the driver lists is proof; then open files; what they are told is a wish.
+    let (listed, opened, told) = (listed(evidence), opened(&known), told(&known));
+    let told = told.iter().filter(|((node, _), users)| !known_apart(&known, node, users));
+    let mut shared = BTreeSet::new();
+    for ((node, device), users) in
+        listed.iter().chain(&opened).chain(told).filter(|(_, users)| users.len() > 1)
+    {
+        // Ranks that share are named once, by the first that shows it.
+        if shared.insert((*node, users.clone())) {
+            wrong.push(format!("{} share GPU {device} of {node}", numbered(users)));
+        }
+    }
+    wrong.extend(strayed(&known));
+    // 3. What could not be seen.
+    if wrong.is_empty()
+        && let Some(unseen) = unseen(evidence, &known)
+    {
+        return NotTested(unseen);
+    }
+    let gpus: usize = known.iter().map(|(.., gpus)| *gpus as usize).sum();
+    none_of(&wrong, format!("{}, each of one rank", count(gpus, "GPU")))
+}
+
+/// `ranks 0 and 1`, `ranks 0, 1 and 2`.
+fn numbered(ranks: &BTreeSet<u32>) -> String {
+    let words: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("ranks {} and {last}", rest.join(", ")),
+        _ => format!("rank {}", words.join("")),
+    }
+}
+
+/// Names ranks that were given another number of GPUs than they should have.
+fn given(known: &[(&Seen, &SeenRank, u32)]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (_, rank, gpus) in known {
+        let sees = rank.visible.as_deref().unwrap_or_default().len();
+        match rank.visible {
+            None if *gpus > 0 => wrong.push(format!("rank {} is not told which GPUs are its own", rank.rank)),
+            _ if sees != *gpus as usize => {
+                wrong.push(format!("rank {} sees {sees} GPUs of {gpus}", rank.rank));
+            }
+            _ => {}
+        }
+    }
+    wrong
+}
+
+/// Ranks by the GPU that their processes are told to use.
+fn told<'a>(known: &[(&'a Seen, &'a SeenRank, u32)]) -> BTreeMap<Place<'a>, BTreeSet<u32>> {
+    let mut users: BTreeMap<Place<'a>, BTreeSet<u32>> = BTreeMap::new();
+    for (seen, rank, _) in known {
+        let own = rank.visible.iter().flatten();
+        let processes = rank.processes.iter().flat_map(|process| process.visible.iter().flatten());
+        for device in own.chain(processes) {
+            users.entry((&seen.node, device)).or_default().insert(rank.rank);
+        }
+    }
+    users
+}
+
+/// Ranks by the device file that they have open. A rank with more files open than it has GPUs lists devices, and is left out.
+fn opened<'a>(known: &[(&'a Seen, &'a SeenRank, u32)]) -> BTreeMap<Place<'a>, BTreeSet<u32>> {
+    let mut users: BTreeMap<Place<'a>, BTreeSet<u32>> = BTreeMap::new();
+    for (seen, rank, gpus) in known {
+        let files = open_files(rank);
+        for file in files.iter().filter(|_| files.len() <= *gpus as usize) {
+            users.entry((&seen.node, file)).or_default().insert(rank.rank);
+        }
+    }
+    users
+}
+
+fn open_files(rank: &SeenRank) -> BTreeSet<&str> {
+    let open = rank.processes.iter().flat_map(|process| process.open.iter().flatten());
+    open.map(String::as_str).collect()
+}
+
+/// Ranks by the GPU on which the driver lists a process of theirs.
+fn listed(evidence: &JobEvidence) -> BTreeMap<Place<'_>, BTreeSet<u32>> {
+    let mut users: BTreeMap<Place<'_>, BTreeSet<u32>> = BTreeMap::new();
+    for seen in &evidence.seen {
+        for user in seen.gpu_users.iter().flatten() {
+            if let Some(rank) = user.rank {
+                users.entry((&seen.node, &user.uuid)).or_default().insert(rank);
+            }
+        }
+    }
+    users
+}
+
+/// Where each task has a control group of devices of its own, all may be told number 0 and have different devices open: then nothing is
+/// shared.
+fn known_apart(known: &[(&Seen, &SeenRank, u32)], node: &str, users: &BTreeSet<u32>) -> bool {
+    let is_one = |(seen, rank, _): &&(&Seen, &SeenRank, u32)| seen.node == node && users.contains(&rank.rank);
+    let files: Vec<BTreeSet<&str>> =
+        known.iter().filter(is_one).map(|(_, rank, _)| open_files(rank)).collect();
+    let all: BTreeSet<&str> = files.iter().flatten().copied().collect();
+    files.iter().all(|own| !own.is_empty()) && all.len() == files.iter().map(BTreeSet::len).sum::<usize>()
+}
+
+/// Names processes that are told a GPU that no rank of the job was given, by the same kind of name.
+fn strayed(known: &[(&Seen, &SeenRank, u32)]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (seen, rank, _) in known {
+        let given: BTreeSet<&String> = known
+            .iter()
+            .filter(|(other, ..)| other.node == seen.node)
+            .flat_map(|(_, rank, _)| rank.visible.iter().flatten())
+            .collect();
+        for process in &rank.processes {
+            let stray = process.visible.iter().flatten().find(|device| {
+                !given.contains(device) && given.iter().all(|own| is_number(own) == is_number(device))
+            });
+            if let Some(device) = stray.filter(|_| !given.is_empty()) {
+                wrong.push(format!(
+                    "process {} of rank {} is told GPU {device} of {}, which the job was not given",
+                    process.pid, rank.rank, seen.node
+                ));
+            }
+        }
+    }
+    wrong
+}
+
+fn is_number(device: &str) -> bool {
+    device.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// What would be needed where neither the driver nor open files tell which GPU is used.
+fn unseen(evidence: &JobEvidence, known: &[(&Seen, &SeenRank, u32)]) -> Option<String> {
+    const LIBRARY: &str = "NVIDIA's management library on the nodes, which lists the processes of each GPU";
+    for (seen, rank, gpus) in known {
+        let is_listed = evidence.seen.iter().any(|one| one.node == seen.node && one.gpu_users.is_some());
+        // Without device files there is nothing to open, and nothing that could be shared by it.
+        if is_listed || seen.device_files.is_empty() || *gpus == 0 {
+            continue;
+        }
+        if open_files(rank).len() > *gpus as usize {
+            return Some(format!(
+                "{LIBRARY}: rank {} has {} GPUs open and {gpus} of its own",
+                rank.rank,
+                open_files(rank).len()
+            ));
+        }
+        if let Some(process) = rank.processes.iter().find(|process| process.open.is_none()) {
+            return Some(format!("the right to see the open files of process {}, or {LIBRARY}", process.pid));
+        }
+        // A number and a UUID may be the same GPU.
+        let is_renamed =
+            |device: &&String| rank.visible.iter().flatten().all(|own| is_number(own) != is_number(device));
+        let renamed =
+            rank.processes.iter().flat_map(|process| process.visible.iter().flatten()).find(is_renamed);
+        if let Some(device) = renamed.filter(|_| open_files(rank).is_empty()) {
+            return Some(format!(
+                "{LIBRARY}: rank {} is told GPU {device}, and was given another name",
+                rank.rank
+            ));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::verify::{GpuUser, SeenProcess};
+
+    use super::*;
+    use crate::job::check::Verdict::Passed;
+    use crate::job::gang::tests::{failed, sound};
+
+    fn list(text: &str) -> Option<Vec<String>> {
+        Some(text.split_whitespace().map(str::to_owned).collect())
+    }
+
+    /// A rank of node a has one process more, which is told this and has that open.
+    fn with(evidence: &mut JobEvidence, rank: usize, told: Option<&str>, open: Option<&str>) {
+        let pid = 70 + u32::try_from(rank).unwrap();
+        let process = SeenProcess { pid, visible: told.and_then(list), open: open.and_then(list) };
+        evidence.seen[0].ranks[rank].processes.push(process);
+    }
+
+    #[test]
+    fn ranks_have_as_many_gpus_as_they_should() {
+        assert_eq!(devices(&sound()), Passed("4 GPUs, each of one rank".to_owned()));
+        let mut shared = sound();
+        shared.seen[0].ranks[1].visible = list("0");
+        assert_eq!(failed(devices(&shared)), "ranks 0 and 1 share GPU 0 of a");
+        let mut few = sound();
+        few.seen[0].ranks[0].visible = list("");
+        few.seen[0].ranks[1].visible = None;
+        assert_eq!(
+            failed(devices(&few)),
+            "rank 0 sees 0 GPUs of 1; rank 1 is not told which GPUs are its own"
+        );
+    }
+
+    /// The script says CUDA_VISIBLE_DEVICES=0 before the program, so that only the program has it.
+    #[test]
+    fn a_gpu_that_processes_of_two_ranks_are_told_is_shared() {
+        let mut told = sound();
+        with(&mut told, 0, Some("0"), Some(""));
+        with(&mut told, 1, Some("0"), Some(""));
+        assert_eq!(failed(devices(&told)), "ranks 0 and 1 share GPU 0 of a");
+        // Of a whole node's GPUs a worker takes one: that is a part of its own.
+        let mut part = sound();
+        part.expected.iter_mut().for_each(|one| one.gpus = Some(2));
+        for (at, rank) in part.seen.iter_mut().flat_map(|seen| &mut seen.ranks).enumerate() {
+            rank.visible = list(if at % 2 == 0 { "0 1" } else { "2 3" });
+        }
+        with(&mut part, 0, Some("1"), Some("/dev/nvidia1"));
+        with(&mut part, 1, Some("2"), Some("/dev/nvidia2"));
+        assert_eq!(devices(&part), Passed("8 GPUs, each of one rank".to_owned()));
+        // No rank of the job has number 7.
+        let mut stray = sound();
+        with(&mut stray, 1, Some("7"), Some(""));
+        let said = "process 71 of rank 1 is told GPU 7 of a, which the job was not given";
+        assert_eq!(failed(devices(&stray)), said);
+        // A process without a GPU has no stray one.
+        let mut none = sound();
+        with(&mut none, 1, Some(""), Some(""));
+        with(&mut none, 0, None, Some(""));
+        assert!(matches!(devices(&none), Passed(_)));
+    }
+
+    #[test]
+    fn a_gpu_that_two_ranks_have_open_is_shared_whatever_they_are_told() {
+        let mut open = sound();
+        with(&mut open, 0, Some("0"), Some("/dev/nvidia0"));
+        with(&mut open, 1, Some("1"), Some("/dev/nvidia0"));
+        assert_eq!(failed(devices(&open)), "ranks 0 and 1 share GPU /dev/nvidia0 of a");
+        // Where every task has a control group of its own, each is told 0, and has another open.
+        let mut apart = sound();
+        apart.seen[0].ranks.iter_mut().for_each(|rank| rank.visible = list("0"));
+        with(&mut apart, 0, Some("0"), Some("/dev/nvidia0"));
+        with(&mut apart, 1, Some("0"), Some("/dev/nvidia1"));
+        assert!(matches!(devices(&apart), Passed(_)));
+    }
+
+    #[test]
+    fn what_the_driver_lists_is_proof() {
+        let user =
+            |rank, uuid: &str| GpuUser { uuid: uuid.to_owned(), pid: 70, is_own: true, rank: Some(rank) };
+        let mut listed = sound();
+        listed.seen[0].gpu_users = Some(vec![user(0, "GPU-a"), user(1, "GPU-a")]);
+        assert_eq!(failed(devices(&listed)), "ranks 0 and 1 share GPU GPU-a of a");
+        // A library that opens every device to list them uses one.
+        let mut lists = sound();
+        with(&mut lists, 0, Some("0"), Some("/dev/nvidia0 /dev/nvidia1"));
+        with(&mut lists, 1, Some("1"), Some("/dev/nvidia0 /dev/nvidia1"));
+        assert!(matches!(devices(&lists), NotTested(_)));
+        lists.seen[0].gpu_users = Some(vec![user(0, "GPU-a"), user(1, "GPU-b")]);
+        assert!(matches!(devices(&lists), Passed(_)));
+    }
+
+    #[test]
+    fn what_cannot_be_seen_did_not_pass() {
+        let mut closed = sound();
+        with(&mut closed, 0, Some("0"), None);
+        assert!(matches!(devices(&closed), NotTested(_)));
+        // Muster gives GPUs by UUID; a script that counts may mean any of them.
+        let mut renamed = sound();
+        renamed.seen[0].ranks[0].visible = list("GPU-a");
+        renamed.seen[0].ranks[1].visible = list("GPU-b");
+        with(&mut renamed, 1, Some("0"), Some(""));
+        assert!(matches!(devices(&renamed), NotTested(_)));
+        with(&mut renamed, 0, Some("0"), Some(""));
+        assert_eq!(failed(devices(&renamed)), "ranks 0 and 1 share GPU 0 of a");
+    }
+}

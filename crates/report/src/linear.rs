@@ -1,0 +1,185 @@
+//! The cost of a table grows with its rows and not with their square: counted in characters that are measured, for every list that has
+//! a row for each job, node, queue, user or reservation.
+
+use std::cell::Cell;
+
+use muster_model::view::{JobView, NodeView, QueueView, State, UsageView, WindowView};
+use muster_model::{Span, WindowTimes};
+
+use crate::sample::{self, NOON, after};
+use crate::style::Style;
+use crate::timeline::Planned;
+use crate::{nodes, ps, queues, usage, watch, windows};
+
+thread_local! {
+    static MEASURED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts characters that were measured, and one for the call.
+pub fn measured(characters: usize) {
+    MEASURED.set(MEASURED.get() + 1 + characters as u64);
+}
+
+/// Returns how many characters are measured while something is done.
+fn cost(work: impl FnOnce() -> String) -> u64 {
+    MEASURED.set(0);
+    assert!(!work().is_empty());
+    MEASURED.get()
+}
+
+/// A list of so many rows, as text.
+type List = fn(u64, &Style) -> String;
+
+fn job_rows(rows: u64) -> (Vec<JobView>, Vec<Planned>) {
+    let job = |number: u64| {
+        let [mut runs, mut waits, ..] = <[_; 4]>::try_from(sample::contention()).unwrap();
+        let job = if number.is_multiple_of(2) { &mut runs } else { &mut waits };
+        job.job.0 = number;
+        job.user = format!("user-{:06}", number % 7).as_str().into();
+        for element in &mut job.elements {
+            element.element.job.0 = number;
+            element.backfilled = true;
+            // As many different ends as jobs, and most estimated starts at an end that is not there.
+            element.ends_by = (job.state == State::Running).then(|| after(1000 + number));
+        }
+        job.eta = job.eta.map(|_| after(1000 + 2 * number));
+        job.clone()
+    };
+    let plan = |number: u64| Planned {
+        element: sample::id(number, 0),
+        name: "right".to_owned(),
+        start: after(10 * number),
+    };
+    ((100_000..100_000 + rows).map(job).collect(), (100_000..100_000 + rows).map(plan).collect())
+}
+
+pub fn node(number: u64) -> NodeView {
+    NodeView {
+        name: format!("node-{number:06}").as_str().into(),
+        up: true,
+        drained: None,
+        drain: None,
+        cpus: muster_model::CpuMilli(64_000),
+        cpus_used: muster_model::CpuMilli(2500),
+        memory: muster_model::Bytes(256 << 30),
+        memory_used: muster_model::Bytes(0),
+        devices: Vec::new(),
+        windows: Vec::new(),
+    }
+}
+
+pub fn queue(number: u64) -> QueueView {
+    QueueView {
+        name: format!("queue-{number:06}").as_str().into(),
+        is_leaf: true,
+        weight: 1,
+        gpus: Vec::new(),
+        waiting: 3,
+        running: 2,
+        usage_gpu_secs: 45_000,
+        share_ppm: 375_000,
+        budget: None,
+        default_time: None,
+        access: None,
+    }
+}
+
+pub fn window(number: u64) -> WindowView {
+    WindowView {
+        name: format!("exam-{number:06}").as_str().into(),
+        users: vec!["ann".into()],
+        queues: Vec::new(),
+        times: WindowTimes { start: NOON, length: Span::from_secs(3600), every: None, count: None },
+        is_open: true,
+        begins: Some(NOON),
+        ends: Some(NOON + Span::from_secs(3600)),
+        gpus: None,
+        model: None,
+        gpus_missing: 0,
+        places: Vec::new(),
+        running: 1,
+        waiting: 2,
+        stop: false,
+        by: Some("root".into()),
+        reason: String::new(),
+    }
+}
+
+const LISTS: &[(&str, List)] = &[
+    ("ps", |rows, style| {
+        let (jobs, planned) = job_rows(rows);
+        ps::jobs(&jobs, &planned, after(6), style)
+    }),
+    ("lines of a watch", |rows, style| {
+        let (jobs, planned) = job_rows(rows);
+        let others = ps::Others::of(&jobs, &planned);
+        let lines = jobs.iter().map(|job| ps::line(job, &others, after(6), style));
+        lines.inspect(|line| measured(line.len())).collect()
+    }),
+    ("a frame", |rows, style| {
+        let (jobs, planned) = job_rows(rows);
+        let gantt = crate::timeline::Gantt {
+            from: Some(NOON),
+            now: after(6),
+            devices: &[],
+            bars: &[],
+            planned: &planned,
+            names: &watch::names(&jobs),
+            max_rows: 8,
+        };
+        watch::frame(&jobs, &gantt, Some(50), style)
+    }),
+    ("nodes", |rows, style| nodes::nodes(&(0..rows).map(node).collect::<Vec<_>>(), NOON, style)),
+    ("queues", |rows, style| queues::queues(&(0..rows).map(queue).collect::<Vec<_>>(), NOON, style)),
+    ("usage", |rows, style| {
+        let row = |number: u64| UsageView {
+            user: format!("user-{number:06}").as_str().into(),
+            queue: "default".into(),
+            jobs: 1,
+            gpu_secs: 100_000,
+            decayed_gpu_secs: 100_000,
+        };
+        usage::usage(&(0..rows).map(row).collect::<Vec<_>>(), style)
+    }),
+    ("windows", |rows, style| windows::windows(&(0..rows).map(window).collect::<Vec<_>>(), NOON, style)),
+];
+
+#[test]
+fn the_cost_of_every_list_grows_with_its_rows() {
+    for style in [Style::plain(), Style::plain().with_width(60)] {
+        for (name, list) in LISTS {
+            let [few, many] = [200, 1600].map(|rows| cost(|| list(rows, &style)));
+            assert!(many < 9 * few, "{name}: 8 times the rows cost {many} in place of {few}");
+            assert!(many > 1600, "{name} measures nothing: {many}");
+        }
+    }
+}
+
+/// The lookups find what a search through all rows finds.
+#[test]
+fn what_ends_and_what_starts_is_the_first_of_the_others() {
+    let (mut jobs, planned) = job_rows(40);
+    for (number, job) in jobs.iter_mut().enumerate() {
+        for element in &mut job.elements {
+            element.ends_by = element.ends_by.map(|_| after(number as u64 / 6));
+        }
+    }
+    let others = ps::Others::of(&jobs, &planned);
+    for job in &jobs {
+        for at in (0..8).map(after) {
+            let ends = |row: &&JobView| {
+                row.job != job.job
+                    && row
+                        .elements
+                        .iter()
+                        .any(|element| ps::holds(element.state) && element.ends_by == Some(at))
+            };
+            assert_eq!(others.that_ends(at, job.job), jobs.iter().find(ends).map(|row| row.job));
+        }
+        for from in (0..30).map(|step| after(999_990 + 15 * step)) {
+            let later = planned.iter().filter(|plan| plan.element.job != job.job && plan.start >= from);
+            let first = later.min_by_key(|plan| plan.start).map(|plan| plan.element);
+            assert_eq!(others.that_starts(from, job.job).map(|plan| plan.element), first);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What a queue file grants: who may submit where, with which priority and protection, and the time limit of jobs that name
+//! none. Users of a shared daemon have what is granted here and nothing more; its admins, and the owner of a personal daemon,
+//! are not asked. Pure: groups are an argument.
+
+use std::sync::Arc;
+
+use muster_model::{
+    JobSpec, Kind, Protection, QueueName, QueueSpec, QueueTree, Replicas, Service, Span, UserName,
+};
+
+use crate::quantity::span_text;
+
+/// A user, and the unix groups that they are in.
+#[derive(Clone, Copy, Debug)]
+pub struct Submitter<'a> {
+    /// Name.
+    pub user: &'a UserName,
+    /// Groups, by name.
+    pub groups: &'a [Arc<str>],
+}
+
+/// What is not granted, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// What.
+    pub message: String,
+    /// The next step.
+    pub hint: String,
+}
+
+/// What a queue grants to users who may submit there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grants {
+    /// The highest priority of a job.
+    pub max_priority: i32,
+    /// The longest protection of a single job.
+    pub max_protect: Protection,
+    /// Who may submit; with `groups` empty, everybody.
+    pub users: Vec<UserName>,
+    /// Members of these groups may, too.
+    pub groups: Vec<Arc<str>>,
+}
+
+impl Grants {
+    /// What the queues from the top to a queue grant; the nearest that says something decides.
+    #[must_use]
+    pub fn of(tree: &QueueTree, queue: &QueueName) -> Self {
+        let path = path(tree, queue);
+        let nearest =
+            |of: fn(&QueueSpec) -> Option<Protection>| path.iter().rev().find_map(|queue| of(queue));
+        let named = path.iter().rev().find(|queue| !queue.users.is_empty() || !queue.groups.is_empty());
+        let priority = path.iter().filter_map(|queue| queue.priority).map(|(_, highest)| highest);
+        Self {
+            // Each range on the path must admit a job, so the smallest decides.
+            max_priority: priority.min().unwrap_or(0),
+            max_protect: nearest(|queue| queue.max_protect)
+                .or_else(|| nearest(|queue| queue.protect))
+                .unwrap_or_default(),
+            users: named.map(|queue| queue.users.clone()).unwrap_or_default(),
+            groups: named.map(|queue| queue.groups.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// True when someone may submit to the queue.
+    #[must_use]
+    pub fn admits(&self, submitter: Submitter<'_>) -> bool {
+        self.users.is_empty() && self.groups.is_empty()
+            || self.users.contains(submitter.user)
+            || self.groups.iter().any(|group| submitter.groups.contains(group))
+    }
+}
+
+/// May someone who is no admin submit a job as it is?
+///
+/// # Errors
+/// The first thing that its queue does not grant.
+pub fn judge(tree: &QueueTree, submitter: Submitter<'_>, spec: &JobSpec) -> Result<(), Denied> {
+    // Field by field: a new one does not compile until it is said here whether it needs a grant.
+    let JobSpec {
+        name: _,
+        user: _,
+        queue,
+        priority,
+        // How much and for how long is the business of quota and limits, which hold for everybody.
+        groups: _,
+        time_limit: _,
+        grace: _,
+        constraint: _,
+        array: _,
+        after: _,
+        restart: _,
+        checkpoint: _,
+        held: _,
+        begin: _,
+        protect,
+        payload: _,
+        kind,
+        tier: _,
+        grow_after: _,
+    } = spec;
+    let grants = Grants::of(tree, queue);
+    if !grants.admits(submitter) {
+        return Err(not_admitted(queue, &grants));
+    }
+    if *priority > grants.max_priority.max(0) {
+        let most = grants.max_priority.max(0);
+        return Err(Denied {
+            message: format!("queue {queue} grants no priority above {most}; this job has {priority}"),
+            hint: format!(
+                "leave out `priority`, or give at most {most}; an admin grants more with `priority: [lowest, highest]` of the queue"
+            ),
+        });
+    }
+    if *protect > grants.max_protect {
+        return Err(Denied {
+            message: format!("queue {queue} grants {}", protection(grants.max_protect)),
+            hint: "leave out `protect`; an admin grants it with `max-protect` of the queue".to_owned(),
+        });
+    }
+    match kind {
+        Kind::Task | Kind::Notebook(_) => Ok(()),
+        Kind::Service(Service { replicas, port: _ }) => judge_replicas(&grants, queue, *replicas),
+    }
+}
+
+/// May someone who is no admin give a service so many replicas? Those of its floor are protected for good.
+///
+/// # Errors
+/// The queue does not grant it.
+pub fn judge_scale(
+    tree: &QueueTree,
+    queue: &QueueName,
+    (had, wanted): (Replicas, Replicas),
+) -> Result<(), Denied> {
+    if wanted.floor <= had.floor {
+        return Ok(());
+    }
+    judge_replicas(&Grants::of(tree, queue), queue, wanted)
+}
+
+fn judge_replicas(grants: &Grants, queue: &QueueName, replicas: Replicas) -> Result<(), Denied> {
+    if replicas.floor == 0 || grants.max_protect == Protection::Always {
+        return Ok(());
+    }
+    let Replicas { floor, ceiling } = replicas;
+    Err(Denied {
+        message: format!(
+            "{floor} replicas would be guaranteed, and queue {queue} grants {}",
+            protection(grants.max_protect)
+        ),
+        hint: format!(
+            "`replicas: 0..{ceiling}` asks for them while GPUs are idle; an admin grants them with `max-protect: always` of the queue"
+        ),
+    })
+}
+
+/// The time limit that a queue gives jobs which say nothing of one, and the queue that says so; `None` is the whole tree.
+#[must_use]
+pub fn default_time(tree: &QueueTree, queue: &QueueName) -> Option<(Span, Option<Arc<str>>)> {
+    let path = path(tree, queue);
+    let nearest =
+        path.iter().rev().find_map(|queue| Some((queue.default_time?, Some(Arc::clone(&queue.name)))));
+    nearest.or_else(|| tree.default_time.map(|time| (time, None)))
+}
+
+fn not_admitted(queue: &QueueName, grants: &Grants) -> Denied {
+    let list = |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(", ");
+    let users = list(&mut grants.users.iter().map(ToString::to_string));
+    let groups = list(&mut grants.groups.iter().map(ToString::to_string));
+    let who = match (users.is_empty(), groups.is_empty()) {
+        (_, true) => users,
+        (true, false) => format!("members of {groups}"),
+        (false, false) => format!("{users} and members of {groups}"),
+    };
+    Denied {
+        message: format!("only {who} may submit to queue {queue}"),
+        hint: "`muster queues` shows which queues you may use".to_owned(),
+    }
+}
+
+fn protection(most: Protection) -> String {
+    match most {
+        Protection::None => "no protection".to_owned(),
+        Protection::For(span) => format!("protection for at most {}", span_text(span)),
+        Protection::Always => "any protection".to_owned(),
+    }
+}
+
+/// The queues from the top to a queue.
+fn path<'t>(tree: &'t QueueTree, queue: &QueueName) -> Vec<&'t QueueSpec> {
+    let mut path = Vec::new();
+    let mut below = &tree.queues;
+    for name in queue.as_str().split('/') {
+        let Some(next) = below.iter().find(|one| &*one.name == name) else { break };
+        path.push(next);
+        below = &next.queues;
+    }
+    path
+}

@@ -1,0 +1,125 @@
+//! Runs the recipes of `examples/` for PyTorch, Lightning and Transformers with the real libraries: torch from Debian's package,
+//! the others from PyPI in a virtual environment under `target/`, which is kept between runs. Where these cannot be had it says
+//! why, and the tests count as skipped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::suite::count;
+use crate::totals::Totals;
+use crate::{cargo, tools};
+
+/// The interpreter that Debian's packages are made for, whatever another `python3` in PATH may be.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Debian's torch, and what makes a virtual environment.
+const PACKAGES: [&str; 2] = ["python3-torch", "python3-venv"];
+
+/// Versions that work with torch 1.13 and Python 3.11.
+const PINS: [&str; 7] = [
+    "pytorch-lightning==2.0.9",
+    "torchmetrics==1.2.1",
+    "lightning-utilities==0.10.1",
+    "transformers==4.36.2",
+    "accelerate==0.25.0",
+    "huggingface-hub==0.20.3",
+    "setuptools<70",
+];
+
+/// torch 1.13 has a default value in a data class that Python 3.11 takes for a list. As in Python 3.10, only lists and their like
+/// are refused.
+const FIX: &str = r"import dataclasses
+
+_get_field = dataclasses._get_field
+
+
+def get_field(cls, name, kind, *rest):
+    try:
+        return _get_field(cls, name, kind, *rest)
+    except ValueError:
+        default = getattr(cls, name)
+        default = default.default if isinstance(default, dataclasses.Field) else default
+        if isinstance(default, (list, dict, set)):
+            raise
+        type(default).__hash__ = object.__hash__
+        return _get_field(cls, name, kind, *rest)
+
+
+dataclasses._get_field = get_field
+";
+
+const TARGET: [&str; 6] = ["test", "--package", "muster", "--test", "recipes", "--locked"];
+
+/// `cargo xtask recipes`.
+pub fn alone(root: &Path) -> Result<ExitCode> {
+    let mut totals = Totals::default();
+    let result = run(root, &mut totals);
+    println!("{totals}");
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+/// The step of the test command.
+pub fn run(root: &Path, totals: &mut Totals) -> Result<()> {
+    match python(root) {
+        Ok(python) => {
+            let mut tests = Command::new(cargo());
+            tests.args(TARGET).args(["--", "--include-ignored", "--test-threads=1"]);
+            tests.env("MUSTER_TEST_PYTHON", python).current_dir(root);
+            count(&mut tests, totals)
+        }
+        Err(obstacle) => {
+            println!("no libraries for the recipes here, their tests are skipped: {obstacle:#}");
+            count(Command::new(cargo()).args(TARGET).current_dir(root), totals)
+        }
+    }
+}
+
+/// An interpreter that has all of the libraries.
+fn python(root: &Path) -> Result<PathBuf> {
+    let imports = |python: &Path, modules: &str| {
+        let mut command = Command::new(python);
+        command.args(["-c", &format!("import {modules}")]).stdin(Stdio::null());
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        quiet.status().is_ok_and(|status| status.success())
+    };
+    let system = Path::new(PYTHON);
+    if !imports(system, "torch, venv, ensurepip") {
+        tools::install(&PACKAGES)?;
+    }
+    if !imports(system, "torch") {
+        bail!("{PYTHON} has no torch");
+    }
+    let folder = root.join("target/recipes");
+    let (stamp, pins) = (folder.join("pins"), format!("{}\n{FIX}", PINS.join("\n")));
+    let python = folder.join("bin/python3");
+    if fs::read_to_string(&stamp).is_ok_and(|text| text == pins) && imports(&python, "torch, transformers") {
+        return Ok(python);
+    }
+    println!("making a virtual environment in {}", folder.display());
+    let _ = fs::remove_dir_all(&folder);
+    succeed(Command::new(PYTHON).args(["-m", "venv", "--system-site-packages"]).arg(&folder))?;
+    let options = ["-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"];
+    succeed(Command::new(&python).args(options).args(PINS))?;
+    let code = "import sysconfig; print(sysconfig.get_path('purelib'))";
+    let packages = Command::new(&python).args(["-c", code]).output().context("where packages are")?;
+    let packages = PathBuf::from(String::from_utf8_lossy(&packages.stdout).trim());
+    fs::write(packages.join("muster_torch.py"), FIX).context("a fix for torch")?;
+    fs::write(packages.join("muster_torch.pth"), "import muster_torch\n").context("a fix for torch")?;
+    if !imports(&python, "torch, transformers, accelerate, pytorch_lightning") {
+        bail!("the libraries do not work together");
+    }
+    fs::write(&stamp, pins).context("the mark of the virtual environment")?;
+    Ok(python)
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let status =
+        command.stdin(Stdio::null()).status().with_context(|| format!("{command:?} did not start"))?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(())
+}
