@@ -40,8 +40,11 @@ impl Mutant {
     /// Where its text stands in the text of its file.
     ///
     /// # Errors
-    /// It is not there exactly once.
+    /// It is not there exactly once, or is a `let`: behind an `if`, that names nothing for what follows.
     pub fn place(&self, text: &str) -> Result<Range<usize>> {
+        if self.before.starts_with("let ") {
+            bail!("mutant {}: its text is a `let`; take the expression after it", self.name);
+        }
         let places = find(text, &self.before);
         match &places[..] {
             [one] => Ok(one.clone()),
@@ -185,6 +188,13 @@ mod tests {
             "it is gone"
         );
         assert!(told("left<right; left < right").contains("has the text 2 times"), "it is there twice");
+    }
+
+    #[test]
+    fn a_let_is_refused_since_it_would_name_nothing_behind_a_switch() {
+        let mutants = parse("[a]\nbreaks: x\nfile: a.rs\n- let one = two;\n+ let one = 2;\n").unwrap();
+        let told = apply("let one = two;", &[(1, &mutants[0])]).unwrap_err().to_string();
+        assert!(told.contains("take the expression after it"), "{told}");
     }
 
     #[test]
