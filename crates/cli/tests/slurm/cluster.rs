@@ -205,3 +205,29 @@ fn finish(command: &mut Command) -> String {
     assert!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
     stdout.into_owned()
 }
+
+/// A daemon is away until this goes, also after a panic: the tests that follow find the cluster whole.
+pub struct Down<'a> {
+    cluster: &'a Cluster,
+    name: &'a str,
+}
+
+impl<'a> Down<'a> {
+    /// Asks it to end: it writes its state first.
+    pub fn stopped(cluster: &'a Cluster, name: &'a str) -> Self {
+        cluster.daemon("stop", name);
+        Self { cluster, name }
+    }
+
+    /// Ends it on the spot.
+    pub fn killed(cluster: &'a Cluster, name: &'a str) -> Self {
+        cluster.daemon("kill", name);
+        Self { cluster, name }
+    }
+}
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        self.cluster.daemon("start", self.name);
+    }
+}

@@ -1,6 +1,6 @@
 //! Daemons end and come back, as tests of failures need it.
 
-use crate::cluster::{Cluster, User};
+use crate::cluster::{Cluster, Down, User};
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
@@ -10,9 +10,9 @@ fn a_running_job_outlives_its_controller() {
         cluster.submit(User::Nobody, &["--gpus-per-node=h100:2"], "while [ ! -e go-on ]; do sleep 0.1; done");
     job.reaches("RUNNING");
     // Asked to end, it writes its state first; what a kill loses is not the cluster's promise.
-    cluster.daemon("stop", "slurmctld");
+    let down = Down::stopped(&cluster, "slurmctld");
     assert!(!cluster.succeeds(&["scontrol", "ping"]));
-    cluster.daemon("start", "slurmctld");
+    drop(down);
     cluster.until("the controller", || cluster.succeeds(&["scontrol", "ping"]));
     assert_eq!((job.field("JobState"), job.field("Restarts")), ("RUNNING".into(), "0".into()));
     cluster.said_to(User::Nobody, &["touch", "go-on"]);
@@ -24,8 +24,8 @@ fn a_running_job_outlives_its_controller() {
 fn a_node_whose_daemon_was_killed_goes_down_and_comes_back() {
     let cluster = Cluster::here();
     let state = || cluster.said(&["sinfo", "-h", "-N", "-n", "node3", "-p", "batch", "-o", "%T"]);
-    cluster.daemon("kill", "node3");
+    let down = Down::killed(&cluster, "node3");
     cluster.until("node3 down", || state().starts_with("down"));
-    cluster.daemon("start", "node3");
+    drop(down);
     cluster.until("node3 idle", || state().trim() == "idle");
 }

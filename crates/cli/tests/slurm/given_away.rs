@@ -5,12 +5,12 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cluster::{Cluster, User};
+use crate::cluster::{Cluster, Down, User};
 use crate::muster::Muster;
 
 /// The controller dies and forgets everything, numbers included.
 fn forget(cluster: &Cluster) {
-    cluster.daemon("kill", "slurmctld");
+    let down = Down::killed(cluster, "slurmctld");
     let state = cluster.conf().parent().unwrap().parent().unwrap().join("state");
     for entry in std::fs::read_dir(state).unwrap().flatten() {
         let name = entry.file_name().into_string().unwrap();
@@ -19,7 +19,7 @@ fn forget(cluster: &Cluster) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
-    cluster.daemon("start", "slurmctld");
+    drop(down);
     cluster.until("the controller", || cluster.succeeds(&["scontrol", "ping"]));
 }
 
@@ -109,7 +109,7 @@ fn who_waits_gets_what_was_promised_though_the_controller_lost_it() {
 fn an_interrupted_submission_is_withdrawn_and_says_so() {
     let cluster = Cluster::here();
     let muster = Muster::of(&cluster, User::Nobody);
-    cluster.daemon("stop", "slurmctld");
+    let down = Down::stopped(&cluster, "slurmctld");
     let mut command = muster.command(&["run", "--name", "broken-off", "--time", "1m", "--", "true"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Its record is written before Slurm is asked.
@@ -123,7 +123,7 @@ fn an_interrupted_submission_is_withdrawn_and_says_so() {
     let stderr = String::from_utf8_lossy(&said.stderr);
     assert!(stderr.contains("withdrawn"), "{stderr}");
     assert!(matches!(said.status.code(), Some(130 | 124)), "{said:?}");
-    cluster.daemon("start", "slurmctld");
+    drop(down);
     cluster.until("the controller", || cluster.succeeds(&["scontrol", "ping"]));
     muster.said(&["ps"]);
     let names = cluster.said(&["squeue", "--noheader", "--states=all", "--format=%j", "--user", "nobody"]);

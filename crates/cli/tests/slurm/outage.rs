@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::process::{Child, Stdio};
 
-use crate::cluster::{Cluster, User};
+use crate::cluster::{Cluster, Down, User};
 use crate::muster::{Muster, Said};
 
 /// Exit code of a verb that Slurm did not answer.
@@ -37,25 +37,6 @@ impl Beside {
     }
 }
 
-/// The daemon is stopped, and started again when this goes, also after a panic.
-struct Down<'a> {
-    cluster: &'a Cluster,
-    name: &'a str,
-}
-
-impl<'a> Down<'a> {
-    fn new(cluster: &'a Cluster, name: &'a str) -> Self {
-        cluster.daemon("stop", name);
-        Self { cluster, name }
-    }
-}
-
-impl Drop for Down<'_> {
-    fn drop(&mut self) {
-        self.cluster.daemon("start", self.name);
-    }
-}
-
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_controller_that_is_away_is_said_and_who_waits_goes_on_waiting() {
@@ -71,7 +52,7 @@ fn a_controller_that_is_away_is_said_and_who_waits_goes_on_waiting() {
     cluster.until("its rank", || muster.call(&["logs", &job]).stdout == "ready\n");
     let waits = Beside::start(&muster, &["wait", &job]);
     let mut begins = {
-        let _down = Down::new(&cluster, "slurmctld");
+        let _down = Down::stopped(&cluster, "slurmctld");
         for verb in
             [vec!["ps"], vec!["show", &job], vec!["nodes"], vec!["cancel", &job], vec!["explain", &job]]
         {
@@ -105,7 +86,7 @@ fn without_munge_nothing_is_an_empty_queue() {
     let muster = Muster::of(&cluster, User::Nobody);
     let job = muster.submit("name: unvouched\ntime: 5m\nrun: sleep 300\n")[0].to_string();
     {
-        let _down = Down::new(&cluster, "munged");
+        let _down = Down::stopped(&cluster, "munged");
         for verb in [vec!["ps"], vec!["ps", "-a"], vec!["show", &job], vec!["wait", "unvouched"]] {
             if verb[0] == "wait" {
                 let mut waits = Beside::start(&muster, &verb);
@@ -133,7 +114,7 @@ fn an_accounting_that_is_away_is_a_warning_and_makes_no_job_unknown() {
     cluster.until("the accounting has it", || {
         cluster.said(&["sacct", "-n", "-X", "-j", by_hand, "--format=State"]).contains("COMPLETED")
     });
-    let _down = Down::new(&cluster, "slurmdbd");
+    let _down = Down::stopped(&cluster, "slurmdbd");
     let all = muster.call(&["ps", "-a"]);
     assert_eq!(all.code, 0, "{all:?}");
     assert!(all.stdout.contains("accounted"), "{all:?}");

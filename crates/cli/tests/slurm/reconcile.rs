@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::cluster::{Cluster, User};
+use crate::cluster::{Cluster, Down, User};
 use crate::muster::Muster;
 
 /// As many as a test run has time for; the figures of docs/slurm.md are of more.
@@ -37,8 +37,7 @@ fn a_controller_that_is_killed_among_submissions_doubles_and_loses_nothing() {
             (0..jobs).map(one).collect()
         });
         cluster.until("the first submissions", || accepted.load(Ordering::SeqCst) >= BEFORE.min(jobs / 2));
-        cluster.daemon("kill", "slurmctld");
-        cluster.daemon("start", "slurmctld");
+        drop(Down::killed(&cluster, "slurmctld"));
         submit.join().unwrap()
     });
     assert_eq!(numbers.len(), jobs);

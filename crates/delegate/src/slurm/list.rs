@@ -412,8 +412,10 @@ impl Slurm {
     }
 }
 
-/// What tells two looks at the queue apart.
+/// What tells two looks at the queue apart. Rows in another order are the same queue: squeue sorts them, slurmrestd does not.
 fn revision(rows: &[NativeJob]) -> u64 {
+    let mut rows: Vec<&NativeJob> = rows.iter().collect();
+    rows.sort_by_key(|row| row.id);
     // The hasher has fixed keys: the same rows have the same number in every process.
     let mut hasher = DefaultHasher::new();
     for row in rows {
@@ -469,4 +471,18 @@ fn bound(jobs: &mut Vec<JobView>, first: usize) -> u64 {
         kept.binary_search(&(place - 1)).is_ok()
     });
     matched as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_is_of_the_jobs_and_not_of_their_order() {
+        let job = |id: u64, nodes: &str| NativeJob { id, nodes: nodes.to_owned(), ..NativeJob::default() };
+        let rows = [job(7, "node1"), job(8, ""), job(9, "node2")];
+        let [first, second, third] = rows.clone();
+        assert_eq!(revision(&rows), revision(&[third.clone(), first.clone(), second]));
+        assert_ne!(revision(&rows), revision(&[first, job(8, "node3"), third]));
+    }
 }
