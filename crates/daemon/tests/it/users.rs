@@ -6,6 +6,7 @@ use muster_api::types::{ActionRequest, DrainRequest, QueuesRequest, ReserveReque
 use muster_daemon::Mode;
 use muster_model::view::State;
 use muster_model::{JobId, Span};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::site::{ANN, BOB, ROOT, Site, refused, request, until};
 
@@ -113,6 +114,30 @@ async fn one_user_cannot_take_all_connections() {
     site.client_of(BOB).info().await.unwrap();
     drop(idle);
     until(async || ann.info().await.ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_beyond_the_limit_is_not_held() {
+    let (site, _) = shared().await;
+    let socket = site.client_of(ANN).socket().unwrap().to_owned();
+    let mut idle = Vec::new();
+    for _ in 0..600 {
+        idle.push(tokio::net::UnixStream::connect(&socket).await.unwrap());
+    }
+    // 1. Most are closed, and nobody had to ask for anything: those within the limit stay.
+    let is_open = |stream: &tokio::net::UnixStream| matches!(stream.try_read(&mut [0; 512]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
+    until(async || (idle.iter().filter(|stream| is_open(stream)).count() <= 256).then_some(())).await;
+    assert!(idle.iter().any(is_open), "those who came first");
+    // 2. The others are served meanwhile.
+    site.client_of(BOB).info().await.unwrap();
+    // 3. Who asks is told once, and the connection is closed.
+    let mut beyond = tokio::net::UnixStream::connect(&socket).await.unwrap();
+    let request = b"GET /v1/info HTTP/1.1\r\nHost: muster\r\n\r\n";
+    beyond.write_all(&request.repeat(2)).await.unwrap();
+    let mut answer = String::new();
+    beyond.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("connection: close"), "{answer}");
+    assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
