@@ -55,6 +55,12 @@ pub fn find(global: &Global) -> Result<Client> {
         }
         return Ok(Client::new(personal.socket));
     }
+    if let Some(pid) = rebinds(&personal) {
+        return Err(Failure::unreachable(pid, &personal.socket).into());
+    }
+    if listens(&personal.socket) {
+        return Ok(Client::new(personal.socket));
+    }
     if listens(&shared.socket) {
         return Ok(Client::patient(shared.socket, PATIENCE));
     }
@@ -76,6 +82,22 @@ fn comes_back(socket: &Path) -> bool {
         }
     }
     false
+}
+
+/// Waits for this user's own daemon where it runs and does not listen: it is starting, stopping, or its socket was removed, which it
+/// notices. Returns its process when it goes on not to listen.
+fn rebinds(paths: &Paths) -> Option<u32> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let pid = paths.daemon()?;
+        if listens(&paths.socket) {
+            return None;
+        }
+        if Instant::now() > deadline {
+            return Some(pid);
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }
 
 /// Who answers where no daemon is asked.

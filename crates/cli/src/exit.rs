@@ -1,6 +1,7 @@
 //! Exit codes and the error that carries one. Every code is documented here, in `muster help` and in docs/cli.md.
 
 use std::fmt;
+use std::path::Path;
 
 use muster_api::ClientError;
 use muster_spec::Diagnostics;
@@ -77,6 +78,15 @@ impl Failure {
     pub fn no_daemon() -> Self {
         Self { code: NO_DAEMON, ..Self::new("no daemon is running") }
             .hint("`muster run` starts one for this user; `muster serve` runs one in the foreground")
+    }
+
+    /// This user's own daemon runs, as this process, and nobody can reach it.
+    pub fn unreachable(pid: u32, socket: &Path) -> Self {
+        let message =
+            format!("your daemon runs as process {pid} and does not listen on {}", socket.display());
+        Self { code: NO_DAEMON, ..Self::new(message) }
+            .hint("its log says why")
+            .hint(format!("`kill {pid}` ends it; jobs go on, and the next daemon finds them"))
     }
 
     /// The daemon that all users share does not listen.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 
 use crate::netfs;
+use crate::store;
 
 /// Longest socket path that the kernel takes (`sun_path` is 108 bytes with its terminating zero).
 const SOCKET_PATH_MAX: usize = 107;
@@ -163,6 +164,12 @@ impl Paths {
         let runtime_dir = dir.join("run");
         let state_dir = if system { dir.join("state") } else { dir.to_owned() };
         Self { socket: runtime_dir.join("muster.sock"), state_dir, runtime_dir, system }
+    }
+
+    /// The process of the daemon that uses these places, whether or not it listens; `None` when there is none.
+    #[must_use]
+    pub fn daemon(&self) -> Option<u32> {
+        store::holder(&self.state_dir)
     }
 
     /// Creates what is missing and checks what is there. Only the daemon does this.

@@ -5,10 +5,10 @@ mod declare;
 mod error;
 mod lineage;
 mod ready;
+mod socket;
 
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use muster_backends::local::{LocalBackend, LocalConfig, TaskLimits, VirtualGpus}
 use muster_model::QueueTree;
 use muster_model::unit::Span;
 use muster_runtime::Runtime;
-use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 pub use error::ServeError;
 pub use lineage::{Older, accept_older_state};
 
+use self::socket::Socket;
 use crate::auth::{KernelPeers, Mode};
 use crate::clock::{Clock, SystemClock};
 use crate::embed::{Core, Parts};
@@ -162,34 +162,30 @@ fn refuse_second_owner(
 
 async fn listen(core: &Core, paths: &Paths, mode: Mode, ready: Option<OwnedFd>) -> Result<(), ServeError> {
     let failed = |source| ServeError::Socket { path: paths.socket.clone(), source };
-    let listener = bind(&paths.socket, mode).map_err(failed)?;
+    let (mut socket, listener) = Socket::bind(paths, mode).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Runtime)?;
     // A terminal that closes is not a wish to stop.
     let _hangup = signal(SignalKind::hangup()).map_err(ServeError::Runtime)?;
     tracing::info!(socket = %paths.socket.display(), mode = mode.word(), "listening");
     ready::tell(ready);
-    tokio::select! {
-        () = core.listen(listener, Arc::new(KernelPeers)) => {}
-        _ = terminate.recv() => core.stop(),
-        _ = interrupt.recv() => core.stop(),
+    let peers = Arc::new(KernelPeers);
+    let mut listeners = vec![core.spawn_listener(listener, peers.clone())];
+    let mut stopping = core.stopping();
+    loop {
+        tokio::select! {
+            _ = stopping.wait_for(|is_stopping| *is_stopping) => break,
+            _ = terminate.recv() => core.stop(),
+            _ = interrupt.recv() => core.stop(),
+            listener = socket.rebound() => listeners.push(core.spawn_listener(listener, peers.clone())),
+        }
+    }
+    for listener in listeners {
+        // One that panicked has said so.
+        let _panicked = listener.await;
     }
     tracing::info!("stopping; running tasks go on");
     Ok(())
-}
-
-/// Binds the socket. The lock is held, so a socket that is there belongs to a daemon that is gone.
-fn bind(socket: &Path, mode: Mode) -> std::io::Result<UnixListener> {
-    match fs::remove_file(socket) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    let listener = UnixListener::bind(socket)?;
-    // Everybody may knock at the shared daemon; the kernel says who does.
-    let open_to = if mode == Mode::System { 0o666 } else { 0o600 };
-    fs::set_permissions(socket, fs::Permissions::from_mode(open_to))?;
-    Ok(listener)
 }
 
 /// The queues to set at start: those of the file, or those that there are, with the default time of jobs.

@@ -52,6 +52,7 @@ pub(super) fn launch(
     if !matches!(dir.order(), Ok(Some(_))) {
         dir.write_order(&record(shared, order, task, ports)).map_err(text)?;
     }
+    super::runtime_dirs(&shared.config).map_err(|error| error.to_string())?;
     spawn(shared, &dir).map(Launched::New).map_err(|error| format!("cannot start a supervisor: {error}"))
 }
 

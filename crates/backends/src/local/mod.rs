@@ -32,6 +32,9 @@ use crate::purge;
 use crate::record::{self, RecordError};
 use state::Shared;
 
+/// Sockets of supervisors, in the runtime directory.
+const SOCKETS: &str = "tasks";
+
 /// What a local backend needs to know.
 #[derive(Clone, Debug)]
 pub struct LocalConfig {
@@ -149,10 +152,9 @@ impl LocalBackend {
 
         // 2. Places: before anything is named after them.
         let jobs = config.state_dir.join("jobs");
-        let sockets = config.runtime_dir.join("tasks");
+        let sockets = config.runtime_dir.join(SOCKETS);
         private_dir(&jobs)?;
-        private_dir(&sockets)?;
-        progress_dir(&config.runtime_dir.join("checkpoints"), config.system)?;
+        runtime_dirs(&config)?;
         let live = LiveList::open(&jobs, config.epochs.clone())?;
         live.clear_set_aside();
         let hierarchies = hierarchies(&state::instance(&config.state_dir));
@@ -218,6 +220,12 @@ impl Backend for LocalBackend {
     fn task_socket(&self, id: AttemptId, rank: Rank) -> Option<PathBuf> {
         Some(self.shared.socket(id, rank))
     }
+}
+
+/// Makes the directories of sockets and pipes. They lie where machines tidy up, so each launch asks for them again.
+fn runtime_dirs(config: &LocalConfig) -> Result<(), LocalError> {
+    private_dir(&config.runtime_dir.join(SOCKETS))?;
+    progress_dir(&config.runtime_dir.join("checkpoints"), config.system)
 }
 
 /// Makes the directory of the pipes to which tasks write. In system mode these belong to the users whose jobs write to

@@ -117,6 +117,53 @@ fn ctrl_c_detaches_a_watch_and_jobs_go_on() {
 }
 
 #[test]
+fn a_socket_that_was_removed_or_replaced_is_bound_again() {
+    let home = Home::with_gpus(1);
+    let socket = home.path("m/run/muster.sock");
+    let pid = || home.words("info").json::<muster_api::types::DaemonInfo>().pid;
+    let (gate, daemon) = (home.gate("go"), pid());
+    let job = home.sh("", &format!("echo one; {gate}; echo two"));
+    let mut follow = home.spawn(&["logs", "-f", &job.to_string()]);
+    let mut lines = BufReader::new(follow.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    // 1. Removed: each verb waits for it, and what is connected goes on.
+    std::fs::remove_file(&socket).unwrap();
+    assert_eq!(home.job(job).state, State::Running);
+    // 2. Something else in its place, and its whole directory gone.
+    std::fs::remove_file(&socket).unwrap();
+    std::fs::write(&socket, "tidy").unwrap();
+    assert_eq!(home.job(job).state, State::Running);
+    home.open("go");
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "two\n");
+    assert!(follow.wait().unwrap().success());
+    home.words(&format!("wait {job}")).ok();
+    std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
+    home.words("run --wait -- true").ok();
+    assert_eq!(pid(), daemon, "the same daemon all the while");
+}
+
+#[test]
+fn a_daemon_that_cannot_be_reached_is_named() {
+    let home = Home::with_gpus(1);
+    let socket = home.path("m/run/muster.sock");
+    // A directory is not removed for a socket: nobody knows what is in it.
+    std::fs::remove_file(&socket).unwrap();
+    std::fs::create_dir_all(socket.join("precious")).unwrap();
+    let refused = home.words("ps").code(3);
+    let pid = home.pids_of("serve")[0];
+    assert!(
+        refused.stderr.contains(&format!("runs as process {pid} and does not listen")),
+        "{}",
+        refused.stderr
+    );
+    std::fs::remove_dir_all(&socket).unwrap();
+    home.words("ps").ok();
+}
+
+#[test]
 fn two_first_runs_at_once_share_one_daemon() {
     let home = Home::new();
     let runs: Vec<_> =

@@ -1,6 +1,7 @@
 //! One daemon per directory, by an advisory lock that the kernel drops when its holder dies.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread;
@@ -43,12 +44,17 @@ impl DirLock {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self { _file: file }),
+                Ok(()) => {
+                    // On a full disk people lose a hint, and nothing else.
+                    let _unnoted = note(&file);
+                    return Ok(Self { _file: file });
+                }
                 Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if Instant::now() < deadline => {
                     thread::sleep(LOOK_AGAIN);
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    return Err(StoreError::Locked(path.display().to_string()));
+                    let by = noted(&path).map_or(String::new(), |pid| format!(", held by process {pid}"));
+                    return Err(StoreError::Locked(format!("{}{by}", path.display())));
                 }
                 Err(errno) => return Err(refused_io(&path.display().to_string(), &errno.into())),
             }
@@ -56,9 +62,40 @@ impl DirLock {
     }
 }
 
+/// The process that holds the lock of a directory; `None` when nobody does.
+#[must_use]
+pub fn holder(dir: &Path) -> Option<u32> {
+    let path = dir.join("lock");
+    let file = fs::File::open(&path).ok()?;
+    let is_held = flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK);
+    if is_held { noted(&path) } else { None }
+}
+
+/// Writes down whose the lock is, for people who look for a daemon that does not answer.
+fn note(mut file: &fs::File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn noted(path: &Path) -> Option<u32> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_says_who_holds_it() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(holder(dir.path()), None);
+        let lock = DirLock::acquire(dir.path()).unwrap();
+        assert_eq!(holder(dir.path()), Some(std::process::id()));
+        let refused = DirLock::acquire(dir.path()).unwrap_err().to_string();
+        assert!(refused.ends_with(&format!("held by process {}", std::process::id())), "{refused}");
+        drop(lock);
+        assert_eq!(holder(dir.path()), None, "what the file says counts only while it is held");
+    }
 
     #[test]
     fn programs_do_not_inherit_it() {

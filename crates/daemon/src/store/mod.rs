@@ -25,7 +25,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 pub use access::StateStore;
 pub use high_water::HighWater;
-pub use lock::DirLock;
+pub use lock::{DirLock, holder};
 pub use read::{AttemptRow, Ended, HistoryFilter, Reader, Stint, What};
 pub use retain::Retention;
 
