@@ -72,6 +72,7 @@ async fn main() {
         node_name: "here".into(),
         system: false,
         limits: TaskLimits::default(),
+        booted: muster_model::Time(0),
     };
     let backend = LocalBackend::new(config, to).unwrap();
     println!("{:?}", backend.capabilities());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_model::launch::GangOrder;
-use muster_model::{AttemptId, Bytes, NodeName, NodeSpec, Rank, StopCause, TaskReport};
+use muster_model::{AttemptId, Bytes, NodeName, NodeSpec, Rank, StopCause, TaskReport, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Where a backend sends what it sees. Unbounded by design: every live task sends at most four reports on its stages,
@@ -54,6 +54,15 @@ pub struct Expected {
     pub node: NodeName,
 }
 
+/// Something that happened to a task while no daemon ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastReport {
+    /// When, on the daemon's time line.
+    pub at: Time,
+    /// What.
+    pub report: TaskReport,
+}
+
 /// What a backend can do; shown to users, and checked before a job is accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
@@ -86,6 +95,10 @@ pub trait Backend: Send + Sync {
 
     /// Carries out a command.
     fn execute(&self, command: Command);
+
+    /// After a restart of the daemon, before [`Backend::adopt`]: returns what is recorded of those expected tasks that have
+    /// ended, in the order in which it happened to each. Blocks for as long as reading that takes.
+    fn past(&self, expected: &[Expected]) -> Vec<PastReport>;
 
     /// After a restart of the daemon: reports the present stage of every expected task (`Lost` where nothing is
     /// known), and ends tasks of attempts that are not expected.

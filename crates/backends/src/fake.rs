@@ -16,7 +16,7 @@ use muster_model::{
     TaskReport, Time,
 };
 
-use crate::driver::{Backend, Capabilities, Command, Expected, Report, Reports};
+use crate::driver::{Backend, Capabilities, Command, Expected, PastReport, Report, Reports};
 
 /// What one task does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +115,7 @@ struct World {
     reports: Option<Reports>,
     is_eager: bool,
     repeats: bool,
+    now: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -129,6 +130,7 @@ struct Task {
     /// The newest request that it has seen.
     asked: u32,
     is_forgotten: bool,
+    ended: Option<Time>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,6 +173,11 @@ impl FakeWorld {
     pub fn repeating(self) -> Self {
         self.world().repeats = true;
         self
+    }
+
+    /// Records the ends of tasks from now on as of this instant of the daemon's time line.
+    pub fn set_now(&self, now: Time) {
+        self.world().now = Some(now);
     }
 
     /// One virtual step: everything due by then happens, in order of attempt and rank.
@@ -279,6 +286,7 @@ impl World {
         {
             task.stage = Stage::Over(what.clone());
             task.due = None;
+            task.ended = self.now;
             self.report(id, rank, what);
         }
     }
@@ -351,6 +359,7 @@ impl World {
                 saved: None,
                 asked: 0,
                 is_forgotten: false,
+                ended: None,
             };
             self.tasks.insert(key, task);
         }
@@ -447,6 +456,17 @@ impl Backend for FakeBackend {
         if world.is_eager {
             world.settle();
         }
+    }
+
+    fn past(&self, expected: &[Expected]) -> Vec<PastReport> {
+        let world = self.world.world();
+        let of_task = |task: &Expected| {
+            let found = world.tasks.get(&(task.id, task.rank))?;
+            let Stage::Over(what) = found.stage.clone() else { return None };
+            let report = TaskReport { id: task.id, rank: task.rank, what };
+            found.ended.map(|at| PastReport { at, report })
+        };
+        expected.iter().filter_map(of_task).collect()
     }
 
     fn adopt(&self, expected: Vec<Expected>) {

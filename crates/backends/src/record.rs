@@ -160,6 +160,9 @@ pub struct Started {
     pub main: ProcessKey,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
+    /// When, in milliseconds since the machine booted; records of earlier versions have none.
+    #[serde(default)]
+    pub boot_ms: Option<u64>,
 }
 
 /// The newest checkpoint that the task acknowledged; written before anybody is told.
@@ -186,6 +189,9 @@ pub struct Ended {
     pub signalled: Option<TaskSignalled>,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
+    /// When, in milliseconds since the machine booted; records of earlier versions have none.
+    #[serde(default)]
+    pub boot_ms: Option<u64>,
 }
 
 /// What a task's processes used, as the kernel counts it for those that were waited for.
@@ -280,7 +286,8 @@ impl TaskDir {
 
     /// Records durably that the user's process was released.
     pub fn write_started(&self, main: ProcessKey) -> Result<(), RecordError> {
-        self.write("started.json", &Started { version: VERSION, main, at_ms: now_ms() }, Sync::Yes)
+        let started = Started { version: VERSION, main, at_ms: now_ms(), boot_ms: Some(boot_ms()) };
+        self.write("started.json", &started, Sync::Yes)
     }
 
     /// Whether the user's process was released.
@@ -295,7 +302,9 @@ impl TaskDir {
         usage: Option<Usage>,
         signalled: Option<TaskSignalled>,
     ) -> Result<(), RecordError> {
-        self.write(EXIT, &Ended { version: VERSION, end, usage, signalled, at_ms: now_ms() }, Sync::Yes)
+        let boot_ms = Some(boot_ms());
+        let ended = Ended { version: VERSION, end, usage, signalled, at_ms: now_ms(), boot_ms };
+        self.write(EXIT, &ended, Sync::Yes)
     }
 
     /// How it ended, if that is known.
@@ -445,7 +454,16 @@ fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, RecordErr
 }
 
 pub(crate) fn now_ms() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    millis(rustix::time::ClockId::Realtime)
+}
+
+/// Time since boot, which nobody can set.
+fn boot_ms() -> u64 {
+    millis(rustix::time::ClockId::Boottime)
+}
+
+fn millis(clock: rustix::time::ClockId) -> u64 {
+    let now = rustix::time::clock_gettime(clock);
     now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
 }
 

@@ -24,6 +24,12 @@ impl SystemClock {
         Self { anchor: wall().max(last), boot_ms: millis(ClockId::Boottime) }
     }
 
+    /// When the machine booted, on this time line.
+    #[must_use]
+    pub fn booted(&self) -> Time {
+        Time(self.anchor.0.saturating_sub(self.boot_ms))
+    }
+
     /// How far this time line is ahead of the wall clock now.
     #[must_use]
     pub fn ahead_of_wall(&self) -> Span {
@@ -60,6 +66,7 @@ mod tests {
         assert!(first >= future);
         assert!(clock.now() >= first);
         assert!(clock.ahead_of_wall() >= Span::from_secs(3590));
+        assert!(clock.booted() + Span(millis(ClockId::Boottime)) >= first);
         assert!(SystemClock::anchored(Time(0)).now() >= wall() - Span::from_secs(1));
     }
 }

@@ -105,6 +105,7 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         .map_err(ServeError::Runtime)?;
     let _context = threads.enter();
     let (reports_in, reports) = mpsc::unbounded_channel();
+    let clock = SystemClock::anchored(runtime.last());
     let config = LocalConfig {
         state_dir: options.paths.state_dir.clone(),
         runtime_dir: options.paths.runtime_dir.clone(),
@@ -114,10 +115,10 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         node_name,
         system: options.mode == Mode::System,
         limits: options.limits,
+        booted: clock.booted(),
     };
     let backend: Arc<dyn Backend> = Arc::new(LocalBackend::new(config, reports_in)?);
     refuse_second_owner(&options, virtual_gpus.is_some(), &*backend)?;
-    let clock = SystemClock::anchored(runtime.last());
     warnings.extend(machine_warnings(&*backend, &clock));
 
     // 4. Inputs.

@@ -69,6 +69,13 @@ pub struct Batch {
     pub receipts: Vec<(UserName, String, Receipt)>,
 }
 
+impl Batch {
+    /// An empty batch of this instant.
+    pub(crate) fn at(at: Time) -> Self {
+        Self { at, records: Vec::new(), facts: Vec::new(), payloads: Vec::new(), receipts: Vec::new() }
+    }
+}
+
 /// The answer to an accepted submission, kept so that the same key gets the same answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {

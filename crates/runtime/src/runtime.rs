@@ -195,8 +195,7 @@ impl<S: Store> Runtime<S> {
 
         // 2. Inputs, one after the other: judged at this instant, on the state that the ones before it left.
         live.engine.turn(at);
-        let mut batch =
-            Batch { at, records: Vec::new(), facts: Vec::new(), payloads: Vec::new(), receipts: Vec::new() };
+        let mut batch = Batch::at(at);
         let retry = observations(&inputs);
         let mut answers = Vec::with_capacity(inputs.len());
         for input in inputs {
@@ -238,6 +237,38 @@ impl<S: Store> Runtime<S> {
         let snapshot_error = live.save_when_due(&mut self.store, self.snapshot_after).err();
         self.live = Some(live);
         Ok(Step { answers, effects, violations, changed, snapshot_error })
+    }
+
+    /// Applies what the world reports of the past, each event at its own instant, but none before the last that is journalled.
+    /// Nothing is planned: nothing can start in the past. Returns what is for the backend, in order.
+    ///
+    /// # Errors
+    /// When the store fails. What was applied until then is durable, and the rest can be handed in again.
+    pub fn recall(&mut self, mut past: Vec<(Time, Event)>) -> Result<Vec<Effect>, StoreError> {
+        let (mut live, mut effects) = self.ready()?;
+        past.sort_by_key(|(at, _)| *at);
+        let mut rest = past.into_iter().peekable();
+        while let Some((first, event)) = rest.next() {
+            let at = clamp(first, live.last);
+            let mut batch = Batch::at(at);
+            live.engine.turn(at);
+            live.recall(event, &mut batch);
+            while let Some((_, event)) = rest.next_if(|(next, _)| *next <= at) {
+                live.recall(event, &mut batch);
+            }
+            debug_assert_eq!(live.engine.sanity_check(), Vec::new(), "the state breaks an invariant");
+            batch.facts = live.engine.take_facts();
+            effects = with_owed(effects, live.engine.take_effects());
+            if !batch.records.is_empty()
+                && let Err(error) = self.store.append(&batch)
+            {
+                return Err(self.fail(error, Vec::new()).error);
+            }
+            live.last = at;
+            live.records_since_snapshot += batch.records.len();
+        }
+        self.live = Some(live);
+        Ok(effects)
     }
 
     /// Takes the live state out for a step; a step that does not put it back has failed. With it, what a store that could
@@ -360,6 +391,13 @@ impl Live {
         }
         batch.receipts.push((user, key, numbered.receipt.clone()));
         Ok(Ok(numbered.receipt))
+    }
+
+    /// Records an event of the past, unless the state does not take it.
+    fn recall(&mut self, event: Event, batch: &mut Batch) {
+        if self.engine.judge(&event).is_ok() {
+            self.record(event, batch);
+        }
     }
 
     fn record(&mut self, event: Event, batch: &mut Batch) {

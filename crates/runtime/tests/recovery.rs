@@ -8,8 +8,8 @@ mod world;
 use std::collections::BTreeMap;
 
 use muster_model::unit::Time;
-use muster_model::{Event, JobId, QueueTree, Target};
-use muster_runtime::engine::Engine;
+use muster_model::{Effect, Event, JobId, QueueTree, Target};
+use muster_runtime::engine::{Engine, Fact};
 use muster_runtime::{Input, MemStore, Runtime, Store, StoreError};
 use proptest::prelude::*;
 use world::{Fault, Faulty, Outside, at, draft, joined, submission};
@@ -336,4 +336,33 @@ fn snapshots_bound_the_journal() {
     let expected = state(&runtime);
     let restarted = Runtime::open(runtime.into_store(), QueueTree::single()).unwrap();
     assert_eq!(state(&restarted), expected);
+}
+
+#[test]
+fn what_is_recalled_happened_at_its_own_instant() {
+    let mut runtime = started();
+    let mut outside = Outside::default();
+    let submit = Input::Submission(submission("a", vec![draft("two", 2, 1, 0), draft("next", 4, 1, 0)]));
+    let mut effects = runtime.step(at(10), vec![submit]).unwrap().effects;
+    for _ in 0..4 {
+        outside.take(&effects);
+        let report = outside.report(0, false).unwrap();
+        effects = runtime.step(at(10), vec![Input::Event(report)]).unwrap().effects;
+    }
+    // The daemon is away from 10 to 1,000. One rank ended before its last record by its own clock, the other at 30.
+    let mut runtime = Runtime::open(runtime.into_store(), QueueTree::single()).unwrap();
+    let mut end = |when| (at(when), outside.report(0, false).unwrap());
+    let past = vec![end(5), end(30)];
+    let effects = runtime.recall(past.into_iter().rev().collect()).unwrap();
+    assert!(matches!(effects[..], [Effect::Forget { .. }]), "nothing starts in the past: {effects:?}");
+    let expected = state(&runtime);
+    let mut runtime = Runtime::open(runtime.into_store(), QueueTree::single()).unwrap();
+    assert_eq!((state(&runtime), runtime.last()), (expected, at(30)));
+    let ends = runtime.store().facts.iter().filter_map(|fact| match fact {
+        Fact::AttemptEnded { at, gpu_millis, .. } => Some((*at, *gpu_millis)),
+        _ => None,
+    });
+    assert_eq!(ends.collect::<Vec<_>>(), [(at(30), 2 * 1000 * 20_000)]);
+    let next = runtime.step(at(1000), Vec::new()).unwrap();
+    assert!(matches!(next.effects[..], [Effect::Prepare { .. }]), "{next:?}");
 }

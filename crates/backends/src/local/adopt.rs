@@ -22,6 +22,9 @@ use crate::record::{Claim, End, RecordError, TaskDir};
 /// How long to keep killing what a lost task left behind.
 const SWEEP_PATIENCE: Duration = Duration::from_secs(20);
 
+/// Why a task is lost that ran before the last boot.
+pub(super) const REBOOTED: &str = "the machine rebooted";
+
 /// What became of a task.
 #[derive(Debug)]
 pub(super) enum Found {
@@ -78,7 +81,7 @@ pub(super) fn find_out(shared: &Shared, id: AttemptId, rank: Rank) -> Found {
         }
     };
     if !claim.supervisor.is_of_this_boot() {
-        return Found::Over(lost("the machine rebooted".to_owned()));
+        return Found::Over(lost(REBOOTED.to_owned()));
     }
     if is_own_claim(&dir) && claim.supervisor.is_alive() {
         return Found::Over(lost("it was never started".to_owned()));
@@ -107,14 +110,19 @@ pub(super) fn find_out(shared: &Shared, id: AttemptId, rank: Rank) -> Found {
 
 /// How it ended, if that is recorded.
 fn over(dir: &TaskDir) -> Result<Option<Observation>, RecordError> {
-    Ok(dir.ended()?.map(|ended| match ended.end {
+    Ok(dir.ended()?.map(|ended| observation(ended.end)))
+}
+
+/// A recorded end as it is reported.
+pub(super) fn observation(end: End) -> Observation {
+    match end {
         End::Refused(reason) => Observation::Refused { reason: reason.into() },
         End::Impossible(reason) => Observation::Impossible { reason: reason.into() },
         End::Exited(exit) => Observation::Exited(exit),
-    }))
+    }
 }
 
-fn lost(reason: String) -> Observation {
+pub(super) fn lost(reason: String) -> Observation {
     Observation::Lost { reason: reason.into() }
 }
 

@@ -6,6 +6,7 @@
 mod adopt;
 mod facts;
 mod launch;
+mod past;
 mod rejoin;
 pub mod saved;
 pub mod session;
@@ -18,13 +19,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use muster_model::{AttemptId, Bytes, NodeName, NodeSpec, Rank};
+use muster_model::{AttemptId, Bytes, NodeName, NodeSpec, Rank, Time};
 
 pub use crate::supervise;
 pub use virtual_gpus::VirtualGpus;
 
 use crate::cgroup::Hierarchies;
-use crate::driver::{Backend, Capabilities, Command, Expected, Reports};
+use crate::driver::{Backend, Capabilities, Command, Expected, PastReport, Reports};
 use crate::epoch::Epochs;
 use crate::gpu;
 use crate::live::LiveList;
@@ -54,6 +55,8 @@ pub struct LocalConfig {
     pub system: bool,
     /// Limits of every task.
     pub limits: TaskLimits,
+    /// When this machine booted, on the daemon's time line.
+    pub booted: Time,
 }
 
 /// What the site allows each task, whatever its job asks for.
@@ -202,6 +205,10 @@ impl Backend for LocalBackend {
             Command::Stop(id, cause) => task::send(&self.shared, id, &task::ToTask::Stop(cause)),
             Command::Forget(id) => task::forget(&self.shared, id),
         }
+    }
+
+    fn past(&self, expected: &[Expected]) -> Vec<PastReport> {
+        past::past(&self.shared, expected)
     }
 
     fn adopt(&self, expected: Vec<Expected>) {

@@ -436,7 +436,9 @@ impl Actor {
         match self.audience {
             Audience::Daemon => self.shared.report(self.id, self.rank, what),
             Audience::Nobody => {
-                tracing::info!(attempt = %self.id, rank = %self.rank, "ended a task that was not expected");
+                if self.stop.is_some() {
+                    tracing::info!(attempt = %self.id, rank = %self.rank, "ended a task that was not expected");
+                }
                 let (shared, id, rank) = (Arc::clone(&self.shared), self.id, self.rank);
                 blocking(move || clear(&shared, id, rank)).await;
             }

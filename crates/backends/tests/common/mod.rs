@@ -66,6 +66,7 @@ impl Rig {
             node_name: "here".into(),
             system: self.system,
             limits: self.limits,
+            booted: muster_model::Time(0),
         };
         let backend = match self.groups {
             Groups::Found => LocalBackend::new(config, to),

@@ -2,7 +2,7 @@
 //! nothing runs twice.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use muster_model::Outcome;
 use muster_model::view::State;
@@ -123,4 +123,23 @@ fn a_supervisor_killed_while_the_daemon_is_away_is_found_lost() {
     home.start_daemon(None);
     home.words(&format!("wait {job}")).code(125);
     home.until("its process is gone", || !alive(pid));
+}
+
+#[test]
+fn a_job_that_ends_while_the_daemon_is_away_has_ended_then() {
+    let home = Home::with_gpus(1);
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let gate = home.gate("go");
+    let job = home.sh("--gpus 1", &format!("touch runs; {gate}"));
+    home.until("it runs", || home.path("runs").exists());
+    home.kill_daemon();
+    home.open("go");
+    home.until("it is over", || home.pids_of("__supervise").is_empty());
+    let over = now();
+    home.until("the daemon was away for a while", || now() > over + Duration::from_secs(2));
+    home.start_daemon(None);
+    home.words(&format!("wait {job}")).ok();
+    let ended = home.job(job).ended.unwrap();
+    // The daemon's time line is anchored anew, so the two clocks agree but for moments.
+    assert!(ended.0 < over.as_millis() as u64 + 500, "ended at {ended:?}, over at {over:?}");
 }

@@ -14,22 +14,26 @@ use crate::store::StateStore;
 impl<S: StateStore> Dispatcher<S> {
     /// Re-adopts and re-sends, then takes one step with the nodes (and queues) as they are now.
     pub(crate) fn boot(&mut self, queues: Option<QueueTree>) -> Result<(), StoreError> {
-        // 1. A gang whose order never left gets it now, so that the backend knows of its tasks when it is asked
+        // 1. What ended while no daemon ran has ended then.
+        let now = self.now();
+        let past = self.backend.past(&self.expected());
+        let past = past.into_iter().map(|past| (past.at.min(now), Event::Task(past.report))).collect();
+        let recalled = self.runtime.recall(past)?;
+
+        // 2. A gang whose order never left gets it now, so that the backend knows of its tasks when it is asked
         //    what became of them; the rest follows what they say.
         let Some(engine) = self.runtime.engine() else { return Ok(()) };
-        let expected =
-            engine.expected_tasks().into_iter().map(|(id, rank, node)| Expected { id, rank, node }).collect();
         let (prepare, rest): (Vec<Effect>, Vec<Effect>) =
             engine.outstanding().into_iter().partition(|effect| matches!(effect, Effect::Prepare { .. }));
         let mut causes = self.node_changes();
         causes.extend(queues.map(|tree| Event::QueuesSet(Box::new(tree))));
         self.carry_out(prepare);
-        self.backend.adopt(expected);
+        self.backend.adopt(self.expected());
+        self.carry_out(recalled);
         self.carry_out(rest);
 
-        // 2. Nodes and queues as they are now.
+        // 3. Nodes and queues as they are now.
         let causes: Vec<Cause> = causes.into_iter().map(Cause::Event).collect();
-        let now = self.now();
         let step = self.runtime.step(now, causes).map_err(|StepFailure { error, .. }| error)?;
         for refused in step.answers.iter().filter_map(|answer| answer.as_ref().err()) {
             tracing::error!(refusal = %refused.refusal, "a node or the queues cannot be taken");
@@ -38,6 +42,12 @@ impl<S: StateStore> Dispatcher<S> {
         self.carry_out(step.effects);
         self.publish_site();
         Ok(())
+    }
+
+    /// Tasks that the durable state has as not over.
+    fn expected(&self) -> Vec<Expected> {
+        let tasks = self.runtime.engine().map(|engine| engine.expected_tasks()).unwrap_or_default();
+        tasks.into_iter().map(|(id, rank, node)| Expected { id, rank, node }).collect()
     }
 
     /// What specs are checked against, as the engine has it.

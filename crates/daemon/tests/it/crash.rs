@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::view::State;
-use muster_model::{AttemptId, Event, JobId, Observation, Rank};
+use muster_model::{AttemptId, Event, JobId, Observation, Rank, Span};
 use muster_runtime::Record;
 use rusqlite::Connection;
 
@@ -193,4 +193,46 @@ async fn what_ended_while_the_daemon_was_down_is_found() {
     let view = site.reach(job, State::Failed).await;
     assert_eq!(view.elements[0].outcome.as_ref().unwrap().exit_code(), 4);
     assert_eq!(view.elements[0].attempt, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_charged_up_to_its_end_and_not_up_to_the_return_of_the_daemon() {
+    let mut site = Site::new(|world| world);
+    site.boot().await;
+    let job = site.submit("{name: two, tasks: 2, gpus-per-task: 1, time: 5m, run: sleep 9}").await[0];
+    let running = until(async || {
+        let view = site.client().job(job, None).await.unwrap().job;
+        if view.state == State::Running {
+            return Some(view);
+        }
+        site.world.step();
+        None
+    })
+    .await;
+    site.stop();
+    let end = running.elements[0].started.unwrap() + Span::from_secs(60);
+    site.world.set_now(end);
+    site.world.settle();
+    site.clock.jump(3600);
+    site.boot().await;
+    let view = site.reach(job, State::Done).await;
+    assert_eq!((view.ended, view.elements[0].ended), (Some(end), Some(end)));
+    let usage = site.client().usage().await.unwrap().rows;
+    let charged: u64 = usage.iter().map(|row| row.gpu_secs).sum();
+    assert!((120..130).contains(&charged), "two GPUs for a minute: {usage:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_is_recorded_as_to_come_is_now() {
+    let mut site = Site::new(|world| world);
+    site.boot().await;
+    let job = site.submit("{name: one, gpus: 1, run: exit 0}").await[0];
+    site.stop();
+    site.world.set_now(muster_model::Time(u64::MAX));
+    site.world.settle();
+    site.boot().await;
+    site.is_stepped = true;
+    let view = site.reach(job, State::Done).await;
+    let now = muster_daemon::clock::Clock::now(&*site.clock);
+    assert!(view.ended.unwrap() <= now, "{view:?}");
 }

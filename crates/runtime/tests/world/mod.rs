@@ -9,6 +9,7 @@ use muster_model::{
     Array, AttemptId, Device, Effect, Event, JobSpec, Kind, NodeConstraint, NodeSpec, Observation, Payload,
     PayloadId, Rank, TaskExit, TaskReport, Tier, UserName,
 };
+use muster_runtime::engine::Fact;
 use muster_runtime::{Batch, Draft, Loaded, MemStore, Receipt, SavedState, Store, StoreError, Submission};
 
 /// A node with this many GPUs.
@@ -173,6 +174,8 @@ pub struct Faulty {
     pub is_full: bool,
     /// So many loads fail.
     pub unreadable: usize,
+    /// Facts of every append.
+    pub facts: Vec<Fact>,
 }
 
 impl Store for Faulty {
@@ -182,6 +185,7 @@ impl Store for Faulty {
         }
         let fault = self.faults.get(&self.appends).copied();
         self.appends += 1;
+        self.facts.extend(batch.facts.iter().cloned());
         match fault {
             None => self.inner.append(batch),
             Some(Fault::Before) => Err(StoreError::Io("failed before".to_owned())),
