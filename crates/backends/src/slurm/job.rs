@@ -101,6 +101,13 @@ impl NativeJob {
         matches!(self.reason.as_str(), "JobHeldUser" | "JobHeldAdmin") || self.reason.ends_with(" held")
     }
 
+    /// CPUs in a list of trackable resources: `cpu=16`. 0 where none is said.
+    #[must_use]
+    pub fn cpus_of(tres: &str) -> u32 {
+        let found = tres.split(',').find_map(|part| part.trim().strip_prefix("cpu=")?.parse().ok());
+        found.unwrap_or_default()
+    }
+
     /// Memory in a list of trackable resources: `mem=62.50G`, in powers of 1024; without a unit mebibytes. 0 where none is said.
     #[must_use]
     pub fn memory_of(tres: &str) -> Bytes {
@@ -168,7 +175,10 @@ fn row_of_json(row: &Value) -> NativeJob {
         qos: text(row, "/qos"),
         state: NativeState::new(words(row, &["/job_state"])),
         cancelled_by: None,
-        reason: text(row, "/state_reason"),
+        // As squeue: what is said of this job beats the word for it.
+        reason: Some(text(row, "/state_description"))
+            .filter(|said| !said.is_empty())
+            .unwrap_or_else(|| text(row, "/state_reason")),
         comment: words(row, &["/comment", "/comment/job"]).concat(),
         submitted: time("/submit_time"),
         start: time("/start_time"),
@@ -178,7 +188,8 @@ fn row_of_json(row: &Value) -> NativeJob {
         node_count: small("/node_count").max(u32::try_from(held_nodes(row)).unwrap_or(u32::MAX)),
         tasks: small("/tasks"),
         tasks_by_node: Vec::new(),
-        cpus: small("/cpus"),
+        // Of one that was cancelled before it started the number is 0.
+        cpus: small("/cpus").max(NativeJob::cpus_of(&text(row, "/tres_req_str"))),
         tres_asked: text(row, "/tres_req_str"),
         tres_held: text(row, "/tres_alloc_str"),
         gres_by_node: words(row, &["/gres_detail"]),

@@ -24,6 +24,10 @@ const WORDS: &[(&str, &str)] = &[
     ("BadConstraints", "no nodes can ever satisfy what it asks for"),
     ("NodeDown", "a node that it needs is down"),
     ("ReqNodeNotAvail", "nodes that it could use are down, drained or reserved"),
+    (
+        "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+        "nodes that it could use are down, drained, or kept for partitions that go first",
+    ),
     ("Reservation", "its advance reservation is not open yet, or holds no room"),
     ("ReservationDeleted", "its advance reservation is gone"),
     ("ReservationInvalid", "its advance reservation is gone or not for it"),
@@ -95,8 +99,11 @@ pub fn sentence(word: &str) -> String {
     let word = word.strip_prefix('(').and_then(|word| word.strip_suffix(')')).unwrap_or(word);
     // `ReqNodeNotAvail, UnavailableNodes:node[1-2]` says more behind the word.
     let (word, more) = match word.split_once([',', '(']) {
-        Some((word, more)) => (word.trim(), Some(more.trim_matches([' ', ')']))),
-        None => (word, None),
+        // A sentence of Slurm's own has commas of its own.
+        Some((first, more)) if !first.trim().contains(' ') => {
+            (first.trim(), Some(more.trim_matches([' ', ')'])))
+        }
+        _ => (word, None),
     };
     let mut text = WORDS
         .iter()
@@ -167,6 +174,11 @@ mod tests {
                 "ReqNodeNotAvail, UnavailableNodes:node[1-2]",
                 "nodes that it could use are down, drained or reserved (unavailable: node[1-2])",
             ),
+            (
+                "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+                "nodes that it could use are down, drained, or kept for partitions that go first",
+            ),
+            ("Asks for more, or less, than (any) site", "Slurm says Asks for more, or less, than (any) site"),
             ("SomethingNew", "Slurm says SomethingNew"),
         ] {
             assert_eq!(sentence(word), text);

@@ -84,7 +84,12 @@ fn a_controller_that_is_away_is_said_and_who_waits_goes_on_waiting() {
 fn without_munge_nothing_is_an_empty_queue() {
     let cluster = Cluster::here();
     let muster = Muster::of(&cluster, User::Nobody);
-    let job = muster.submit("name: unvouched\ntime: 5m\nrun: sleep 300\n")[0].to_string();
+    let job = muster.submit("name: unvouched\ntime: 5m\nrun: 'echo up; exec sleep 300'\n")[0].to_string();
+    // Who starts or ends without munge waits for it so long that Slurm takes his node away.
+    cluster.until("its script runs, and no other", || {
+        let runs = muster.call(&["logs", &job]).stdout == "up\n";
+        runs && cluster.said(&["squeue", "--noheader", "--format=%j"]).trim() == "unvouched"
+    });
     {
         let _down = Down::stopped(&cluster, "munged");
         for verb in [vec!["ps"], vec!["ps", "-a"], vec!["show", &job], vec!["wait", "unvouched"]] {
@@ -101,6 +106,10 @@ fn without_munge_nothing_is_an_empty_queue() {
         }
     }
     muster.said(&["cancel", &job]);
+    cluster.until_patiently("all nodes are back", || {
+        let states = cluster.said(&["sinfo", "--noheader", "--Node", "--partition=batch", "--format=%T"]);
+        states.lines().all(|state| state.trim() == "idle")
+    });
 }
 
 #[test]

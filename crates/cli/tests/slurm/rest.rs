@@ -101,6 +101,7 @@ fn ps_show_and_wait_say_the_same_through_slurmrestd_and_squeue_is_not_asked() {
     cluster.said(&["scontrol", "update", "nodename=node8", "state=drain", "reason=a fan is loud"]);
     let verbs = [
         vec!["ps", "--json"],
+        vec!["ps", "--all", "--json"],
         vec!["show", &gang, "--json"],
         vec!["show", &array, "--json"],
         vec!["nodes", "--json"],
