@@ -73,6 +73,7 @@ mod tests {
         let spec = JobSpec {
             name: Arc::from("job"),
             user: "ann".into(),
+            uid: None,
             queue: "default".into(),
             priority: 0,
             groups,

@@ -231,3 +231,33 @@ async fn a_task_speaks_of_its_own_progress_and_of_no_other() {
     let (_, _, what) = rig.next().await;
     assert_eq!(what, Observation::Exited(TaskExit::Stopped), "nothing was forged");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root"]
+async fn nothing_runs_for_an_account_that_is_gone_or_another_now() {
+    let mut rig = system();
+    let of = |job, name: &str, uid| {
+        let identity = Identity { user: name.into(), uid, gid: 54_321 };
+        GangOrder { identity, ..gang(id(job, 1), &["echo ran"]) }
+    };
+    // The number is another's now: no other try would do better.
+    let order = of(1, "nobody", 1);
+    rig.execute(Command::Prepare(std::sync::Arc::new(order.clone())));
+    match rig.next().await.2 {
+        Observation::Impossible { reason } => {
+            assert_eq!(&*reason, "nobody submitted it with uid 1, which is the account daemon now");
+        }
+        other => panic!("{other:?}"),
+    }
+    // The account is gone: the database that has it may be away.
+    let order = of(2, "gone", 54_321);
+    rig.execute(Command::Prepare(std::sync::Arc::new(order.clone())));
+    match rig.next().await.2 {
+        Observation::Refused { reason } => {
+            assert_eq!(&*reason, "there is no account gone with uid 54321 any more");
+        }
+        other => panic!("{other:?}"),
+    }
+    // A number that never had an account.
+    assert_eq!(rig.run(&of(3, "#54321", 54_321)).await, TaskExit::Code { code: 0 });
+}

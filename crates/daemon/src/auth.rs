@@ -5,7 +5,8 @@ use std::ffi::CString;
 use std::io;
 use std::sync::Arc;
 
-use muster_model::{Identity, UserName};
+use muster_model::view::JobView;
+use muster_model::{Identity, JobSpec, UserName};
 use muster_spec::access::Submitter;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use rustix::process::geteuid;
@@ -95,6 +96,26 @@ fn in_admin_group(name: &str, gid: u32) -> bool {
     }
 }
 
+/// Whose a job is. Name and number together: each alone is given away again once an account was deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    user: UserName,
+    /// Jobs that ended under earlier versions may have none.
+    uid: Option<u32>,
+}
+
+impl Owner {
+    /// The owner of a job in memory.
+    pub(crate) fn of_job(spec: &JobSpec) -> Self {
+        Self { user: spec.user.clone(), uid: spec.uid }
+    }
+
+    /// The owner of a job that was looked at.
+    pub(crate) fn of_view(view: &JobView) -> Self {
+        Self { user: view.user.clone(), uid: view.uid }
+    }
+}
+
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
@@ -127,8 +148,23 @@ impl Caller {
     }
 
     /// Whether they may act on, and see the insides of, what belongs to `owner`.
-    pub(crate) fn may_touch(&self, owner: &UserName) -> bool {
-        self.admin || self.identity.user == *owner
+    pub(crate) fn may_touch(&self, owner: &Owner) -> bool {
+        self.admin || self.is(owner)
+    }
+
+    /// True when name and number are theirs.
+    fn is(&self, owner: &Owner) -> bool {
+        self.identity.user == owner.user && owner.uid.is_none_or(|uid| uid == self.identity.uid)
+    }
+
+    /// The owner's name as this caller is shown it: `ann#1001` for one who had the caller's own name before.
+    pub(crate) fn name_of(&self, owner: &Owner) -> UserName {
+        match owner.uid {
+            Some(uid) if self.identity.user == owner.user && !self.is(owner) => {
+                format!("{}#{uid}", owner.user).into()
+            }
+            _ => owner.user.clone(),
+        }
     }
 
     /// Whether they may change what concerns everybody.

@@ -95,6 +95,7 @@ impl State {
             job: id,
             name: spec.name.to_string(),
             user: spec.user.clone(),
+            uid: spec.uid,
             queue: self.policy.leaf_name(record.leaf).clone(),
             priority: spec.priority,
             state: job_word(record),

@@ -19,6 +19,10 @@ pub struct JobSpec {
     pub name: Arc<str>,
     /// Who submitted it.
     pub user: UserName,
+    /// Their number, where users have one: with the name it says whose the job is, since each alone is given away again once
+    /// an account was deleted.
+    #[serde(default)]
+    pub uid: Option<u32>,
     /// Leaf queue it waits in.
     pub queue: QueueName,
     /// Higher goes first within its queue.
@@ -80,6 +84,7 @@ impl JobSpec {
         Self {
             name: name.into(),
             user: user.into(),
+            uid: None,
             queue: "default".into(),
             priority: 0,
             groups,

@@ -135,6 +135,7 @@ impl Redaction {
         let JobSpec {
             name: _,
             user,
+            uid: _,
             queue,
             priority,
             groups,
@@ -165,6 +166,7 @@ impl Redaction {
         JobSpec {
             name: "".into(),
             user: self.user(&user),
+            uid: None,
             queue,
             priority,
             groups,

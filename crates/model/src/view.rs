@@ -82,6 +82,9 @@ pub struct JobView {
     pub name: String,
     /// Owner.
     pub user: UserName,
+    /// The owner's number; jobs of earlier versions and of other schedulers have none.
+    #[serde(default)]
+    pub uid: Option<u32>,
     /// Leaf queue.
     pub queue: QueueName,
     /// Priority.
@@ -138,6 +141,7 @@ impl JobView {
             job,
             name,
             user,
+            uid: None,
             queue: "".into(),
             priority: 0,
             state,

@@ -489,6 +489,7 @@ mod tests {
         let spec = JobSpec {
             name: "one".into(),
             user: "ann".into(),
+            uid: None,
             queue: "default".into(),
             priority: 0,
             groups: vec![group],

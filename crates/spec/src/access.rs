@@ -79,6 +79,7 @@ pub fn judge(tree: &QueueTree, submitter: Submitter<'_>, spec: &JobSpec) -> Resu
     let JobSpec {
         name: _,
         user: _,
+        uid: _,
         queue,
         priority,
         // How much and for how long is the business of quota and limits, which hold for everybody.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as Program, ExitCode};
 
 use muster_model::payload::{Command, Identity};
-use nix::unistd::{Gid, Uid, initgroups, setgid, setuid};
+use nix::unistd::{Gid, Uid, User, initgroups, setgid, setuid};
 use rustix::fs::{Access, MemfdFlags, Mode, OFlags};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
@@ -183,6 +183,7 @@ fn prepare(plan: &ExecPlan) -> Result<Program, Unready> {
 
     // 2. Become the user, for good.
     if let Some(identity) = &plan.identity {
+        check_account(identity)?;
         become_user(identity)?;
     }
     // Cleared by a change of identity, so it is set after it: if the supervisor is killed, so is the task.
@@ -195,6 +196,25 @@ fn prepare(plan: &ExecPlan) -> Result<Program, Unready> {
     let mut program = resolve(&plan.command, plan.env.get("PATH").map(String::as_str))?;
     program.env_clear().envs(&plan.env);
     Ok(program)
+}
+
+/// Checks that name and number of the submitter still belong together. Each is given away again once an account was deleted,
+/// and then nothing of the former owner's may run as the new one.
+fn check_account(identity: &Identity) -> Result<(), Unready> {
+    let Identity { user, uid, .. } = identity;
+    let found = User::from_uid(Uid::from_raw(*uid))
+        .map_err(|error| format!("cannot look up the account with uid {uid}: {error}"))?;
+    match found {
+        Some(found) if found.name == user.as_str() => Ok(()),
+        Some(found) => Err(Unready::Impossible(format!(
+            "{user} submitted it with uid {uid}, which is the account {} now",
+            found.name
+        ))),
+        // Submitted under a number that has no account.
+        None if user.as_str() == format!("#{uid}") => Ok(()),
+        // The database may be away for a moment.
+        None => Err(Unready::Now(format!("there is no account {user} with uid {uid} any more"))),
+    }
 }
 
 /// Supplementary groups, group, user; then proof that there is no way back.

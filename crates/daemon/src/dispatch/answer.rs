@@ -12,6 +12,7 @@ use muster_runtime::{Receipt, Submission};
 use super::input::{Ask, LiveJob, Planned, Reply, Status};
 use super::wanted::Listed;
 use super::{Dispatcher, refusal};
+use crate::auth::Owner;
 use crate::failure::Failure;
 use crate::store::{StateStore, What};
 
@@ -38,7 +39,7 @@ impl<S: StateStore> Dispatcher<S> {
                 send(reply, listed);
             }
             Ask::Owner(job, reply) => {
-                send(reply, self.read(|engine| Ok(engine.job_spec(job).map(|spec| spec.user.clone()))));
+                send(reply, self.read(|engine| Ok(engine.job_spec(job).map(|spec| Owner::of_job(&spec)))));
             }
             Ask::Job(job, reply) => {
                 let answer = self.live_job(job);

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::input::{Ask, Input, LiveJob, Planned, Reply, Status};
 use super::wanted::{Listed, Wanted};
-use crate::auth::Caller;
+use crate::auth::{Caller, Owner};
 use crate::failure::Failure;
 
 /// Sends inputs to the dispatcher. Clones share it. The queue is unbounded, and bounded in effect: a connection has
@@ -59,7 +59,7 @@ impl Handle {
         self.ask(|reply| Ask::Listed(Box::new(wanted), reply)).await
     }
 
-    pub(crate) async fn owner(&self, job: JobId) -> Result<Option<UserName>, Failure> {
+    pub(crate) async fn owner(&self, job: JobId) -> Result<Option<Owner>, Failure> {
         self.ask(|reply| Ask::Owner(job, reply)).await
     }
 

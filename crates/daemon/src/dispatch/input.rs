@@ -16,7 +16,7 @@ use muster_runtime::{Receipt, Submission};
 use tokio::sync::oneshot;
 
 use super::wanted::{Listed, Wanted};
-use crate::auth::Caller;
+use crate::auth::{Caller, Owner};
 use crate::failure::Failure;
 use crate::store::What;
 
@@ -80,7 +80,7 @@ pub(crate) enum Ask {
     /// Jobs in memory that a filter asks for.
     Listed(Box<Wanted>, Reply<Listed>),
     /// Whose a job in memory is.
-    Owner(JobId, Reply<Option<UserName>>),
+    Owner(JobId, Reply<Option<Owner>>),
     /// One job in memory.
     Job(JobId, Reply<Option<LiveJob>>),
     /// One element in memory.

@@ -29,7 +29,7 @@ use input::{Ask, Input, Reply};
 pub(crate) use input::{Planned, on_node};
 pub(crate) use wanted::{Listed, Wanted};
 
-use crate::auth::Caller;
+use crate::auth::{Caller, Owner};
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::store::{Reader, Retention, StateStore};
@@ -264,7 +264,7 @@ impl<S: StateStore> Dispatcher<S> {
     fn admit(&self, caller: &Caller, job: JobId, action: Action) -> Result<(), Refusal> {
         let Some(engine) = self.runtime.engine() else { return Err(self.unavailable().into()) };
         if let Some(spec) = engine.job_spec(job) {
-            if !caller.may_touch(&spec.user) {
+            if !caller.may_touch(&Owner::of_job(&spec)) {
                 return Err(Failure::not_yours(job).into());
             }
             if let (Action::Scale(wanted), Some(service), false) = (action, spec.service(), caller.admin) {
@@ -274,7 +274,7 @@ impl<S: StateStore> Dispatcher<S> {
             return Ok(());
         }
         let ended = self.reader.ended(job).map_err(Failure::Store)?.ok_or_else(|| Failure::no_job(job))?;
-        if !caller.may_touch(&ended.view.user) {
+        if !caller.may_touch(&Owner::of_view(&ended.view)) {
             return Err(Failure::not_yours(job).into());
         }
         let state = ended.view.state.word();

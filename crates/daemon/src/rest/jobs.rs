@@ -14,10 +14,10 @@ use muster_api::types::{
 use muster_backends::segments;
 use muster_model::payload::Command;
 use muster_model::view::{ElementView, JobView, MissingOutput, State as JobState};
-use muster_model::{Attempt, AttemptId, ElementId, JobId, Outcome, Rank, Replicas, UserName};
+use muster_model::{Attempt, AttemptId, ElementId, JobId, Outcome, Rank, Replicas};
 
 use super::{App, Body, JobPath, OptionalBody, Params, daemon};
-use crate::auth::Caller;
+use crate::auth::{Caller, Owner};
 use crate::dispatch::{Listed, Wanted};
 use crate::failure::Failure;
 use crate::store::{HistoryFilter, Reader, What};
@@ -110,6 +110,7 @@ pub(super) async fn one(
         add_element(&app, &mut view, index).await?;
     }
     let now = app.handle.status().await?.now;
+    let may_touch = caller.may_touch(&Owner::of_view(&view));
     let mut detail = JobDetail {
         commands: None,
         workdir: None,
@@ -119,7 +120,7 @@ pub(super) async fn one(
         now,
         job: as_seen_by(&caller, view),
     };
-    if caller.may_touch(&detail.job.user) {
+    if may_touch {
         detail.commands = what.as_ref().map(commands);
         detail.workdir = what.map(|what| what.workdir.display().to_string());
         let logs = log_paths(&app, &detail.job, query.index).await?;
@@ -250,18 +251,20 @@ pub(crate) async fn read<T: Send + 'static>(
 }
 
 /// Whose a job is, ended or not.
-pub(crate) async fn owner(app: &App, job: JobId) -> Result<UserName, Failure> {
-    if let Some(user) = app.handle.owner(job).await? {
-        return Ok(user);
+pub(crate) async fn owner(app: &App, job: JobId) -> Result<Owner, Failure> {
+    if let Some(owner) = app.handle.owner(job).await? {
+        return Ok(owner);
     }
     let ended = read(&app.reader, move |reader| reader.ended(job)).await?;
-    ended.map(|ended| ended.view.user).ok_or_else(|| Failure::no_job(job))
+    ended.map(|ended| Owner::of_view(&ended.view)).ok_or_else(|| Failure::no_job(job))
 }
 
 /// Hides from others than the owner and admins what a view holds of the owner's own words: why a task could not start, which names
 /// directories and programs, and what a checkpoint is called.
 fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
-    if !caller.may_touch(&view.user) {
+    let owner = Owner::of_view(&view);
+    view.user = caller.name_of(&owner);
+    if !caller.may_touch(&owner) {
         for saved in view.elements.iter_mut().filter_map(|element| element.checkpoint.as_mut()) {
             saved.label.clear();
         }

@@ -141,7 +141,7 @@ fn draft(
     check_strings(&checked.commands, &env, &workdir)?;
     let begin = checked.begin.map(|begin| begin.at(now)).or(checked.spec.begin);
     Ok(Draft {
-        spec: JobSpec { user: user.clone(), begin, ..checked.spec },
+        spec: JobSpec { user: user.clone(), uid: Some(caller.identity.uid), begin, ..checked.spec },
         payload: Payload {
             commands: checked.commands,
             env,

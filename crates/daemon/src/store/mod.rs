@@ -7,6 +7,7 @@ mod fault;
 mod high_water;
 mod journal;
 mod lock;
+mod owners;
 mod project;
 mod read;
 mod retain;

@@ -4,13 +4,15 @@
 //! Changing a table needs a higher [`SCHEMA_VERSION`] and a step in [`migrate`]; a newer file is refused.
 
 use muster_runtime::{JOURNAL_VERSION, StoreError};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::fault::refused;
+use super::owners;
 
 /// Version of the tables. Version 3 has the tables of version 2, and task directories in epochs: an older binary would
-/// look for them elsewhere, and count what runs as lost.
-pub(super) const SCHEMA_VERSION: u32 = 3;
+/// look for them elsewhere, and count what runs as lost. Version 4 has the same tables, and owners with their numbers: an
+/// older binary would know them by name only.
+pub(super) const SCHEMA_VERSION: u32 = 4;
 
 /// Instants are milliseconds since the epoch; texts named `body`, `view`, `what`, `outcome` and `placement` are JSON.
 const TABLES: &str = "
@@ -85,11 +87,15 @@ pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
         return check_journal_version(connection);
     }
     let script = format!(
-        "BEGIN IMMEDIATE; {TABLES} {ELEMENTS_FROM_ATTEMPTS}
+        "{TABLES} {ELEMENTS_FROM_ATTEMPTS}
          INSERT OR IGNORE INTO meta (name, value) VALUES ('journal_version', '{JOURNAL_VERSION}');
-         PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+         PRAGMA user_version = {SCHEMA_VERSION};"
     );
-    connection.execute_batch(&script).map_err(refused)?;
+    let transaction =
+        Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(refused)?;
+    transaction.execute_batch(&script).map_err(refused)?;
+    owners::number(&transaction)?;
+    transaction.commit().map_err(refused)?;
     check_journal_version(connection)
 }
 

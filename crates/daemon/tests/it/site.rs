@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub const ANN: u32 = 1001;
 /// Another user.
 pub const BOB: u32 = 1002;
+/// One who got Ann's name after her account was deleted.
+pub const ANN_ANEW: u32 = 1003;
 /// An admin.
 pub const ROOT: u32 = 0;
 
@@ -108,7 +110,7 @@ impl Site {
             retention: self.retention,
             warnings: Vec::new(),
         })?;
-        let users: &[u32] = if self.mode == Mode::System { &[ANN, BOB, ROOT] } else { &[ANN] };
+        let users: &[u32] = if self.mode == Mode::System { &[ANN, BOB, ANN_ANEW, ROOT] } else { &[ANN] };
         for uid in users {
             let socket = self.socket(*uid);
             let _absent = std::fs::remove_file(&socket);
@@ -238,7 +240,7 @@ impl Peers for FixedPeers {
 
     fn resolve(&self, peer: Peer) -> (UserName, bool) {
         match self.0 {
-            ANN => ("ann".into(), false),
+            ANN | ANN_ANEW => ("ann".into(), false),
             BOB => ("bob".into(), false),
             _ => ("root".into(), peer.uid == 0),
         }

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use muster_daemon::Mode;
 use muster_daemon::store::{Retention, SqliteStore};
 use muster_model::unit::{Span, Time};
 use muster_model::view::State;
@@ -11,7 +12,7 @@ use muster_model::{Event, QueueTree};
 use muster_runtime::{Input, JOURNAL_VERSION, Runtime, StoreError};
 use rusqlite::Connection;
 
-use crate::site::{Site, node, until};
+use crate::site::{ANN, ANN_ANEW, ROOT, Site, node, until};
 
 fn open(dir: &Path) -> Result<Runtime<SqliteStore>, StoreError> {
     Runtime::open(SqliteStore::open(dir)?, QueueTree::single())
@@ -171,6 +172,32 @@ async fn elements_from_before_they_were_kept_are_found_by_their_attempts() {
     let detail = site.client().job(job, Some(7)).await.unwrap();
     let outcome = detail.job.elements[0].outcome.clone().unwrap();
     assert_eq!((detail.job.elements[0].element.index, outcome.exit_code()), (7, 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_of_earlier_versions_get_their_numbers() {
+    let mut site = Site::new(|world| world.eager());
+    site.mode = Mode::System;
+    site.boot().await;
+    let ended = site.submit("{name: ended, gpus: 1, run: exit 0}").await[0];
+    site.reach(ended, State::Done).await;
+    let live = site.submit("{name: live, gpus: 1, run: run}").await[0];
+    site.reach(live, State::Running).await;
+    site.stop();
+    tamper(
+        site.dir.path(),
+        "UPDATE journal SET body = json_remove(body, '$.event.Submitted.spec.uid');
+         UPDATE history SET view = json_remove(view, '$.uid');
+         PRAGMA user_version = 3",
+    );
+    site.boot().await;
+    let uid = async |job| site.client_of(ROOT).job(job, None).await.unwrap().job.uid;
+    assert_eq!(uid(live).await, Some(rustix::process::geteuid().as_raw()), "by its payload");
+    assert_eq!(uid(ended).await, Some(u32::MAX), "no account of this machine has the name");
+    assert!(site.client_of(ANN).job(live, None).await.unwrap().commands.is_some());
+    for stranger in [ANN, ANN_ANEW] {
+        assert!(site.client_of(stranger).job(ended, None).await.unwrap().commands.is_none());
+    }
 }
 
 /// Rows of a table of a site's store.

@@ -8,7 +8,7 @@ use muster_model::view::State;
 use muster_model::{JobId, Span};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::site::{ANN, BOB, ROOT, Site, refused, request, until};
+use crate::site::{ANN, ANN_ANEW, BOB, ROOT, Site, refused, request, until};
 
 const WHOLE: ActionRequest = ActionRequest { index: None };
 
@@ -161,4 +161,35 @@ async fn a_personal_daemon_serves_its_owner_only() {
     let listener = tokio::net::UnixListener::bind(&socket).unwrap();
     site.core.as_ref().unwrap().spawn_listener(listener, std::sync::Arc::new(Stranger));
     assert_eq!(refused(muster_api::Client::new(socket).info().await).code, "forbidden");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_account_of_an_old_name_is_another_user() {
+    let (site, job) = shared().await;
+    let held = site.submit("{name: kept, gpus: 1, hold: true, run: run}").await[0];
+    let (ann, anew) = (site.client_of(ANN), site.client_of(ANN_ANEW));
+    let uid = rustix::process::geteuid().as_raw();
+    let former = format!("ann#{uid}");
+    for job in [job, held] {
+        for action in [Action::Cancel, Action::Hold, Action::Release, Action::Requeue] {
+            assert_eq!(refused(anew.act(job, action, WHOLE).await).code, "forbidden", "{action:?}");
+        }
+    }
+    ann.act(job, Action::Cancel, WHOLE).await.unwrap();
+    site.reach(job, State::Cancelled).await;
+    for job in [job, held] {
+        let seen = anew.job(job, None).await.unwrap();
+        assert!(seen.commands.is_none() && seen.workdir.is_none() && seen.logs.is_empty());
+        assert_eq!(seen.job.user.as_str(), former, "not the caller's own");
+        assert_eq!(refused(anew.logs(job, LogQuery::default()).await).code, "forbidden");
+        assert_eq!(refused(anew.act(job, Action::Cancel, WHOLE).await).code, "forbidden");
+        let own = ann.job(job, None).await.unwrap();
+        assert_eq!((own.job.user.as_str(), own.job.uid), ("ann", Some(uid)));
+        assert!(own.commands.is_some());
+    }
+    let all = JobFilter { all: true, ..JobFilter::default() };
+    let listed = anew.jobs(all).await.unwrap().jobs;
+    assert!(listed.iter().all(|job| job.user.as_str() == former), "{listed:?}");
+    let own = anew.submit(&request("{name: own, gpus: 1, run: run}")).await.unwrap().jobs[0].job;
+    anew.act(own, Action::Cancel, WHOLE).await.unwrap();
 }

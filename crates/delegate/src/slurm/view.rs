@@ -41,6 +41,7 @@ fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobVie
         job: JobId(number),
         name: row.name.clone(),
         user: row.user.as_str().into(),
+        uid: None,
         queue: row.account.as_str().into(),
         priority: i32::try_from(row.priority).unwrap_or(i32::MAX),
         state,

@@ -56,6 +56,7 @@ pub fn single(name: &str) -> JobSpec {
     JobSpec {
         name: name.into(),
         user: "user0".into(),
+        uid: None,
         queue: cluster::queue_name(0),
         priority: 0,
         groups: vec![TaskGroup {

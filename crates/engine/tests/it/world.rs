@@ -82,6 +82,7 @@ pub fn job(name: &str) -> Ask {
         spec: JobSpec {
             name: name.into(),
             user: "ann".into(),
+            uid: None,
             queue: "default".into(),
             priority: 0,
             groups: vec![TaskGroup {

@@ -73,6 +73,7 @@ fn job(time_secs: Option<u64>, priority: i32, groups: Vec<TaskGroup>) -> JobSpec
     JobSpec {
         name: Arc::from("job"),
         user: "ada".into(),
+        uid: None,
         queue: "p".into(),
         priority,
         groups,

@@ -44,6 +44,7 @@ pub fn draft(name: &str, tasks: u32, elements: u32, restarts: u32) -> Draft {
     let spec = JobSpec {
         name: name.into(),
         user: "ann".into(),
+        uid: None,
         queue: "default".into(),
         priority: 0,
         groups: vec![group],

@@ -61,6 +61,7 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
     let spec = JobSpec {
         name: payload::default_name(document, &commands).into(),
         user: site.user.clone(),
+        uid: None,
         queue: queue?,
         priority: job.priority.as_ref().map_or(0, |priority| priority.value.0 as i32),
         groups,
