@@ -101,7 +101,6 @@ fn ps_show_and_wait_say_the_same_through_slurmrestd_and_squeue_is_not_asked() {
     cluster.said(&["scontrol", "update", "nodename=node8", "state=drain", "reason=a fan is loud"]);
     let verbs = [
         vec!["ps", "--json"],
-        vec!["ps", "--all", "--json"],
         vec!["show", &gang, "--json"],
         vec!["show", &array, "--json"],
         vec!["nodes", "--json"],
@@ -127,6 +126,8 @@ fn a_token_that_is_no_good_costs_one_warning_and_the_programs_answer() {
     let muster = Muster::of(&cluster, User::Nobody);
     let job = muster.submit("name: stale\ntime: 5m\nrun: sleep 300\n")[0];
     muster.reaches(job, "running");
+    // In its first moments it runs, and Slurm says why it does not yet: `Prolog`.
+    muster.cluster.until("its prolog has run", || muster.job(job)["native"]["reason"].is_null());
     let expected = muster.job(job);
     let job = job.to_string();
     for token in ["expired".to_owned(), cluster.token(User::Games)] {
