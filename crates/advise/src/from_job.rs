@@ -119,7 +119,7 @@ mod tests {
         // Roles may share nodes: the widest counts.
         check(vec![group(4, Some(1), 8), group(2, Some(1), 1), group(9, None, 1)], None, 4, true);
         // A sweep of single tasks is not coupled, however many there are.
-        let sweep = Array { first: 1, last: 200, step: 1, max_running: None };
+        let sweep = Array::range(1, 200, 1, None);
         check(vec![group(1, None, 1)], Some(sweep), 1, false);
     }
 }

@@ -4,8 +4,10 @@
 
 use std::sync::Arc;
 
-use muster_model::job::{Array, TaskGroup};
-use muster_model::{Elastic, GpuMilli, JobSpec, Replicas, Service, Topology, TopologyRule};
+use muster_model::job::TaskGroup;
+use muster_model::{
+    Array, Elastic, GpuMilli, IndexRange, JobSpec, Replicas, Service, Topology, TopologyRule,
+};
 
 /// Most tasks of an element, over all groups: each costs a few hundred bytes while it runs.
 const MOST_TASKS: u64 = 1 << 20;
@@ -246,15 +248,19 @@ fn judge_topology(topology: &Topology, groups: &[TaskGroup]) -> Result<(), Malfo
 }
 
 fn judge_array(array: &Array) -> Result<(), Malformed> {
-    let Array { first, last, step, max_running } = *array;
-    if step == 0 || last < first {
-        return Err(Malformed::Range { first, last, step });
+    let mut elements = 0;
+    let mut before = None;
+    for IndexRange { first, last, step } in array.ranges() {
+        if step == 0 || last < first || before.is_some_and(|before| first <= before) {
+            return Err(Malformed::Range { first, last, step });
+        }
+        elements += u64::from((last - first) / step) + 1;
+        before = Some(last);
     }
-    let elements = u64::from((last - first) / step) + 1;
     if elements > MOST_ELEMENTS {
         return Err(Malformed::Elements { elements });
     }
-    match max_running {
+    match array.max_running {
         Some(0) => Err(Malformed::Cap),
         _ => Ok(()),
     }

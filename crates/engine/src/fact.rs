@@ -81,7 +81,7 @@ pub enum Fact {
         /// How often it was started.
         attempts: u32,
     },
-    /// All elements of an array that had never been started or acted on ended together.
+    /// All elements of a range of an array that had never been started or acted on ended together.
     RestEnded {
         /// Of which job.
         job: JobId,

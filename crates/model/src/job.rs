@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::array::Array;
 use crate::id::{JobId, NodeName, PayloadId, QueueName, UserName, WindowName};
 use crate::node::GpuModel;
 use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
@@ -139,7 +140,7 @@ impl JobSpec {
     pub fn element_count(&self) -> u32 {
         match (&self.kind, &self.array) {
             (Kind::Service(service), _) => service.replicas.ceiling,
-            (_, Some(array)) => array.indices().count() as u32,
+            (_, Some(array)) => array.count(),
             (_, None) => 1,
         }
     }
@@ -391,26 +392,6 @@ pub struct Segment {
     pub tasks: u32,
     /// Which level.
     pub level: Arc<str>,
-}
-
-/// Elements of an array.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Array {
-    /// First index.
-    pub first: u32,
-    /// Last index, inclusive, never below `first`.
-    pub last: u32,
-    /// Distance between indices, at least 1.
-    pub step: u32,
-    /// At most this many elements hold resources at once.
-    pub max_running: Option<u32>,
-}
-
-impl Array {
-    /// Indices in order.
-    pub fn indices(&self) -> impl Iterator<Item = u32> + use<> {
-        (self.first..=self.last).step_by(self.step as usize)
-    }
 }
 
 /// A job waits for another.

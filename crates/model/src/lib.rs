@@ -4,6 +4,7 @@
 //! clock, or depend on any other crate of the workspace; every other room depends on it.
 
 pub mod advice;
+pub mod array;
 pub mod check;
 pub mod effect;
 pub mod event;
@@ -29,15 +30,16 @@ pub mod verify;
 pub mod view;
 pub mod window;
 
+pub use array::{Array, IndexRange};
 pub use effect::{Effect, StopCause};
 pub use event::{Event, Observation, Target, TaskCheckpoint, TaskReport, TaskSignalled};
 pub use id::{
     Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName, WindowName,
 };
 pub use job::{
-    AfterCheckpoint, Array, Checkpoint, CheckpointBy, CheckpointTo, Dependency, DependencyKind, Elastic,
-    JobSpec, Kind, NodeConstraint, Notebook, Protection, Replicas, Restart, Segment, Service, TaskGroup,
-    Tier, Topology, TopologyRule,
+    AfterCheckpoint, Checkpoint, CheckpointBy, CheckpointTo, Dependency, DependencyKind, Elastic, JobSpec,
+    Kind, NodeConstraint, Notebook, Protection, Replicas, Restart, Segment, Service, TaskGroup, Tier,
+    Topology, TopologyRule,
 };
 pub use node::{Device, DeviceSet, Drain, Foreign, GpuModel, NodeSpec};
 pub use outcome::{Outcome, TaskExit};

@@ -226,12 +226,11 @@ impl<S: Store> Runtime<S> {
         batch.facts = live.engine.take_facts();
         let effects = with_owed(owed, live.engine.take_effects());
         let changed = !batch.records.is_empty();
-        if changed && let Err(error) = self.store.append(&batch) {
+        if let Err(error) = self.write(&batch) {
             return Err(self.fail(error, retry));
         }
         // Planning woke what was due by now, so a clock that goes back is not followed, whether anything changed or not.
-        live.last = at;
-        live.records_since_snapshot += batch.records.len();
+        live.passed(at, batch.records.len());
 
         // 5. Only now may effects leave.
         let snapshot_error = live.save_when_due(&mut self.store, self.snapshot_after).err();
@@ -259,13 +258,10 @@ impl<S: Store> Runtime<S> {
             debug_assert_eq!(live.engine.sanity_check(), Vec::new(), "the state breaks an invariant");
             batch.facts = live.engine.take_facts();
             effects = with_owed(effects, live.engine.take_effects());
-            if !batch.records.is_empty()
-                && let Err(error) = self.store.append(&batch)
-            {
+            if let Err(error) = self.write(&batch) {
                 return Err(self.fail(error, Vec::new()).error);
             }
-            live.last = at;
-            live.records_since_snapshot += batch.records.len();
+            live.passed(at, batch.records.len());
         }
         self.live = Some(live);
         Ok(effects)
@@ -294,6 +290,14 @@ impl<S: Store> Runtime<S> {
         Ok(live)
     }
 
+    /// Makes a batch durable, if there is anything in it.
+    fn write(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        if batch.records.is_empty() {
+            return Ok(());
+        }
+        self.store.append(batch)
+    }
+
     /// The state in memory may be ahead of the durable one: drops it and loads again.
     fn fail(&mut self, error: StoreError, retry: Vec<Event>) -> StepFailure {
         self.doubtful = true;
@@ -304,6 +308,12 @@ impl<S: Store> Runtime<S> {
 }
 
 impl Live {
+    /// Notes that a step is durable: its instant, and how many records it wrote.
+    fn passed(&mut self, at: Time, records: usize) {
+        self.last = at;
+        self.records_since_snapshot += records;
+    }
+
     /// Folds the journal: applies and commits, never plans.
     fn load<S: Store>(store: &mut S, tree: &QueueTree) -> Result<Self, StoreError> {
         let loaded = store.load()?;

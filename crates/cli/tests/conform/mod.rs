@@ -182,21 +182,28 @@ pub fn a_gang_starts_whole_or_waits(place: &dyn Place) {
 }
 
 pub fn an_array_runs_each_of_its_indices(place: &dyn Place) {
-    let out = place.folder();
-    let text = format!(
-        "name: indices\narray: 3-9:2%2\nrun: echo $MUSTER_ARRAY_INDEX > {}/index-$MUSTER_ARRAY_INDEX; test $MUSTER_ARRAY_INDEX != 7\n",
-        out.display()
-    );
-    let number = submit(place, &text)[0];
-    // One of them fails, and the whole with it.
-    assert_eq!(waited(place, number), 1);
-    for index in 3..=9 {
-        let path = out.join(format!("index-{index}"));
-        assert_eq!(path.exists(), index % 2 == 1, "{}", path.display());
+    for (written, indices) in [("3-9:2%2", [3, 5, 7, 9]), ("1,4,7-8%2", [1, 4, 7, 8])] {
+        let out = place.folder().join(format!("indices-from-{}", indices[0]));
+        let text = format!(
+            "name: indices\narray: {written}\n\
+             run: echo $MUSTER_ARRAY_INDEX > {}-$MUSTER_ARRAY_INDEX; test $MUSTER_ARRAY_INDEX != 7\n",
+            out.display()
+        );
+        let number = submit(place, &text)[0];
+        // One of them fails, and the whole with it.
+        assert_eq!(waited(place, number), 1);
+        for index in 0..=9 {
+            let path = format!("{}-{index}", out.display());
+            assert_eq!(std::fs::exists(&path).unwrap(), indices.contains(&index), "{path}");
+        }
+        let view = job(place, number);
+        let counts = ["total", "succeeded", "failed"].map(|name| view["array"][name].as_u64());
+        assert_eq!(counts, [Some(4), Some(3), Some(1)], "{view}");
+        for (index, is_there) in [(7, true), (6, false)] {
+            let (code, _, said) = place.call(&["logs", &format!("{number}[{index}]")]);
+            assert_eq!(code == 0, is_there, "{index}: {said}");
+        }
     }
-    let view = job(place, number);
-    let counts = ["total", "succeeded", "failed", "max_running"].map(|name| view["array"][name].as_u64());
-    assert_eq!(counts[..3], [Some(4), Some(3), Some(1)], "{view}");
 }
 
 pub fn what_depends_waits_and_does_not_run_after_a_failure(place: &dyn Place) {

@@ -94,7 +94,9 @@ impl<S: StateStore> Dispatcher<S> {
         let index = match (index, &spec.array) {
             (Some(index), _) => index,
             (None, None) => first_waiting(engine, now, job, 0..spec.element_count()).unwrap_or(0),
-            (None, Some(array)) => first_waiting(engine, now, job, array.indices()).unwrap_or(array.first),
+            (None, Some(array)) => {
+                first_waiting(engine, now, job, array.indices()).unwrap_or(array.head.first)
+            }
         };
         let element = ElementId { job, index };
         engine

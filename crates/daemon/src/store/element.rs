@@ -37,7 +37,7 @@ pub(super) fn ended(
 /// Lets go of a job's elements.
 pub(super) fn forget(transaction: &Transaction<'_>, job: JobId) -> Result<(), StoreError> {
     run(transaction, "DELETE FROM elements WHERE job = ?1", [sql(job.0)])?;
-    run(transaction, "DELETE FROM rests WHERE job = ?1", [sql(job.0)])
+    run(transaction, "DELETE FROM unstarted WHERE job = ?1", [sql(job.0)])
 }
 
 impl Reader {
@@ -57,7 +57,7 @@ impl Reader {
             .map_err(refused)?;
         let mut with_the_rest = connection
             .prepare_cached(
-                "SELECT 0, NULL, ended, outcome FROM rests
+                "SELECT 0, NULL, ended, outcome FROM unstarted
                  WHERE job = ?1 AND ?2 BETWEEN first AND last AND (?2 - first) % step = 0",
             )
             .map_err(refused)?;

@@ -59,7 +59,7 @@ pub(super) fn fact(transaction: &Transaction<'_>, fact: &Fact) -> Result<(), Sto
         // They never held anything: accounting has nothing to say.
         Fact::RestEnded { job, first, last, step, outcome, at, .. } => run(
             transaction,
-            "INSERT OR REPLACE INTO rests (job, first, last, step, ended, outcome)
+            "INSERT OR REPLACE INTO unstarted (job, first, last, step, ended, outcome)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![sql(job.0), first, last, step, sql(at.0), encode(outcome)?],
         ),

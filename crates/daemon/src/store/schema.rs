@@ -1,4 +1,4 @@
-//! Tables of `muster.db`. Journal, snapshot, payloads and receipts are the state; `history`, `elements`, `rests`, `live`,
+//! Tables of `muster.db`. Journal, snapshot, payloads and receipts are the state; `history`, `elements`, `unstarted`, `live`,
 //! `attempts` and `usage` are projections of it, kept for people and open to SQL in a user's own daemon.
 //!
 //! Changing a table needs a higher [`SCHEMA_VERSION`] and a step in [`migrate`]; a newer file is refused.
@@ -10,8 +10,8 @@ use super::fault::refused;
 use super::owners;
 
 /// Version of the tables. Version 3 has the tables of version 2, and task directories in epochs: an older binary would
-/// look for them elsewhere, and count what runs as lost. Version 4 has the same tables, and owners with their numbers: an
-/// older binary would know them by name only.
+/// look for them elsewhere, and count what runs as lost. Version 4 has owners with their numbers, which an
+/// older binary would know by name only, and `unstarted` in place of `rests`: an array may be a list of ranges.
 pub(super) const SCHEMA_VERSION: u32 = 4;
 
 /// Instants are milliseconds since the epoch; texts named `body`, `view`, `what`, `outcome` and `placement` are JSON.
@@ -46,10 +46,10 @@ CREATE TABLE IF NOT EXISTS elements (
     outcome TEXT NOT NULL, PRIMARY KEY (job, element)
 ) STRICT, WITHOUT ROWID;
 -- elements of an array that ended together, never started: those from first to last without a row in `elements`
-CREATE TABLE IF NOT EXISTS rests (
-    job INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, step INTEGER NOT NULL,
-    ended INTEGER NOT NULL, outcome TEXT NOT NULL
-) STRICT;
+CREATE TABLE IF NOT EXISTS unstarted (
+    job INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, step INTEGER NOT NULL,
+    ended INTEGER NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (job, first)
+) STRICT, WITHOUT ROWID;
 -- owner and queue of jobs that have not ended
 CREATE TABLE IF NOT EXISTS live (job INTEGER PRIMARY KEY, user TEXT NOT NULL, queue TEXT NOT NULL) STRICT;
 -- every start of every element: what it held, from when to when, and how the element ended after its last one
@@ -77,6 +77,13 @@ INSERT OR REPLACE INTO elements (job, element, attempt, ended, outcome)
     ORDER BY job, element, attempt;
 ";
 
+/// From version 3, whose arrays had one range each. A new file never had its table.
+const UNSTARTED_FROM_RESTS: &str = "
+CREATE TABLE IF NOT EXISTS rests (job, first, last, step, ended, outcome);
+INSERT OR REPLACE INTO unstarted SELECT job, first, last, step, ended, outcome FROM rests;
+DROP TABLE rests;
+";
+
 /// Checks the file's versions and creates what is missing.
 pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
     let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(refused)?;
@@ -87,7 +94,7 @@ pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
         return check_journal_version(connection);
     }
     let script = format!(
-        "{TABLES} {ELEMENTS_FROM_ATTEMPTS}
+        "{TABLES} {ELEMENTS_FROM_ATTEMPTS} {UNSTARTED_FROM_RESTS}
          INSERT OR IGNORE INTO meta (name, value) VALUES ('journal_version', '{JOURNAL_VERSION}');
          PRAGMA user_version = {SCHEMA_VERSION};"
     );

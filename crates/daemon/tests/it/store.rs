@@ -167,11 +167,34 @@ async fn elements_from_before_they_were_kept_are_found_by_their_attempts() {
     let job = site.submit("{name: a, gpus: 1, array: 5-8, run: exit 3}").await[0];
     site.reach(job, State::Failed).await;
     site.stop();
-    tamper(site.dir.path(), "DROP TABLE elements; DROP TABLE rests; PRAGMA user_version = 1");
+    tamper(site.dir.path(), "DROP TABLE elements; DROP TABLE unstarted; PRAGMA user_version = 1");
     site.boot().await;
     let detail = site.client().job(job, Some(7)).await.unwrap();
     let outcome = detail.job.elements[0].outcome.clone().unwrap();
     assert_eq!((detail.job.elements[0].element.index, outcome.exit_code()), (7, 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_a_list_is_found_by_its_indices_and_was_one_range_before() {
+    let mut site = Site::new(|world| world.eager());
+    site.boot().await;
+    let job = site.submit("{name: a, gpus: 1, array: '1,3,7-9%1', run: run}").await[0];
+    site.reach(job, State::Running).await;
+    let cancel = muster_api::types::ActionRequest { index: None };
+    site.client().act(job, muster_api::Action::Cancel, cancel).await.unwrap();
+    site.reach(job, State::Cancelled).await;
+    for (index, is_there) in [(1, true), (2, false), (3, true), (5, false), (8, true), (10, false)] {
+        assert_eq!(site.client().job(job, Some(index)).await.is_ok(), is_there, "{index}");
+    }
+    site.stop();
+    tamper(
+        site.dir.path(),
+        "CREATE TABLE rests (job INTEGER PRIMARY KEY, first, last, step, ended, outcome);
+         INSERT INTO rests SELECT job, 2, 9, 1, ended, outcome FROM unstarted WHERE first = 7;
+         DROP TABLE unstarted; PRAGMA user_version = 3",
+    );
+    site.boot().await;
+    assert!(site.client().job(job, Some(5)).await.is_ok() && site.client().job(job, Some(10)).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -216,7 +239,7 @@ async fn retention_lets_go_of_jobs_and_their_logs() {
     let cancel = muster_api::types::ActionRequest { index: None };
     site.client().act(array, muster_api::Action::Cancel, cancel).await.unwrap();
     site.reach(array, State::Cancelled).await;
-    assert!(rows(&site, "elements") == 2 && rows(&site, "rests") == 1);
+    assert!(rows(&site, "elements") == 2 && rows(&site, "unstarted") == 1);
     let job = site.submit("{name: x, gpus: 1, run: exit 0}").await[0];
     site.reach(job, State::Done).await;
     assert_eq!(rows(&site, "elements"), 2, "of a job that is no array, its last view says it");
@@ -229,7 +252,7 @@ async fn retention_lets_go_of_jobs_and_their_logs() {
     })
     .await;
     assert!(!Path::new(&log).parent().unwrap().exists());
-    assert!(rows(&site, "elements") == 0 && rows(&site, "rests") == 0);
+    assert!(rows(&site, "elements") == 0 && rows(&site, "unstarted") == 0);
     let usage = site.client().usage().await.unwrap();
     assert_eq!(usage.rows[0].jobs, 3, "sums outlive what they were made of");
 }

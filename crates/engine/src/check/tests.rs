@@ -18,7 +18,7 @@ const NOW: Time = Time(1000);
 fn sound() -> (State, Plan) {
     let mut state = State::new(QueueTree::single()).unwrap();
     state.apply(NOW, &Event::NodeJoined(Box::new(node("n1", 8, "h100"))));
-    let array = Array { first: 0, last: 9, step: 1, max_running: None };
+    let array = Array::range(0, 9, 1, None);
     for (job, spec) in [(1, spec(3)), (2, JobSpec { array: Some(array), ..spec(1) })] {
         state.apply(NOW, &Event::Submitted { job: JobId(job), spec: Arc::new(spec) });
     }
@@ -80,7 +80,7 @@ fn broken_counts_are_found() {
     trips("next", |state| job(state).next -= 1);
     trips("cap", |state| {
         let mut spec = (*job(state).spec).clone();
-        spec.array = Some(Array { first: 0, last: 9, step: 1, max_running: Some(2) });
+        spec.array = Some(Array::range(0, 9, 1, Some(2)));
         job(state).spec = Arc::new(spec);
     });
     trips("over but there", |state| {

@@ -95,7 +95,8 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
 /// Explains a job that is not submitted, on a copy of the state: nothing of it may stay, not even its names.
 pub(crate) fn explain_submission(state: &mut State, now: Time, spec: &JobSpec) -> Explanation {
     let last = state.jobs.last().map_or(0, |id| id.0).max(state.recent.last().0);
-    let id = ElementId { job: JobId(last + 1), index: spec.array.as_ref().map_or(0, |array| array.first) };
+    let id =
+        ElementId { job: JobId(last + 1), index: spec.array.as_ref().map_or(0, |array| array.head.first) };
     let mut explanation = blank(id, spec, Word::Pending);
     match state.judge_spec(spec).and_then(|()| state.judge_one_more(spec, &[])) {
         Err(Refusal::Never(reason) | Refusal::TooMany(reason)) => {

@@ -88,7 +88,7 @@ fn random_spec(dice: &mut Dice) -> JobSpec {
         gpu.models = models.iter().map(|model| GpuModel::from(*model)).collect();
     }
     let last = dice.maybe(10, 90);
-    spec.array = last.map(|last| Array { first: 0, last: last as u32, step: 1, max_running: None });
+    spec.array = last.map(|last| Array::range(0, last as u32, 1, None));
     spec
 }
 

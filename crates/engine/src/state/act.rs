@@ -1,6 +1,6 @@
 //! What users do to jobs: hold, release, cancel, requeue; and how elements and jobs end.
 
-use muster_model::{Effect, ElementId, JobId, Outcome, StopCause, Target, Time, UserName};
+use muster_model::{Effect, ElementId, IndexRange, JobId, Outcome, StopCause, Target, Time, UserName};
 
 use super::State;
 use super::attempt::attempt_id;
@@ -98,17 +98,18 @@ impl State {
         // 2. Elements that were never touched end together.
         let fresh = record.fresh();
         if fresh > 0 {
-            let (first, last) = (record.index_of(record.next), record.index_of(record.total - 1));
-            let step = record.spec.array.as_ref().map_or(1, |array| array.step);
+            let ranges = record.fresh_ranges();
             let rest = Rest { from: record.next, count: fresh, outcome: outcome.clone(), at: now };
             record.rest = Some(Box::new(rest));
             record.next = record.total;
             record.failed += fresh;
             record.begun += fresh;
-            self.facts.tell(|| {
-                let outcome = outcome.clone();
-                Fact::RestEnded { job: id, count: fresh, first, last, step, outcome, at: now }
-            });
+            for (count, IndexRange { first, last, step }) in ranges {
+                self.facts.tell(|| {
+                    let outcome = outcome.clone();
+                    Fact::RestEnded { job: id, count, first, last, step, outcome, at: now }
+                });
+            }
         }
         // 3. The others one by one.
         let waiting: Vec<u32> = record

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use muster_model::outcome::{Outcome, TaskExit};
 use muster_model::view::TaskStage;
-use muster_model::{Dependency, JobSpec, NodeId, Rank, Span, StopCause, TaskCheckpoint, TaskPlacement, Time};
+use muster_model::{
+    Array, Dependency, IndexRange, JobSpec, NodeId, Rank, Span, StopCause, TaskCheckpoint, TaskPlacement,
+    Time,
+};
 use muster_policy::{LeafId, ModelId, UserId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -270,17 +273,14 @@ impl JobRecord {
 
     /// Array index of an ordinal.
     pub(crate) fn index_of(&self, ordinal: u32) -> u32 {
-        self.spec.array.as_ref().map_or(ordinal, |array| array.first + ordinal * array.step)
+        self.spec.array.as_ref().map_or(ordinal, |array| array.index_of(ordinal))
     }
 
     /// Ordinal of an array index, when the job has that element.
     pub(crate) fn ordinal_of(&self, index: u32) -> Option<u32> {
         let ordinal = match &self.spec.array {
             None => index,
-            Some(array) => {
-                let offset = index.checked_sub(array.first)?;
-                (offset % array.step == 0).then_some(offset / array.step)?
-            }
+            Some(array) => array.ordinal_of(index)?,
         };
         (ordinal < self.total).then_some(ordinal)
     }
@@ -288,6 +288,17 @@ impl JobRecord {
     /// Elements that wait and have no record.
     pub(crate) fn fresh(&self) -> u32 {
         self.total.saturating_sub(self.next + self.elements.range(self.next..).count() as u32)
+    }
+
+    /// The ranges of indices in which elements wait that have no record, each with how many.
+    pub(crate) fn fresh_ranges(&self) -> Vec<(u32, IndexRange)> {
+        let one = Array::range(0, self.total - 1, 1, None);
+        let array = self.spec.array.as_ref().unwrap_or(&one);
+        let fresh = |(from, range): (u32, IndexRange)| {
+            let recorded = self.elements.range(from..from + range.count()).count() as u32;
+            (range.count() - recorded, range)
+        };
+        array.behind(self.next).map(fresh).filter(|(count, _)| *count > 0).collect()
     }
 
     /// The `nth` waiting ordinal without a record, from 0.

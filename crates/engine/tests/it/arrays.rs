@@ -27,13 +27,48 @@ fn an_array_runs_at_most_its_cap_at_once_in_order_of_its_indices() {
 #[test]
 fn a_step_leaves_indices_out() {
     let mut world = World::new(&[node("n1", 8)]);
-    let array = muster_model::Array { first: 1, last: 8, step: 3, max_running: None };
+    let array = muster_model::Array::range(1, 8, 3, None);
     world.submit(job("sweep").gpus(1).with(|spec| spec.array = Some(array)));
     let starts: Vec<u32> = world.starts.iter().map(|(element, _)| element.index).collect();
     assert_eq!(starts, [1, 4, 7]);
     let two = Target { index: Some(2), ..world.target("sweep") };
     let id = ElementId { job: two.job, index: 2 };
     assert_eq!(world.engine.judge(&Event::Hold(two)), Err(Refusal::UnknownElement(id)));
+}
+
+#[test]
+fn a_list_has_the_indices_that_it_names() {
+    let mut world = World::new(&[node("n1", 2)]);
+    let array = muster_model::Array::list(vec![1, 3, 7, 8, 9], None);
+    world.submit(job("sweep").gpus(1).with(|spec| spec.array = array));
+    world.exits("sweep", 1, 0);
+    world.exits("sweep", 3, 1);
+    let starts: Vec<u32> = world.starts.iter().map(|(element, _)| element.index).collect();
+    assert_eq!(starts, [1, 3, 7, 8]);
+    for unknown in [0, 2, 4, 10] {
+        let target = Target { index: Some(unknown), ..world.target("sweep") };
+        let id = ElementId { job: target.job, index: unknown };
+        assert_eq!(world.engine.judge(&Event::Hold(target)), Err(Refusal::UnknownElement(id)));
+    }
+}
+
+#[test]
+fn what_is_left_of_a_list_ends_range_by_range() {
+    let mut world = World::new(&[node("n1", 1)]);
+    let array = muster_model::Array::list(vec![1, 3, 7, 8, 9], None);
+    world.submit(job("sweep").gpus(1).with(|spec| spec.array = array));
+    let all = world.target("sweep");
+    world.step(vec![Event::Hold(Target { index: Some(8), ..all })]);
+    world.cancel("sweep");
+    let rests: Vec<(u32, u32, u32)> = world
+        .facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::RestEnded { count, first, last, .. } => Some((*count, *first, *last)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(rests, [(1, 3, 3), (2, 7, 9)]);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use muster_engine::Refusal;
-use muster_model::job::{Array, TaskGroup};
-use muster_model::{CpuMilli, Event, GpuMilli, JobId, JobSpec, Span};
+use muster_model::job::TaskGroup;
+use muster_model::{Array, CpuMilli, Event, GpuMilli, JobId, JobSpec, Span};
 
 use crate::world::{World, job, node};
 
@@ -29,7 +29,7 @@ fn group(spec: &mut JobSpec) -> &mut TaskGroup {
 }
 
 fn array(first: u32, last: u32, step: u32, cap: Option<u32>) -> impl FnOnce(&mut JobSpec) {
-    move |spec| spec.array = Some(Array { first, last, step, max_running: cap })
+    move |spec| spec.array = Some(Array::range(first, last, step, cap))
 }
 
 #[test]

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_engine::Engine;
-use muster_model::job::{AfterCheckpoint, Array, CheckpointBy, DependencyKind, GpuRequest, Resources};
+use muster_model::job::{AfterCheckpoint, CheckpointBy, DependencyKind, GpuRequest, Resources};
 use muster_model::queue::{Backfill, Budget, Defragment, Limits, PlacementPolicy};
 use muster_model::{
-    Bytes, Checkpoint, CpuMilli, Dependency, DeviceSet, Drain, Effect, Event, Foreign, GpuMilli, GpuModel,
-    JobId, JobSpec, Kind, NodeSpec, Observation, Preemption, QueueSpec, QueueTree, Replicas, Restart,
-    Segment, Service, Span, Target, TaskCheckpoint, TaskExit, TaskGroup, Tier, Time, Topology, TopologyRule,
+    Array, Bytes, Checkpoint, CpuMilli, Dependency, DeviceSet, Drain, Effect, Event, Foreign, GpuMilli,
+    GpuModel, JobId, JobSpec, Kind, NodeSpec, Observation, Preemption, QueueSpec, QueueTree, Replicas,
+    Restart, Segment, Service, Span, Target, TaskCheckpoint, TaskExit, TaskGroup, Tier, Time, Topology,
+    TopologyRule,
 };
 use proptest::prelude::*;
 
@@ -164,7 +165,12 @@ pub fn random_job(dice: &mut Dice, tree: &QueueTree, now: Time, next: JobId) -> 
     if dice.chance(15) {
         let last = dice.roll(100) as u32;
         let max_running = dice.chance(50).then(|| 1 + dice.roll(4) as u32);
-        spec.array = Some(Array { first: 0, last, step: 1 + dice.roll(2) as u32, max_running });
+        let step = 1 + dice.roll(2) as u32;
+        // One in four is a list, with holes that no step explains.
+        spec.array = match last % 4 {
+            0 => Array::list((0..=last).filter(|index| index % 5 != 3).collect(), max_running),
+            _ => Some(Array::range(0, last, step, max_running)),
+        };
     } else if dice.chance(20) {
         spec.kind = Kind::Service(Service { replicas: random_replicas(dice), port: Some(8000) });
     }

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_engine::{Engine, Fact, Refusal, Snapshot};
-use muster_model::job::{Array, DependencyKind, GpuRequest, Resources};
+use muster_model::job::{DependencyKind, GpuRequest, Resources};
 use muster_model::node::Device;
 use muster_model::view::State;
 use muster_model::{
-    AttemptId, Bytes, CpuMilli, Dependency, Effect, ElementId, Event, GpuMilli, GpuModel, JobId, JobSpec,
-    Kind, NodeConstraint, NodeName, NodeSpec, Observation, Outcome, PayloadId, Plan, QueueTree, Rank,
-    Restart, Segment, Span, Target, TaskExit, TaskGroup, TaskReport, Tier, Time, Topology, TopologyRule,
+    Array, AttemptId, Bytes, CpuMilli, Dependency, Effect, ElementId, Event, GpuMilli, GpuModel, JobId,
+    JobSpec, Kind, NodeConstraint, NodeName, NodeSpec, Observation, Outcome, PayloadId, Plan, QueueTree,
+    Rank, Restart, Segment, Span, Target, TaskExit, TaskGroup, TaskReport, Tier, Time, Topology,
+    TopologyRule,
 };
 
 /// Engine, clock, and the tasks that run.
@@ -174,7 +175,7 @@ impl Ask {
         self.with(|spec| spec.priority = priority)
     }
     pub fn array(self, first: u32, last: u32, cap: Option<u32>) -> Self {
-        self.with(|spec| spec.array = Some(Array { first, last, step: 1, max_running: cap }))
+        self.with(|spec| spec.array = Some(Array::range(first, last, 1, cap)))
     }
     pub fn restarts(self, max: u32, backoff: &str) -> Self {
         self.with(|spec| {

@@ -51,7 +51,7 @@ pub fn draft(name: &str, tasks: u32, elements: u32, restarts: u32) -> Draft {
         time_limit: Some(Span::from_secs(60)),
         grace: Span::from_secs(5),
         constraint: NodeConstraint::default(),
-        array: (elements > 1).then(|| Array { first: 0, last: elements - 1, step: 1, max_running: None }),
+        array: (elements > 1).then(|| Array::range(0, elements - 1, 1, None)),
         after: Vec::new(),
         restart: Restart {
             on_failure: restarts > 0,

@@ -300,7 +300,7 @@ impl World {
         let target = self.target(line, who)?;
         let first = || {
             let array = self.jobs.get(&target.job).and_then(|known| known.spec.array.as_ref());
-            array.map_or(0, |array| array.first)
+            array.map_or(0, |array| array.head.first)
         };
         Ok(ElementId { job: target.job, index: target.index.unwrap_or_else(first) })
     }

@@ -160,7 +160,7 @@ impl World {
     fn know(&mut self, accepted: Vec<(JobId, Arc<str>)>) {
         for (job, name) in accepted {
             let Some(known) = self.drafts.remove(&*name) else { continue };
-            let first = known.spec.array.as_ref().map_or(0, |array| array.first);
+            let first = known.spec.array.as_ref().map_or(0, |array| array.head.first);
             let replicas = known.spec.service().map_or(1, |service| service.replicas.ceiling);
             self.asked.extend((first..first + replicas).map(|index| ElementId { job, index }));
             self.names.insert(name.to_string(), job);

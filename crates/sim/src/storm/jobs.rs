@@ -106,7 +106,7 @@ fn shape(dice: &mut Dice, spec: &mut JobSpec) {
     if dice.chance(15) {
         let last = if dice.chance(20) { dice.roll(40) } else { dice.roll(6) } as u32;
         let max_running = dice.chance(50).then(|| dice.between(1, 4) as u32);
-        spec.array = Some(Array { first: 0, last, step: dice.between(1, 2) as u32, max_running });
+        spec.array = Some(Array::range(0, last, dice.between(1, 2) as u32, max_running));
     }
     if dice.chance(10) {
         spec.constraint.labels.insert("zone".into(), (*dice.pick(&["east", "west"])).into());

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use muster_engine::Engine;
-use muster_model::job::{Array, GpuRequest, Resources};
+use muster_model::job::{GpuRequest, Resources};
 use muster_model::simulation::Starts;
 use muster_model::view::RoleView;
 use muster_model::{
-    AfterCheckpoint, Bytes, Checkpoint, CheckpointBy, CpuMilli, ElementId, Event, GpuMilli, JobId, JobSpec,
-    Observation, PastRun, QueueSpec, QueueTree, Rank, SiteSnapshot, Span, TaskGroup, TaskReport, Time,
+    AfterCheckpoint, Array, Bytes, Checkpoint, CheckpointBy, CpuMilli, ElementId, Event, GpuMilli, JobId,
+    JobSpec, Observation, PastRun, QueueSpec, QueueTree, Rank, SiteSnapshot, Span, TaskGroup, TaskReport,
+    Time,
 };
 use muster_sim::fleet::{JobNo, Scheduler, Site};
 use muster_sim::whatif::{Change, ChangeError, Forecast, NodeKind, Replays, Situation, Usual, WhatIfError};
@@ -122,7 +123,7 @@ fn jobs_are_taken_to_run_as_their_users_jobs_did() {
 
 #[test]
 fn elements_of_an_array_start_one_after_the_other_as_its_cap_says() {
-    let array = Array { first: 0, last: 3, step: 1, max_running: Some(1) };
+    let array = Array::range(0, 3, 1, Some(1));
     let array = JobSpec { array: Some(array), ..job("ann", 1, 10) };
     let now = situation(&site(1, 8), vec![array], Vec::new(), secs(4));
     // The first element runs since 0; three wait.
@@ -207,7 +208,7 @@ fn what_is_no_snapshot_or_a_newer_one_is_refused() {
 #[test]
 fn what_a_person_holds_is_not_waited_for() {
     let array = |held| {
-        let array = Array { first: 0, last: 9, step: 1, max_running: Some(1) };
+        let array = Array::range(0, 9, 1, Some(1));
         JobSpec { array: Some(array), held, ..job("ann", 1, 10) }
     };
     let now = situation(&site(1, 8), vec![array(true), array(false)], Vec::new(), secs(4));

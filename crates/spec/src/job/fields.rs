@@ -70,7 +70,7 @@ quantity_field! {
 }
 quantity_field! {
     /// An array.
-    ArrayRange(Array), parse_array, "an array range", { "type": ["string", "integer"], "minimum": 1, "maximum": 100_000, "examples": ["0-199", "0-199%32"] }
+    ArrayRange(Array), parse_array, "an array", { "type": ["string", "integer"], "minimum": 1, "maximum": 100_000, "examples": ["0-199", "0-199%32", "1,3,7-9"] }
 }
 quantity_field! {
     /// Not before when.

@@ -1,67 +1,90 @@
-//! Array ranges: `0-199`, `0-199%32`, `1-9:2%4`, or a count.
+//! Arrays: a range (`0-199`, `0-199%32`, `1-9:2%4`), a list (`1,3,7-9`), or a count.
 
-use muster_model::Array;
+use muster_model::{Array, IndexRange};
 
 use super::Malformed;
 
 /// Most elements of one array. Each is an entry in the queue; a million belongs into a loop inside the job.
 pub const MAX_ELEMENTS: u64 = 100_000;
+/// Most ranges of a list: each start looks through them.
+const MAX_RANGES: usize = 1000;
 /// Largest index; fits a signed 32-bit integer, which is what shells and most programs read it into.
 const MAX_INDEX: u64 = i32::MAX as u64;
 
-/// An array: `first-last`, with `:step` and `%cap` (how many may run at once) as in Slurm, or a count `n` for
-/// `0-(n-1)`.
+/// An array: `first-last`, with `:step` and `%cap` (how many may run at once) as in Slurm, several such ranges or single
+/// indices with commas, or a count `n` for `0-(n-1)`.
 ///
 /// # Errors
 /// Anything else; no element; more than [`MAX_ELEMENTS`]; an index above 2147483647.
 pub fn parse_array(text: &str) -> Result<Array, Malformed> {
     let text = text.trim();
-    let expected = || Malformed::new("expected a range such as `0-199`, `0-199%32` or `1-9:2`, or a count");
-    if text.contains(',') {
-        return Err(
-            Malformed::new("lists of indices are not supported").hint("write a range such as `0-199`")
-        );
-    }
-    let (range, cap) = match text.split_once('%') {
-        Some((range, cap)) => (range, Some(number(cap).ok_or_else(expected)?)),
+    let (ranges, cap) = match text.split_once('%') {
+        Some((ranges, cap)) => (ranges, Some(checked_cap(number(cap).ok_or_else(expected)?)?)),
         None => (text, None),
     };
-    let (ends, step) = match range.split_once(':') {
+    if !ranges.contains(',') {
+        let range = range(ranges, |count| match count {
+            0 => Err(Malformed::new("an array of 0 elements: nothing would run")),
+            count => Ok((0, count - 1)),
+        })?;
+        return Ok(Array { head: range, more: Vec::new(), max_running: cap });
+    }
+    let mut indices = Vec::new();
+    for part in ranges.split(',') {
+        indices.extend(range(part, |index| Ok((index, index)))?.indices());
+        check_elements(indices.len() as u64)?;
+    }
+    let list = Array::list(indices, cap).ok_or_else(expected)?;
+    match list.more.len() < MAX_RANGES {
+        true => Ok(list),
+        false => Err(Malformed::new(format!("a list of more than {MAX_RANGES} ranges"))
+            .hint("name the inputs in a file, and let the index be a line of it")),
+    }
+}
+
+fn expected() -> Malformed {
+    Malformed::new(
+        "expected a range such as `0-199`, `0-199%32` or `1-9:2`, a list such as `1,3,7-9`, or a count",
+    )
+}
+
+/// One range; `alone` says what a number without a `-` means.
+fn range(text: &str, alone: impl Fn(u64) -> Result<(u64, u64), Malformed>) -> Result<IndexRange, Malformed> {
+    let (ends, step) = match text.split_once(':') {
         Some((ends, step)) => (ends, number(step).ok_or_else(expected)?),
-        None => (range, 1),
+        None => (text, 1),
     };
     let (first, last) = match ends.split_once('-') {
         Some((first, last)) => (number(first).ok_or_else(expected)?, number(last).ok_or_else(expected)?),
-        None => match number(ends).ok_or_else(expected)? {
-            0 => return Err(Malformed::new("an array of 0 elements: nothing would run")),
-            count => (0, count - 1),
-        },
+        None => alone(number(ends).ok_or_else(expected)?)?,
     };
-    checked(first, last, step, cap)
-}
-
-fn checked(first: u64, last: u64, step: u64, cap: Option<u64>) -> Result<Array, Malformed> {
     if last < first {
         return Err(Malformed::new(format!("this range runs backwards; write `{last}-{first}`")));
     }
     if step == 0 {
         return Err(Malformed::new("a step of 0 never ends; the smallest is 1"));
     }
-    let elements = (last - first) / step + 1;
-    if elements > MAX_ELEMENTS {
-        return Err(Malformed::new(format!("{elements} elements; at most {MAX_ELEMENTS}"))
-            .hint("let each element handle several indices"));
-    }
+    check_elements((last - first) / step + 1)?;
     if last > MAX_INDEX {
         return Err(Malformed::new(format!("the largest index is {MAX_INDEX}")));
     }
-    let max_running = match cap {
-        None => None,
-        Some(0) => return Err(Malformed::new("`%0` would let nothing run; the smallest is `%1`")),
+    Ok(IndexRange { first: first as u32, last: last as u32, step: step.min(MAX_INDEX) as u32 })
+}
+
+fn check_elements(elements: u64) -> Result<(), Malformed> {
+    match elements > MAX_ELEMENTS {
+        true => Err(Malformed::new(format!("{elements} elements; at most {MAX_ELEMENTS}"))
+            .hint("let each element handle several indices")),
+        false => Ok(()),
+    }
+}
+
+fn checked_cap(cap: u64) -> Result<u32, Malformed> {
+    match cap {
+        0 => Err(Malformed::new("`%0` would let nothing run; the smallest is `%1`")),
         // No more than all elements ever run, so a larger cap means the same.
-        Some(cap) => Some(cap.min(MAX_ELEMENTS) as u32),
-    };
-    Ok(Array { first: first as u32, last: last as u32, step: step.min(MAX_INDEX) as u32, max_running })
+        cap => Ok(cap.min(MAX_ELEMENTS) as u32),
+    }
 }
 
 fn number(text: &str) -> Option<u64> {

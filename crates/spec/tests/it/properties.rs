@@ -293,7 +293,7 @@ proptest! {
         let last = first + (count - 1) * step;
         let cap_text = cap.map(|cap| format!("%{cap}")).unwrap_or_default();
         let array = parse_array(&format!("{first}-{last}:{step}{cap_text}")).unwrap();
-        prop_assert_eq!((array.first, array.last, array.step, array.max_running), (first, last, step, cap));
+        prop_assert_eq!(&array, &muster_model::Array::range(first, last, step, cap));
         prop_assert_eq!(array.indices().count() as u32, count);
         prop_assert_eq!(array.indices().last(), Some(last));
     }

@@ -1,5 +1,6 @@
 //! Quantities: rows of text and value, and rows of text that is refused.
 
+use muster_model::Array;
 use muster_model::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
 use muster_spec::quantity::{
     Begin, MAX_SPAN, Malformed, parse_array, parse_begin, parse_bytes, parse_cpus, parse_gpus, parse_instant,
@@ -149,15 +150,30 @@ fn arrays() {
         ("0-9:999999999999999999999999", 0, 9, i32::MAX as u32, None, 1),
     ] {
         let array = parse_array(text).unwrap();
-        let parts = (array.first, array.last, array.step, array.max_running, array.indices().count());
-        assert_eq!(parts, (first, last, step, cap, elements), "{text}");
+        assert_eq!(array, Array::range(first, last, step, cap), "{text}");
+        assert_eq!(array.indices().count(), elements, "{text}");
     }
+    for (text, meant) in [
+        ("1,3,7-9", "1,3,7-9"),
+        ("9, 3 ,1,7-8%2", "1,3,7-9%2"),
+        ("7,7", "7-7"),
+        ("0-20:4,100", "0-20:4,100"),
+        ("0-5,3-8", "0-8"),
+    ] {
+        assert_eq!(parse_array(text).unwrap().to_string(), meant, "{text}");
+    }
+    let scattered: Vec<String> = (0..3000u32).map(|nth| (nth * nth).to_string()).collect();
+    assert!(parse_array(&scattered.join(",")).is_err(), "squares are no ranges");
     for text in [
         "",
         "0",
         "9-0",
         "0-100000",
-        "1,2",
+        "1,",
+        "1,,2",
+        "1,b",
+        "1%2,3",
+        "0-99999,100000",
         "a-b",
         "0-9:0",
         "0-9%0",

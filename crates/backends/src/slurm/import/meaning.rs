@@ -8,6 +8,7 @@ mod size;
 use std::collections::BTreeMap;
 
 use muster_model::imported::{Becomes, ImportedOption};
+use muster_model::{Array, IndexRange};
 
 use super::draft::{Checkpoint, Draft, Group};
 use super::option::Given;
@@ -296,23 +297,30 @@ fn time(draft: &mut Draft, text: &str) -> Verdict {
 }
 
 fn array(draft: &mut Draft, text: &str) -> Verdict {
-    let (range, cap) = text.split_once('%').map_or((text, None), |(range, cap)| (range, Some(cap)));
-    let (ends, step) = range.split_once(':').map_or((range, None), |(ends, step)| (ends, Some(step)));
-    let (first, last) = ends.split_once('-').unwrap_or((ends, ends));
-    let numbers = [Some(first), Some(last), cap, step].into_iter().flatten().map(str::parse::<u32>);
-    let Ok(numbers) = numbers.collect::<Result<Vec<_>, _>>() else {
-        return nothing("an array of a job is one range, such as `0-199`, not a list");
+    let (list, cap) = text.split_once('%').map_or((text, None), |(list, cap)| (list, Some(cap)));
+    let ranges: Option<Vec<IndexRange>> = list.split(',').map(range).collect();
+    let cap = cap.map(|cap| cap.parse().ok().filter(|cap| *cap > 0));
+    let (Some(ranges), None | Some(Some(_))) = (ranges, cap) else {
+        return nothing("no indices that an array can have");
     };
-    if numbers[1] < numbers[0]
-        || numbers[2..].contains(&0)
-        || u64::from(numbers[1] - numbers[0]) >= ARRAY_ELEMENTS
-    {
-        return nothing("no range that an array can have");
+    let elements: u64 = ranges.iter().map(|range| u64::from(range.count())).sum();
+    if elements > ARRAY_ELEMENTS {
+        return nothing("more elements than an array can have");
     }
-    let step = step.map_or(String::new(), |step| format!(":{step}"));
-    let cap = cap.map_or(String::new(), |cap| format!("%{cap}"));
-    draft.array = Some(format!("{first}-{last}{step}{cap}"));
+    let array = match ranges[..] {
+        [IndexRange { first, last, step }] => Some(Array::range(first, last, step, cap.flatten())),
+        _ => Array::list(ranges.into_iter().flat_map(IndexRange::indices).collect(), cap.flatten()),
+    };
+    draft.array = array.map(|array| array.to_string());
     field("array")
+}
+
+/// `7`, `0-199`, `1-9:2`.
+fn range(text: &str) -> Option<IndexRange> {
+    let (ends, step) = text.split_once(':').unwrap_or((text, "1"));
+    let (first, last) = ends.split_once('-').unwrap_or((ends, ends));
+    let range = IndexRange { first: first.parse().ok()?, last: last.parse().ok()?, step: step.parse().ok()? };
+    (range.step > 0 && range.first <= range.last && range.last <= i32::MAX as u32).then_some(range)
 }
 
 fn dependency(draft: &mut Draft, text: &str) -> Verdict {

@@ -245,10 +245,7 @@ fn elements(spec: &JobSpec) -> Option<String> {
     if let Kind::Service(service) = &spec.kind {
         return Some(format!("0-{}", service.replicas.floor.max(1) - 1));
     }
-    let array = spec.array.as_ref()?;
-    let step = if array.step > 1 { format!(":{}", array.step) } else { String::new() };
-    let cap = array.max_running.map_or(String::new(), |cap| format!("%{cap}"));
-    Some(format!("{}-{}{step}{cap}", array.first, array.last))
+    Some(spec.array.as_ref()?.to_string())
 }
 
 /// Whose it is, and before whom.

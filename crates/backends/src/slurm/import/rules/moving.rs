@@ -239,7 +239,7 @@ mod tests {
     fn what_a_script_loses_is_named_and_nothing_else() {
         for (head, body, expected) in [
             ("", "srun -n4 ./a : -n4 ./b", &["step-of-several-programs"][..]),
-            ("--array=1,3,7", "srun ./a", &["option-lost"]),
+            ("--array=1,3,x", "srun ./a", &["option-lost"]),
             ("--dependency=singleton", "srun ./a", &["option-lost"]),
             ("--partition=gpu\n#SBATCH hetjob\n#SBATCH --partition=cpu", "srun ./a : ./b", &["option-lost"]),
             ("", "trap 'wait $pid; scontrol requeue $SLURM_JOB_ID' USR1\nsrun ./a", &["requeues-itself"]),
