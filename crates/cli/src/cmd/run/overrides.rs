@@ -79,7 +79,7 @@ pub struct Overrides {
     /// Higher goes first within its queue
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<String>,
-    /// Run once per index: 0-199, 0-199%32 for 32 at a time, 1-9:2 in steps
+    /// Run once per index: 0-199, 0-199%32 for 32 at a time, 1-9:2 in steps, 1,3,7-9 as a list
     #[arg(short, long, value_name = "RANGE", allow_negative_numbers = true)]
     array: Option<String>,
     /// Wait for a job: 12, or the name of one of yours; alone or as afterok:12, afternotok:12, afterany:12, after:12
