@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
     use crate::process::ProcessKey;
-    use crate::record::{End, TaskDir};
+    use crate::record::{End, Ended, Sync, TaskDir};
 
     fn id(index: u32) -> AttemptId {
         AttemptId { element: ElementId { job: JobId(12), index }, attempt: Attempt(1) }
@@ -79,7 +79,7 @@ mod tests {
         let dir = TaskDir::of(jobs, id, rank);
         dir.create().unwrap();
         dir.claim(ProcessKey { pid: 1, start_ticks: 5, boot_id: "boot".into() }).unwrap();
-        dir.write_ended(End::Exited(TaskExit::Code { code: 0 }), None, None).unwrap();
+        dir.write_ended(&Ended::now(End::Exited(TaskExit::Code { code: 0 })), Sync::No).unwrap();
         dir.create_log().unwrap();
         dir
     }

@@ -31,6 +31,8 @@ pub(crate) const ORDER: &str = "order.json";
 pub(crate) const CLAIM: &str = "claim.json";
 pub(crate) const EXIT: &str = "exit.json";
 pub(crate) const LOG: &str = "output.log";
+/// When an earlier version released its process.
+const STARTED: &str = "started.json";
 /// What it acknowledged last.
 const CHECKPOINT: &str = "checkpoint.json";
 
@@ -151,18 +153,22 @@ pub struct Claim {
     pub supervisor: ProcessKey,
 }
 
-/// The user's process was released.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Started {
-    /// [`VERSION`].
-    pub version: u32,
-    /// The task's main process.
-    pub main: ProcessKey,
-    /// When, in milliseconds since the Unix epoch.
+/// An instant, by two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instant {
+    /// Milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// When, in milliseconds since the machine booted; records of earlier versions have none.
+    /// Milliseconds since the machine booted; records of earlier versions have none.
     #[serde(default)]
     pub boot_ms: Option<u64>,
+}
+
+impl Instant {
+    /// Reads both clocks.
+    #[must_use]
+    pub fn now() -> Self {
+        Self { at_ms: now_ms(), boot_ms: Some(millis(rustix::time::ClockId::Boottime)) }
+    }
 }
 
 /// The newest checkpoint that the task acknowledged; written before anybody is told.
@@ -174,7 +180,7 @@ pub struct Checkpointed {
     pub noted: TaskCheckpoint,
 }
 
-/// How the task ended; written before anybody is told.
+/// How the task ended; written before the daemon is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     /// [`VERSION`].
@@ -187,11 +193,21 @@ pub struct Ended {
     /// How far the last request for a checkpoint had got.
     #[serde(default)]
     pub signalled: Option<TaskSignalled>,
-    /// When, in milliseconds since the Unix epoch.
-    pub at_ms: u64,
-    /// When, in milliseconds since the machine booted; records of earlier versions have none.
+    /// When the user's process was released. `None` when it was not, and in records of earlier versions, which have a file
+    /// of its own for it.
     #[serde(default)]
-    pub boot_ms: Option<u64>,
+    pub started: Option<Instant>,
+    /// When it ended.
+    #[serde(flatten)]
+    pub at: Instant,
+}
+
+impl Ended {
+    /// An end at this instant of a task that did not run.
+    #[must_use]
+    pub fn now(end: End) -> Self {
+        Self { version: VERSION, end, usage: None, signalled: None, started: None, at: Instant::now() }
+    }
 }
 
 /// What a task's processes used, as the kernel counts it for those that were waited for.
@@ -257,6 +273,12 @@ impl TaskDir {
         private_dirs(&self.path).map_err(|source| RecordError::Io { path: self.path.clone(), source })
     }
 
+    /// Where the order is.
+    #[must_use]
+    pub fn order_path(&self) -> PathBuf {
+        self.path.join(ORDER)
+    }
+
     /// Writes the order. Not synced: it means nothing after a reboot.
     pub fn write_order(&self, order: &OrderRecord) -> Result<(), RecordError> {
         self.write(ORDER, order, Sync::No)
@@ -284,27 +306,24 @@ impl TaskDir {
         self.read(CLAIM)
     }
 
-    /// Records durably that the user's process was released.
-    pub fn write_started(&self, main: ProcessKey) -> Result<(), RecordError> {
-        let started = Started { version: VERSION, main, at_ms: now_ms(), boot_ms: Some(boot_ms()) };
-        self.write("started.json", &started, Sync::Yes)
+    /// Returns when an earlier version released the user's process of a task.
+    pub fn started_before(&self) -> Result<Option<Instant>, RecordError> {
+        self.read(STARTED)
     }
 
-    /// Whether the user's process was released.
-    pub fn started(&self) -> Result<Option<Started>, RecordError> {
-        self.read("started.json")
+    /// Records how it ended. `sync` says whether the record is to survive a power loss on return; otherwise the caller
+    /// sees to that, with [`TaskDir::sync_ended`] or because a journal has it.
+    pub fn write_ended(&self, ended: &Ended, sync: Sync) -> Result<(), RecordError> {
+        self.write(EXIT, ended, sync)
     }
 
-    /// Records durably how it ended.
-    pub fn write_ended(
-        &self,
-        end: End,
-        usage: Option<Usage>,
-        signalled: Option<TaskSignalled>,
-    ) -> Result<(), RecordError> {
-        let boot_ms = Some(boot_ms());
-        let ended = Ended { version: VERSION, end, usage, signalled, at_ms: now_ms(), boot_ms };
-        self.write(EXIT, &ended, Sync::Yes)
+    /// Makes the record of its end survive a power loss.
+    pub fn sync_ended(&self) -> Result<(), RecordError> {
+        let path = self.path.join(EXIT);
+        let synced = File::open(&path).and_then(|file| file.sync_all());
+        synced
+            .and_then(|()| File::open(&self.path)?.sync_all())
+            .map_err(|source| RecordError::Io { path, source })
     }
 
     /// How it ended, if that is known.
@@ -345,7 +364,7 @@ impl TaskDir {
     /// Deletes what is kept for re-adoption, secrets above all. The log stays, and so do claim and exit, which
     /// keep the same attempt from ever running again.
     pub fn forget(&self) {
-        for name in [ORDER, "started.json", CHECKPOINT] {
+        for name in [ORDER, STARTED, CHECKPOINT] {
             let _ = std::fs::remove_file(self.path.join(name));
         }
     }
@@ -397,10 +416,12 @@ fn write_whole<T: Serialize>(path: &Path, record: &T, sync: Sync) -> io::Result<
     }
 }
 
-/// Whether a write must survive a power loss.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sync {
+/// Says whether a record must survive a power loss once it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// It must.
     Yes,
+    /// It need not; it survives the end of any process.
     No,
 }
 
@@ -457,11 +478,6 @@ pub(crate) fn now_ms() -> u64 {
     millis(rustix::time::ClockId::Realtime)
 }
 
-/// Time since boot, which nobody can set.
-fn boot_ms() -> u64 {
-    millis(rustix::time::ClockId::Boottime)
-}
-
 fn millis(clock: rustix::time::ClockId) -> u64 {
     let now = rustix::time::clock_gettime(clock);
     now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
@@ -504,7 +520,7 @@ mod tests {
         assert!(matches!(dir.ended(), Err(RecordError::Newer { found: 2, .. })));
         std::fs::write(&path, "").unwrap();
         assert!(matches!(dir.ended(), Err(RecordError::Corrupt { .. })));
-        dir.write_ended(End::Exited(TaskExit::Code { code: 3 }), None, None).unwrap();
+        dir.write_ended(&Ended::now(End::Exited(TaskExit::Code { code: 3 })), Sync::Yes).unwrap();
         assert_eq!(dir.ended().unwrap().unwrap().end, End::Exited(TaskExit::Code { code: 3 }));
     }
 

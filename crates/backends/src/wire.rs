@@ -3,6 +3,8 @@
 //! Pure: types and their lines. Either side ignores an object that it does not know, so that a newer daemon can
 //! talk to an older supervisor and the other way round; a field is never given another meaning.
 
+use std::path::PathBuf;
+
 use muster_model::{StopCause, TaskCheckpoint, TaskExit, TaskSignalled};
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +71,13 @@ pub enum ToSupervisor {
     },
     /// Say the present stage again.
     Status,
+    /// The end that a staying supervisor told is durable in the daemon's journal.
+    Noted,
+    /// Supervise this task next. Sent only to a supervisor that stays, and implies [`ToSupervisor::Noted`].
+    Next {
+        /// Directory of the task's records.
+        dir: PathBuf,
+    },
 }
 
 /// Supervisor to daemon. Each stage implies the ones before it; a checkpoint is no stage.
@@ -101,10 +110,13 @@ pub enum FromSupervisor {
     },
     /// It answers on its port.
     Ready,
-    /// It is over, nothing is left of it, and the record of it is on disk.
+    /// It is over, nothing is left of it, and the record of it is written.
     Exited {
         /// How.
         exit: TaskExit,
+        /// The supervisor waits a moment for another task. Supervisors of earlier versions never do.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stays: bool,
     },
     /// Another supervisor owns this task; this one did nothing.
     Claimed,
@@ -177,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_wire_form_is_stable() {
-        let said = FromSupervisor::Exited { exit: TaskExit::Signal { signal: 9 } };
+        let said = FromSupervisor::Exited { exit: TaskExit::Signal { signal: 9 }, stays: false };
         assert_eq!(line(&said), b"{\"is\":\"exited\",\"exit\":{\"kind\":\"signal\",\"signal\":9}}\n");
         assert_eq!(line(&Hello::Control), b"{\"hello\":\"control\"}\n");
     }

@@ -5,7 +5,7 @@
 
 use muster_engine::Fact;
 use muster_model::unit::Time;
-use muster_model::{Event, JobId, Payload, PayloadId, Plan, UserName};
+use muster_model::{Event, JobId, Observation, Payload, PayloadId, Plan, TaskReport, UserName};
 use serde::{Deserialize, Serialize};
 
 /// Version of the journal's and the snapshot's form. A store with a higher one is refused: an older binary must
@@ -74,6 +74,16 @@ impl Batch {
     pub(crate) fn at(at: Time) -> Self {
         Self { at, records: Vec::new(), facts: Vec::new(), payloads: Vec::new(), receipts: Vec::new() }
     }
+
+    /// Returns true when the batch must survive a power loss, not only the end of the process. A batch that says just that
+    /// tasks have started need not: nothing was decided, promised or sent because of it, and a power loss ends these tasks.
+    #[must_use]
+    pub fn must_be_synced(&self) -> bool {
+        let is_start = |record: &Record| {
+            matches!(record, Record::Event(Event::Task(TaskReport { what: Observation::Started, .. })))
+        };
+        !self.receipts.is_empty() || !self.payloads.is_empty() || !self.records.iter().all(is_start)
+    }
 }
 
 /// The answer to an accepted submission, kept so that the same key gets the same answer.
@@ -94,4 +104,32 @@ pub struct ReceiptJob {
     pub name: String,
     /// Its elements.
     pub elements: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::{Attempt, AttemptId, ElementId, Rank, TaskExit};
+
+    use super::*;
+
+    #[test]
+    fn only_a_batch_of_nothing_but_starts_need_not_survive_a_power_loss() {
+        let id = AttemptId { element: ElementId::single(JobId(1)), attempt: Attempt(1) };
+        let task = |what| Record::Event(Event::Task(TaskReport { id, rank: Rank(0), what }));
+        let started = || task(Observation::Started);
+        let exited = task(Observation::Exited(TaskExit::Code { code: 0 }));
+        let plan = Record::Plan(Plan::default());
+        for (records, expected) in [
+            (vec![started(), started()], false),
+            (vec![task(Observation::Prepared)], true),
+            (vec![started(), exited], true),
+            (vec![started(), plan], true),
+        ] {
+            let batch = Batch { records, ..Batch::at(Time(0)) };
+            assert_eq!(batch.must_be_synced(), expected, "{:?}", batch.records);
+        }
+        let user = UserName::from("ada");
+        let receipts = vec![(user, "key".to_owned(), Receipt::default())];
+        assert!(Batch { records: vec![started()], receipts, ..Batch::at(Time(0)) }.must_be_synced());
+    }
 }

@@ -1,4 +1,4 @@
-//! Starting a supervisor: its order on disk, its first connection, its process.
+//! Launching a task: its order on disk, and a supervisor for it, one that waits for a task or a new process.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -31,20 +31,22 @@ const GATE_PATIENCE: Span = Span::from_secs(600);
 pub(super) enum Launched {
     /// A supervisor was started; this is its first connection.
     New(UnixStream),
+    /// A supervisor that had waited for a task was handed this one; this is its connection.
+    Handed(UnixStream),
     /// The task has been claimed before: nothing was started.
     Claimed,
 }
 
-/// Writes the order and starts a supervisor for one task. Blocking; within the runtime's context.
+/// Writes the order and gives the task a supervisor, a new process unless `may_hand`. Blocking; within the runtime's context.
 pub(super) fn launch(
     shared: &Shared,
     order: &GangOrder,
     task: &TaskOrder,
     ports: &[u16],
+    may_hand: bool,
 ) -> Result<Launched, String> {
     let text = |error: RecordError| format!("cannot record the order: {error}");
     let dir = shared.dir(order.id, task.rank);
-    shared.live.add(order.id, task.rank).map_err(text)?;
     dir.create().map_err(text)?;
     if dir.claimed().map_err(text)?.is_some() {
         return Ok(Launched::Claimed);
@@ -52,7 +54,11 @@ pub(super) fn launch(
     if !matches!(dir.order(), Ok(Some(_))) {
         dir.write_order(&record(shared, order, task, ports)).map_err(text)?;
     }
+    shared.live.add(order.id, task.rank, &dir).map_err(text)?;
     super::runtime_dirs(&shared.config).map_err(|error| error.to_string())?;
+    if may_hand && let Some(stream) = shared.state().idle.hand(dir.path()) {
+        return Ok(Launched::Handed(stream));
+    }
     spawn(shared, &dir).map(Launched::New).map_err(|error| format!("cannot start a supervisor: {error}"))
 }
 

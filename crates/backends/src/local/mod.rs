@@ -5,6 +5,7 @@
 
 mod adopt;
 mod facts;
+mod idle;
 mod launch;
 mod past;
 mod rejoin;

@@ -6,7 +6,7 @@ use muster_model::{Observation, Span, TaskReport, Time};
 use super::adopt::{REBOOTED, lost, observation};
 use super::state::Shared;
 use crate::driver::{Expected, PastReport};
-use crate::record::TaskDir;
+use crate::record::{Instant, TaskDir};
 
 /// Returns the past of each expected task that is over, by what is on disk. Others are left to their supervisors.
 pub(super) fn past(shared: &Shared, expected: &[Expected]) -> Vec<PastReport> {
@@ -24,16 +24,18 @@ fn recorded(dir: &TaskDir, booted: Time) -> Vec<(Time, Observation)> {
     let Ok(Some(claim)) = dir.claimed() else { return Vec::new() };
     let is_of_this_boot = claim.supervisor.is_of_this_boot();
     // Time since boot cannot be set. That of an earlier boot says nothing now, and there is only the wall clock.
-    let instant = |at_ms: u64, boot_ms: Option<u64>| match boot_ms {
+    let time = |instant: Instant| match instant.boot_ms {
         Some(since) if is_of_this_boot => booted + Span(since),
-        _ => Time(at_ms),
+        _ => Time(instant.at_ms),
     };
-    let started = dir.started().ok().flatten();
-    let started = started.map(|one| (instant(one.at_ms, one.boot_ms), Observation::Started));
-    let (at, end, signalled) = match dir.ended() {
-        Ok(Some(ended)) => (instant(ended.at_ms, ended.boot_ms), observation(ended.end), ended.signalled),
+    let started = |instant: Option<Instant>| {
+        let before = || dir.started_before().ok().flatten();
+        instant.or_else(before).map(|instant| (time(instant), Observation::Started))
+    };
+    let (at, started, end, signalled) = match dir.ended() {
+        Ok(Some(ended)) => (time(ended.at), started(ended.started), observation(ended.end), ended.signalled),
         // When the machine went down is not known; it had by this boot.
-        Ok(None) if !is_of_this_boot => (booted, lost(REBOOTED.to_owned()), None),
+        Ok(None) if !is_of_this_boot => (booted, started(None), lost(REBOOTED.to_owned()), None),
         Ok(None) | Err(_) => return Vec::new(),
     };
     let saved = dir.checkpointed().ok().flatten();
@@ -51,7 +53,7 @@ mod tests {
 
     use super::*;
     use crate::process::{ProcessKey, boot_id};
-    use crate::record::End;
+    use crate::record::{End, Ended, Sync};
 
     const BOOTED: Time = Time(1_000_000);
 
@@ -76,9 +78,21 @@ mod tests {
         assert_eq!(recorded(&dir, BOOTED), [(Time(5), exited())], "an earlier version wrote it");
         ended(&dir, r#""at_ms":5,"boot_ms":70"#);
         assert_eq!(recorded(&dir, BOOTED), [(BOOTED + Span(70), exited())], "nobody can set this clock");
-        dir.write_ended(End::Exited(TaskExit::Code { code: 0 }), None, None).unwrap();
-        let now = Span(dir.ended().unwrap().unwrap().boot_ms.unwrap());
-        assert_eq!(recorded(&dir, BOOTED), [(BOOTED + now, exited())]);
+        let started = Some(Instant { at_ms: 5, boot_ms: Some(60) });
+        let end = Ended { started, ..Ended::now(End::Exited(TaskExit::Code { code: 0 })) };
+        dir.write_ended(&end, Sync::No).unwrap();
+        let (start, now) = (BOOTED + Span(60), BOOTED + Span(end.at.boot_ms.unwrap()));
+        assert_eq!(recorded(&dir, BOOTED), [(start, Observation::Started), (now, exited())]);
+    }
+
+    #[test]
+    fn the_start_of_a_task_of_an_earlier_version_is_known() {
+        let (_temp, dir) = claimed(boot_id().unwrap());
+        let main = r#"{"pid":7,"start_ticks":9,"boot_id":"b"}"#;
+        let started = format!(r#"{{"version":1,"main":{main},"at_ms":5,"boot_ms":60}}"#);
+        std::fs::write(dir.path().join("started.json"), started).unwrap();
+        ended(&dir, r#""at_ms":5,"boot_ms":70"#);
+        assert_eq!(recorded(&dir, BOOTED)[0], (BOOTED + Span(60), Observation::Started));
     }
 
     #[test]

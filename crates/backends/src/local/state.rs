@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::idle::{Idle, IdleSupervisors};
 use super::rejoin::Rejoin;
 use super::task::ToTask;
 use super::{LocalConfig, facts};
@@ -53,6 +54,7 @@ pub(super) struct State {
     pub(super) newest: BTreeMap<ElementId, Attempt>,
     pub(super) gangs: BTreeMap<AttemptId, Gang>,
     pub(super) leases: Leases,
+    pub(super) idle: IdleSupervisors,
 }
 
 /// One attempt.
@@ -70,12 +72,14 @@ pub(super) struct Entry {
     pub(super) last: Option<Observation>,
     /// The checkpoint that was reported last.
     pub(super) checkpoint: Option<TaskCheckpoint>,
+    /// Its supervisor, when that stays after the end.
+    pub(super) idle: Option<Idle>,
 }
 
 impl Entry {
     /// A task of which nothing has been said yet.
     pub(super) fn new(to: UnboundedSender<ToTask>) -> Self {
-        Self { to, last: None, checkpoint: None }
+        Self { to, last: None, checkpoint: None, idle: None }
     }
 
     /// Everything that was reported of it and still holds, a checkpoint before the stage, since that may be the end.
@@ -102,7 +106,12 @@ impl Shared {
             .bytes()
             .fold(std::process::id(), |seed, byte| seed.wrapping_mul(31).wrapping_add(u32::from(byte)));
         let leases = Leases::new(range, seed);
-        let state = State { newest: BTreeMap::new(), gangs: BTreeMap::new(), leases };
+        let state = State {
+            newest: BTreeMap::new(),
+            gangs: BTreeMap::new(),
+            leases,
+            idle: IdleSupervisors::default(),
+        };
         let instance = instance(&config.state_dir);
         let own_group = hierarchies.kill_by_group().then(own_group).flatten();
         let own = || std::fs::read_to_string("/proc/self/oom_score_adj").ok()?.trim().parse().ok();

@@ -11,12 +11,14 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::adopt::{Found, find_out, sweep};
+use super::idle::Idle;
 use super::launch::{self, Launched};
 use super::state::{Entry, Gang, Shared, State, is_final};
 use super::watch::{WATCH_PAUSE, Watch, Watched};
 use crate::env;
 use crate::port;
 use crate::record::{self, TaskDir};
+use crate::supervise::STAY;
 use crate::wire::{FromSupervisor, Lines, ToSupervisor, line};
 
 /// A task that is expected but was never claimed gets this long for its Prepare to be repeated: the daemon may
@@ -129,8 +131,16 @@ pub(super) fn forget(shared: &Arc<Shared>, id: AttemptId) {
         tracing::warn!(attempt = %id, "asked to forget an attempt that has live tasks");
         return;
     }
-    for port in state.gangs.remove(&id).map(|gang| gang.ports).unwrap_or_default() {
-        state.leases.release(port);
+    let gang = state.gangs.remove(&id).unwrap_or_default();
+    gang.ports.into_iter().for_each(|port| state.leases.release(port));
+    // What is forgotten is in the journal, so these may be told that the end is durable.
+    gang.tasks.into_values().filter_map(|entry| entry.idle).for_each(|idle| state.idle.add(idle));
+    if !state.idle.is_empty() {
+        let shared = Arc::clone(shared);
+        shared.runtime.clone().spawn(async move {
+            tokio::time::sleep(STAY).await;
+            shared.state().idle.prune();
+        });
     }
     if state.newest.get(&id.element) == Some(&id.attempt) {
         state.newest.remove(&id.element);
@@ -186,8 +196,16 @@ pub(super) fn start(
     audience: Audience,
 ) -> UnboundedSender<ToTask> {
     let (to, inbox) = unbounded_channel();
-    let actor =
-        Actor { shared: Arc::clone(shared), id, rank, audience, go: false, checkpoint: None, stop: None };
+    let actor = Actor {
+        shared: Arc::clone(shared),
+        id,
+        rank,
+        audience,
+        go: false,
+        checkpoint: None,
+        stop: None,
+        handed: None,
+    };
     shared.runtime.spawn(actor.run(inbox, begin));
     to
 }
@@ -201,6 +219,8 @@ struct Actor {
     go: bool,
     checkpoint: Option<u32>,
     stop: Option<StopCause>,
+    /// The launch, once the task was handed to a supervisor that had waited: that may have ended before it took the task.
+    handed: Option<(Arc<GangOrder>, Vec<u16>)>,
 }
 
 /// What to do next.
@@ -227,13 +247,16 @@ impl Actor {
         loop {
             next = match next {
                 Next::Follow(stream) => self.follow(stream, &mut inbox).await,
-                Next::FindOut => match self.find_out(launched).await {
+                Next::FindOut => match self.find_out(launched && self.handed.is_none()).await {
                     Found::Connected(stream) => self.connected(stream),
                     Found::Over(what) => {
                         self.report_recorded_checkpoint().await;
                         Next::Over(what)
                     }
-                    Found::Unclaimed => Next::AwaitLaunch,
+                    Found::Unclaimed => match self.handed.take() {
+                        Some((order, ports)) => self.launch(order, ports, false).await,
+                        None => Next::AwaitLaunch,
+                    },
                 },
                 Next::AwaitLaunch => {
                     launched = true;
@@ -252,7 +275,7 @@ impl Actor {
         let reason = match self.audience {
             Audience::Nobody => "it was not expected",
             Audience::Daemon => match told.await {
-                Ok(Some(ToTask::Launch(order, ports))) => return self.launch(order, ports).await,
+                Ok(Some(ToTask::Launch(order, ports))) => return self.launch(order, ports, true).await,
                 Ok(Some(ToTask::Stop(_))) => {
                     return self.never_ran(Observation::Exited(TaskExit::Stopped)).await;
                 }
@@ -282,7 +305,7 @@ impl Actor {
         }
     }
 
-    async fn launch(&mut self, order: Arc<GangOrder>, ports: Vec<u16>) -> Next {
+    async fn launch(&mut self, order: Arc<GangOrder>, ports: Vec<u16>, may_hand: bool) -> Next {
         let refused = |reason: String| Next::Over(Observation::Refused { reason: reason.into() });
         let Some(place) = order.tasks.iter().position(|task| task.rank == self.rank) else {
             return refused("the order does not name this rank".to_owned());
@@ -297,11 +320,19 @@ impl Actor {
         // The semaphore is never closed.
         let permit = self.shared.launches.acquire().await;
         let shared = Arc::clone(&self.shared);
-        let outcome = blocking(move || launch::launch(&shared, &order, &order.tasks[place], &ports)).await;
+        let outcome = blocking(move || {
+            let launched = launch::launch(&shared, &order, &order.tasks[place], &ports, may_hand);
+            launched.map(|launched| (launched, order, ports))
+        });
+        let outcome = outcome.await;
         drop(permit);
         match outcome {
-            Ok(Launched::New(stream)) => self.connected(stream),
-            Ok(Launched::Claimed) => Next::FindOut,
+            Ok((Launched::New(stream), ..)) => self.connected(stream),
+            Ok((Launched::Handed(stream), order, ports)) => {
+                self.handed = Some((order, ports));
+                self.connected(stream)
+            }
+            Ok((Launched::Claimed, ..)) => Next::FindOut,
             Err(reason) => refused(reason),
         }
     }
@@ -366,7 +397,12 @@ impl Actor {
                     Ok(FromSupervisor::Checkpointed { noted }) => {
                         self.report(Observation::Checkpointed(noted));
                     }
-                    Ok(FromSupervisor::Exited { exit }) => return Next::Over(Observation::Exited(exit)),
+                    Ok(FromSupervisor::Exited { exit, stays }) => {
+                        if stays && let Ok(stream) = from.reunite(to) {
+                            self.keep(stream);
+                        }
+                        return Next::Over(Observation::Exited(exit));
+                    }
                     Ok(FromSupervisor::Refused { reason }) => {
                         return Next::Over(Observation::Refused { reason: reason.into() });
                     }
@@ -375,6 +411,16 @@ impl Actor {
                     Err(_) => {}
                 }
             }
+        }
+    }
+
+    /// Keeps the connection to a supervisor that stays, until the end of its task is durable.
+    fn keep(&self, stream: UnixStream) {
+        let Ok(stream) = stream.into_std() else { return };
+        let mut state = self.shared.state();
+        let gang = state.gangs.get_mut(&self.id);
+        if let Some(entry) = gang.and_then(|gang| gang.tasks.get_mut(&self.rank)) {
+            entry.idle = Some(Idle::new(stream));
         }
     }
 

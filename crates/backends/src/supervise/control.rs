@@ -129,6 +129,22 @@ impl Links {
         incoming
     }
 
+    /// Takes every command that has arrived, and drops connections that are no daemon's: their task is over.
+    pub(super) fn commands(&mut self) -> Vec<ToSupervisor> {
+        self.keep_daemons();
+        let incoming = (0..self.links.len()).flat_map(|index| self.read(index)).collect::<Vec<_>>();
+        let command = |incoming| match incoming {
+            Incoming::Command(command) => Some(command),
+            Incoming::Greeted | Incoming::Saved(..) | Incoming::Terminal(..) => None,
+        };
+        incoming.into_iter().filter_map(command).collect()
+    }
+
+    /// Drops connections that are no daemon's.
+    pub(super) fn keep_daemons(&mut self) {
+        self.links.retain(|link| link.is_control);
+    }
+
     /// True while a daemon is connected.
     pub(super) fn has_daemon(&self) -> bool {
         self.links.iter().any(|link| link.is_control && link.is_open)

@@ -1,16 +1,15 @@
 //! Ending a task: who is signalled, how everything is killed, and what its end is called.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use muster_model::TaskExit;
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::{TimeVal, TimeValLike};
-use rustix::process::{Signal, WaitStatus};
+use rustix::process::Signal;
 
 use super::supervisor::{Supervisor, Why};
 use crate::cgroup::CgroupPlan;
 use crate::process;
-use crate::record::Usage;
 
 /// How long to keep killing before giving up on a process that does not die.
 pub(super) const KILL_PATIENCE: Duration = Duration::from_secs(10);
@@ -24,9 +23,9 @@ pub(super) enum Died {
     Signal(i32),
 }
 
-impl From<WaitStatus> for Died {
-    fn from(status: WaitStatus) -> Self {
-        match (status.exit_status(), status.terminating_signal()) {
+impl From<ExitStatus> for Died {
+    fn from(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
             (Some(code), _) => Self::Code(code),
             (None, Some(signal)) => Self::Signal(signal),
             // Stops and continues are not asked for when waiting.
@@ -83,17 +82,6 @@ pub(super) fn remove_groups(cgroup: &CgroupPlan) {
             false
         }
     });
-}
-
-/// What the task's processes used.
-pub(super) fn usage() -> Option<Usage> {
-    let used = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
-    let millis = |time: TimeVal| time.num_milliseconds().unsigned_abs();
-    Some(Usage {
-        // The kernel counts in KiB.
-        max_rss_bytes: used.max_rss().unsigned_abs().saturating_mul(1024),
-        cpu_ms: millis(used.user_time()) + millis(used.system_time()),
-    })
 }
 
 /// What the end of the main process is called. A stop or a time-out that was under way explains it whatever its

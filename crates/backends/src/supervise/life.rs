@@ -8,14 +8,16 @@ use muster_model::TaskExit;
 use rustix::process::Signal;
 
 use super::clock;
+use super::control::Links;
 use super::finish::{self, Died};
 use super::idle::{self, Activity};
-use super::prepare;
+use super::prepare::{self, After};
 use super::progress::Ask;
 use super::stage::Said;
+use super::stay::SHORT_TASK;
 use super::supervisor::{Stage, Supervisor, Why};
-use crate::process::ProcessKey;
-use crate::record::{self, End};
+use super::usage::Reaped;
+use crate::record::{self, End, Ended, Instant, Sync};
 use crate::wire::FromSupervisor;
 
 /// Orphans of the task become the supervisor's children and are reaped at least this often.
@@ -89,9 +91,10 @@ impl Supervisor {
             match (said, self.stage) {
                 (Said::Ready, Stage::Preparing) => {
                     self.stage = Stage::Prepared;
-                    self.links.tell(&FromSupervisor::Prepared);
-                    if self.go_asked {
-                        self.go();
+                    match self.go_asked {
+                        // That it runs says that it was prepared.
+                        true => self.go(),
+                        false => self.links.tell(&FromSupervisor::Prepared),
                     }
                 }
                 (Said::Failed(reason), Stage::Preparing | Stage::Prepared) => {
@@ -114,20 +117,13 @@ impl Supervisor {
         }
     }
 
-    /// Lets the user's process run, once, after that was recorded.
+    /// Lets the user's process run, once.
     pub(super) fn go(&mut self) {
         self.go_asked = true;
         if self.stage != Stage::Prepared || self.ending.is_some() || self.end.is_some() {
             return;
         }
-        let recorded = ProcessKey::of(self.child.pid)
-            .map_err(|error| error.to_string())
-            .and_then(|main| self.dir.write_started(main).map_err(|error| error.to_string()));
-        if let Err(error) = recorded {
-            self.end = Some(End::Refused(format!("cannot record the start: {error}")));
-            self.child.signal(Signal::KILL);
-            return;
-        }
+        self.started = Some(Instant::now());
         self.held_ports.clear();
         self.stage = Stage::Released;
         self.child.go();
@@ -208,7 +204,7 @@ impl Supervisor {
             self.stop(Why::Limit);
         }
         if let Some(activity) = self.activity.as_mut().filter(|activity| activity.next_look() <= now) {
-            let used = idle::cpu_ms(finish::usage().map_or(0, |usage| usage.cpu_ms));
+            let used = idle::cpu_ms(self.used.total().cpu_ms);
             if let Some(after) = activity.look(now, used) {
                 self.stop(Why::Idle(after));
             }
@@ -247,19 +243,17 @@ impl Supervisor {
     pub(super) fn reap(&mut self) -> bool {
         let mut reaped = false;
         let children = loop {
-            match rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => {
+            match self.used.reap() {
+                Reaped::One(pid, died) => {
                     reaped = true;
-                    let pid = pid.as_raw_nonzero().get();
                     if pid == self.child.pid {
-                        self.main_ended(status.into());
+                        self.main_ended(died);
                     } else {
-                        self.sessions.ended(pid, Died::from(status).code());
+                        self.sessions.ended(pid, died.code());
                     }
                 }
-                Ok(None) => break true,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => break false,
+                Reaped::NoneEnded => break true,
+                Reaped::NoChildren => break false,
             }
         };
         self.deadlines.looked(clock::now(), reaped, self.ending.is_some());
@@ -280,8 +274,9 @@ impl Supervisor {
         self.sessions.hang_up_shells();
     }
 
-    /// Nothing of the task is left: record it, then say it.
-    pub(super) fn settle(mut self) {
+    /// Records the end of a task of which nothing is left, then tells it. Returns what to do next, with the connections to
+    /// the daemon.
+    pub(super) fn record_end(mut self) -> (After, Links) {
         if let Some(terminal) = self.terminal.as_mut() {
             terminal.pump(&mut self.log, &mut self.sessions);
         }
@@ -294,10 +289,17 @@ impl Supervisor {
         }
         finish::remove_groups(&self.order.cgroup);
         let end = self.end.clone().unwrap_or(End::Exited(TaskExit::Stopped));
+        let after = self.after(&end);
+        // A supervisor that stays is told when the daemon's journal has the end, or syncs the record then.
+        let sync = if after == After::Stay { Sync::No } else { Sync::Yes };
+        let ended = Ended {
+            usage: self.started.map(|_| self.used.total()),
+            signalled: self.progress.signalled(),
+            started: self.started,
+            ..Ended::now(end.clone())
+        };
         // Without its directory (a removed state directory) there is nobody left to tell.
-        let usage = (self.stage >= Stage::Released).then(finish::usage).flatten();
-        let signalled = self.progress.signalled();
-        while (self.log.finish().is_err() || self.dir.write_ended(end.clone(), usage, signalled).is_err())
+        while (self.log.finish().is_err() || self.dir.write_ended(&ended, sync).is_err())
             && self.dir.path().exists()
         {
             std::thread::sleep(RECORD_RETRY);
@@ -309,10 +311,22 @@ impl Supervisor {
             End::Impossible(reason) => (FromSupervisor::Impossible { reason }, 125),
             End::Exited(exit) => {
                 let code = finish::session_code(&exit);
-                (FromSupervisor::Exited { exit }, code)
+                (FromSupervisor::Exited { exit, stays: after == After::Stay }, code)
             }
         };
         self.links.tell(&message);
+        self.links.keep_daemons();
         self.sessions.close(code);
+        (after, self.links)
+    }
+
+    /// Decides whether to stay for another task: after a short one that ended by itself, while a daemon is connected.
+    fn after(&self, end: &End) -> After {
+        let is_short = clock::now().saturating_sub(self.begun) < SHORT_TASK;
+        let by_itself = matches!(end, End::Exited(TaskExit::Code { .. })) && self.ending.is_none();
+        match is_short && by_itself && self.terminal.is_none() && self.links.has_daemon() {
+            true => After::Stay,
+            false => After::Leave,
+        }
     }
 }

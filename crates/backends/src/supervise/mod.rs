@@ -1,9 +1,9 @@
 //! The supervisor of one task, and the second stage that becomes the user's program.
 //!
 //! Hidden subcommands of the same binary: `__supervise <task-dir>` and `__exec`. Both are small on purpose: no
-//! async runtime, no argument parser, no logging set up; they run twice per task. A supervisor is detached from
-//! the daemon and outlives it. It must never decide anything about scheduling: it runs one task, ends it when told
-//! or when its time is up, and writes down what happened.
+//! async runtime, no argument parser, no logging set up; they run once per task or nearly so. A supervisor is detached from
+//! the daemon and outlives it. It must never decide anything about scheduling: it runs one task at a time, ends it when
+//! told or when its time is up, and writes down what happened.
 
 mod clock;
 mod control;
@@ -19,8 +19,10 @@ mod ready;
 mod sessions;
 mod signal;
 mod stage;
+mod stay;
 mod supervisor;
 mod terminal;
+mod usage;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -30,6 +32,7 @@ use crate::record::TaskDir;
 
 pub(crate) use life::REAP_PAUSE_MAX as LISTEN_AGAIN;
 pub(crate) use progress::{PASSAGE_MODE, label as label_of};
+pub(crate) use stay::STAY;
 
 /// First argument that makes the binary a supervisor.
 pub const SUPERVISE: &str = "__supervise";

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-use super::clock::Alarm;
+use super::clock::{self, Alarm};
 use super::control::Links;
 use super::exec::{ExecPlan, OOM_FILE};
 use super::finish;
@@ -17,10 +17,12 @@ use super::progress::Progress;
 use super::ready::Readiness;
 use super::sessions::Sessions;
 use super::stage::Child;
+use super::stay;
 use super::supervisor::{Stage, Supervisor};
 use super::terminal::Terminal;
+use super::usage::Used;
 use crate::process::ProcessKey;
-use crate::record::{End, OrderRecord, RecordError, TaskDir};
+use crate::record::{End, Ended, OrderRecord, RecordError, Sync, TaskDir};
 use crate::wire::FromSupervisor;
 use crate::{port, socket};
 
@@ -28,22 +30,50 @@ use crate::{port, socket};
 /// -1000 that exempts a process altogether.
 const OOM_SCORE_ADJ: &str = "-900";
 
-/// Supervises the task in `dir` until it is over and recorded.
-pub(super) fn run(dir: TaskDir) {
+/// Supervises the task in `first` until it is over and recorded, then those that the daemon hands it one after the other.
+pub(super) fn run(first: TaskDir) {
     close_inherited();
     let mut links = Links::default();
     if let Ok(born_with) = io::stdin().as_fd().try_clone_to_owned() {
         links.add(UnixStream::from(born_with), true);
     }
-    let refusal = match begin(&dir) {
-        Ok(order) => match make(&dir, &order, &mut links) {
-            Ok(supervisor) => return supervisor.serve(),
+    if let Err(error) = detach() {
+        return links
+            .tell(&FromSupervisor::Refused { reason: format!("cannot detach a supervisor: {error}") });
+    }
+    let mut next = Some(first);
+    while let Some(dir) = next {
+        next = match supervise(&dir, &mut links) {
+            After::Stay => stay::next(&dir, &mut links),
+            After::Leave => None,
+        };
+    }
+}
+
+/// What a supervisor does once its task is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// It waits for another task, having said so.
+    Stay,
+    /// It ends.
+    Leave,
+}
+
+/// Supervises one task until it is over and recorded.
+fn supervise(dir: &TaskDir, links: &mut Links) -> After {
+    let refusal = match begin(dir) {
+        Ok(order) => match make(dir, &order, links) {
+            Ok(supervisor) => {
+                let (after, kept) = supervisor.serve();
+                *links = kept;
+                return after;
+            }
             Err(reason) => {
                 let _ = order.cgroup.kill_all(finish::KILL_PATIENCE);
                 let _ = order.cgroup.remove();
                 let _ = std::fs::remove_file(&order.socket);
                 let _ = order.checkpoint_file.as_ref().map(std::fs::remove_file);
-                let _ = dir.write_ended(End::Refused(reason.clone()), None, None);
+                let _ = dir.write_ended(&Ended::now(End::Refused(reason.clone())), Sync::Yes);
                 FromSupervisor::Refused { reason }
             }
         },
@@ -51,6 +81,7 @@ pub(super) fn run(dir: TaskDir) {
         Err(error) => FromSupervisor::Refused { reason: error.to_string() },
     };
     links.tell(&refusal);
+    After::Leave
 }
 
 /// Closes what the daemon inherited from whoever started it (a shell's open files, a build tool's pipes): the
@@ -64,18 +95,19 @@ fn close_inherited() {
     }
 }
 
-/// Detaches, reads the order and claims the task.
-fn begin(dir: &TaskDir) -> Result<OrderRecord, RecordError> {
-    let failed = |source: io::Error| RecordError::Io { path: dir.path().to_owned(), source };
+/// Leaves the daemon's session and directory, and adopts everything that a task orphans, so that it can be found.
+fn detach() -> io::Result<()> {
     // Only fails for a process group leader, which is detached enough.
     let _ = rustix::process::setsid();
-    let null = File::open("/dev/null").map_err(failed)?;
-    rustix::stdio::dup2_stdin(&null).map_err(|error| failed(error.into()))?;
-    std::env::set_current_dir("/").map_err(failed)?;
+    rustix::stdio::dup2_stdin(&File::open("/dev/null")?)?;
+    std::env::set_current_dir("/")?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    // Everything that the task orphans becomes a child of this process and can be found.
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(|error| failed(error.into()))?;
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// Reads the order and claims the task.
+fn begin(dir: &TaskDir) -> Result<OrderRecord, RecordError> {
+    let failed = |source: io::Error| RecordError::Io { path: dir.path().to_owned(), source };
     let order = dir.order()?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
     dir.claim(ProcessKey::of(std::process::id() as i32).map_err(failed)?)?;
     Ok(order)
@@ -126,6 +158,9 @@ fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervi
         readiness: order.service_port.map(Readiness::new),
         alarm,
         deadlines: Deadlines::new(),
+        used: Used::default(),
+        begun: clock::now(),
+        started: None,
         go_asked: false,
     })
 }

@@ -19,13 +19,14 @@ use super::idle::Activity;
 use super::life::Deadlines;
 use super::log::Log;
 use super::output::Output;
-use super::prepare::exec_plan;
+use super::prepare::{After, exec_plan};
 use super::progress::{Ask, Progress};
 use super::ready::Readiness;
 use super::sessions::Sessions;
 use super::stage::Child;
 use super::terminal::Terminal;
-use crate::record::{End, OrderRecord, TaskDir};
+use super::usage::Used;
+use crate::record::{End, Instant, OrderRecord, TaskDir};
 use crate::wire::{self, FromSupervisor, ToSupervisor};
 
 /// How soon to try again when the kernel cannot set the timer.
@@ -82,6 +83,12 @@ pub(super) struct Supervisor {
     pub(super) readiness: Option<Readiness>,
     pub(super) alarm: Alarm,
     pub(super) deadlines: Deadlines,
+    /// By its children that have ended.
+    pub(super) used: Used,
+    /// Time since boot at which the task was taken.
+    pub(super) begun: Duration,
+    /// When it was let go.
+    pub(super) started: Option<Instant>,
     /// Go came before stage two was ready.
     pub(super) go_asked: bool,
 }
@@ -101,8 +108,9 @@ enum Ready {
 }
 
 impl Supervisor {
-    /// Runs until the task is over, nothing of it is left, and that is recorded.
-    pub(super) fn serve(mut self) {
+    /// Runs until the task is over, nothing of it is left, and that is recorded. Returns what to do next, with the
+    /// connections to the daemon.
+    pub(super) fn serve(mut self) -> (After, Links) {
         loop {
             for ready in self.wait() {
                 self.handle(ready);
@@ -119,7 +127,7 @@ impl Supervisor {
                 self.stop(Why::Leftovers);
             }
         }
-        self.settle();
+        self.record_end()
     }
 
     /// Waits until something is ready. Empty after an interruption.
@@ -208,6 +216,8 @@ impl Supervisor {
                         }
                         Incoming::Command(ToSupervisor::Stop { .. }) => self.stop(Why::Stop),
                         Incoming::Command(ToSupervisor::Status) | Incoming::Greeted => self.tell_stage(),
+                        // For a supervisor whose task is over.
+                        Incoming::Command(ToSupervisor::Noted | ToSupervisor::Next { .. }) => {}
                         Incoming::Saved(stream, label) => self.take_word(stream, &label),
                         Incoming::Terminal(stream, hello, rest) => {
                             let plan = exec_plan(&self.order);

@@ -64,7 +64,14 @@ impl<S: StateStore> Dispatcher<S> {
             Err(error) => Err(error.to_string()),
         };
         match order {
-            Ok(order) => self.backend.execute(Command::Prepare(Arc::new(order))),
+            Ok(order) => {
+                let waits_for_others = order.tasks.len() > 1;
+                self.backend.execute(Command::Prepare(Arc::new(order)));
+                // A task alone waits for no other: it may run as soon as it is prepared, without asking the engine again.
+                if !waits_for_others {
+                    self.backend.execute(Command::Go(id));
+                }
+            }
             Err(reason) => self.refuse(id, placement.len(), &reason),
         }
     }

@@ -39,6 +39,7 @@ impl StateStore for SqliteStore {
     }
 
     fn prune(&mut self, now: Time, retention: &Retention, jobs: &[JobId]) -> Result<(), StoreError> {
+        self.sync_commits(true)?;
         retain::prune(&mut self.connection, now, retention, jobs)
     }
 }

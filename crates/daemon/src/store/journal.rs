@@ -10,6 +10,7 @@ use super::{SqliteStore, instant, project, schema, sql, unsigned};
 
 impl Store for SqliteStore {
     fn append(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        self.sync_commits(batch.must_be_synced())?;
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(refused)?;
         let revision = write_records(&transaction, batch)?;
@@ -44,6 +45,7 @@ impl Store for SqliteStore {
     }
 
     fn save(&mut self, state: &SavedState) -> Result<(), StoreError> {
+        self.sync_commits(true)?;
         let body = encode(state)?;
         let transaction = self.connection.transaction().map_err(refused)?;
         let seq: i64 = transaction
@@ -71,6 +73,7 @@ impl Store for SqliteStore {
     }
 
     fn probe(&mut self) -> Result<(), StoreError> {
+        self.sync_commits(true)?;
         // As large as a batch may well be: a disk with room for one small row is still full.
         let ballast = "x".repeat(64 * 1024);
         let transaction =
@@ -82,6 +85,17 @@ impl Store for SqliteStore {
 }
 
 impl SqliteStore {
+    /// Says whether the next commits are to survive a power loss on return. Those that are not synced survive it together
+    /// with the next one that is, since the log is written in order.
+    pub(super) fn sync_commits(&mut self, sync: bool) -> Result<(), StoreError> {
+        if self.syncs != sync {
+            let level = if sync { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", level).map_err(refused)?;
+            self.syncs = sync;
+        }
+        Ok(())
+    }
+
     fn records_after(&self, seq: i64) -> Result<Vec<(Time, Record)>, StoreError> {
         let mut query = self
             .connection

@@ -45,6 +45,8 @@ pub struct SqliteStore {
     connection: Connection,
     path: PathBuf,
     marks: Option<Marks>,
+    /// Commits are synced (`synchronous = FULL`).
+    syncs: bool,
     _lock: DirLock,
 }
 
@@ -68,7 +70,7 @@ impl SqliteStore {
             )
             .map_err(refused)?;
         schema::migrate(&connection)?;
-        Ok(Self { connection, path, marks: None, _lock: lock })
+        Ok(Self { connection, path, marks: None, syncs: true, _lock: lock })
     }
 
     /// A second, read-only connection for history and accounting.
