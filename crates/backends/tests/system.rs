@@ -67,13 +67,12 @@ async fn a_job_runs_as_its_submitter_and_cannot_return_to_root() {
 #[ignore = "needs root"]
 async fn users_cannot_read_or_signal_each_other_or_the_supervisor() {
     let mut rig = system();
-    let mut victim = order(id(1, 1), 0, "echo private; while :; do sleep 0.05; done");
+    let mut victim = order(id(1, 1), 0, "echo private $$; while :; do sleep 0.05; done");
     victim.env.insert("SECRET".into(), "s3cret".into());
     rig.start(&victim).await;
-    until("its output", || rig.log(victim.id, 0).contains("private")).await;
-    let text = std::fs::read_to_string(rig.task_dir(victim.id, 0).join("started.json")).unwrap();
-    let started: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let main = started["main"]["pid"].as_i64().unwrap() as i32;
+    until("its output", || rig.log(victim.id, 0).ends_with('\n')).await;
+    let log = rig.log(victim.id, 0);
+    let main: i32 = log.strip_prefix("private ").unwrap().trim_end().parse().unwrap();
     let supervisor = rig.supervisor_pid(victim.id, 0);
     let socket = rig.backend().task_socket(victim.id, Rank(0)).unwrap();
     let (log, dir) = (rig.backend().log_path(victim.id, Rank(0)), rig.task_dir(victim.id, 0));
