@@ -1,8 +1,8 @@
 //! What a user waits for, measured on the built binary with real processes: submit to running, an array from end to end,
-//! `muster ps`, a batch of advice. Prints one table, or JSON with `--json`; every figure has its goal beside it. It uses a home of its own,
+//! `muster ps`, long lists and a snapshot of them, a batch of advice. Prints one table, or JSON with `--json`; every figure has its goal beside it. It uses a home of its own,
 //! stops its daemon, and asserts nothing: figures are for reading.
 //!
-//! `cargo bench -p muster --bench end_to_end [-- --json] [--samples N] [--only submit,array,ps,advise]`
+//! `cargo bench -p muster --bench end_to_end [-- --json] [--samples N] [--only submit,array,ps,long,advise]`
 
 #![allow(clippy::unwrap_used, reason = "a bench that cannot unwrap has nothing to report")]
 
@@ -30,6 +30,10 @@ const FEW_SLOTS: u32 = 2;
 const ELEMENTS: u32 = 2_000;
 /// Jobs that `ps` lists.
 const KNOWN_JOBS: usize = 100;
+/// Jobs that wait while long lists are measured.
+const LONG: [usize; 2] = [10_000, 100_000];
+/// Documents in one text at most.
+const TEXT: usize = 1_000;
 /// Lines of facts in a batch.
 const FACTS: usize = 10_000;
 /// Longest wait for a job; a bench that hangs is worse than one that fails.
@@ -59,6 +63,9 @@ fn main() -> ExitCode {
     }
     if wanted("ps") {
         rows.push(bench.ps(samples.min(100)));
+    }
+    if wanted("long") {
+        rows.extend(bench.long());
     }
     if wanted("advise") {
         rows.extend(bench.advise());
@@ -223,6 +230,61 @@ impl Bench {
         Row::times(&format!("`muster ps` of {KNOWN_JOBS} jobs, cold"), times, "<= 50 ms median")
     }
 
+    /// Lists and a snapshot of many jobs that wait, and what each takes of the daemon's memory beyond what it has before.
+    fn long(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut known = 0;
+        for jobs in LONG {
+            for number in (known..jobs).step_by(TEXT) {
+                let name = |nth| format!("{{name: long-{nth}, gpus: 1, time: 1h, hold: true, run: 'true'}}");
+                let text: Vec<String> = (number..number + TEXT).map(name).collect();
+                let mut request = self.request(&format!("long-{number}"), &json!({}));
+                request.source = text.join("\n---\n");
+                self.runtime.block_on(self.client.submit(&request)).unwrap();
+            }
+            known = jobs;
+            let out = self.home.path().join("snapshot.json").display().to_string();
+            let asked: [(&str, &[&str]); 4] = [
+                ("ps", &["ps"]),
+                ("ps --json", &["ps", "--json"]),
+                ("ps -n 200", &["ps", "-n", "200"]),
+                ("whatif --snapshot-out", &["whatif", "--snapshot-out", &out]),
+            ];
+            rows.extend(asked.iter().map(|(what, args)| self.beside(&format!("{what}, {jobs} jobs"), args)));
+        }
+        rows
+    }
+
+    /// A verb five times and once more: how long it takes, how much memory of the daemon, and how long a question waits beside it at
+    /// most.
+    fn beside(&self, what: &str, args: &[&str]) -> Row {
+        let pid = self.runtime.block_on(self.client.info()).unwrap().pid;
+        let before = self.mib("VmRSS:").unwrap();
+        std::fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
+        let start = || self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let time = |_| {
+            let from = Instant::now();
+            assert!(start().wait().unwrap().success());
+            from.elapsed().as_secs_f64() * 1e3
+        };
+        let mut times: Vec<f64> = (0..5).map(time).collect();
+        // Once more, with questions beside it: they take time of the processor.
+        let (mut child, mut waited) = (start(), 0.0_f64);
+        while child.try_wait().unwrap().is_none() {
+            let from = Instant::now();
+            self.runtime.block_on(self.client.queues()).unwrap();
+            waited = waited.max(from.elapsed().as_secs_f64() * 1e3);
+        }
+        times.sort_by(f64::total_cmp);
+        let values = vec![
+            ("median ms", times[2]),
+            ("worst ms", times[4]),
+            ("ms another waits at most", waited),
+            ("MiB more in the daemon", self.mib("VmHWM:").unwrap() - before),
+        ];
+        Row { what: what.to_owned(), values, samples: 5, goal: "" }
+    }
+
     /// A new `muster advise --batch` process from start to end: whole answers, and labels alone.
     fn advise(&self) -> [Row; 2] {
         // Every combination of flags, and numbers of nodes on both sides of every threshold.
@@ -260,17 +322,19 @@ impl Bench {
         ]
     }
 
-    /// What the daemon holds by now, in MiB.
+    /// What the daemon holds by now.
     fn memory(&self) -> Option<Row> {
+        let values = vec![("now MiB", self.mib("VmRSS:")?), ("peak MiB", self.mib("VmHWM:")?)];
+        Some(Row { what: "memory of the daemon after that".to_owned(), values, samples: 1, goal: "" })
+    }
+
+    /// A figure of the daemon's memory in MiB.
+    fn mib(&self, name: &str) -> Option<f64> {
         let info = self.runtime.block_on(self.client.info()).unwrap();
         let status =
             std::fs::read_to_string(Path::new("/proc").join(info.pid.to_string()).join("status")).ok()?;
-        let mib = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.0)
-        };
-        let values = vec![("now MiB", mib("VmRSS:")?), ("peak MiB", mib("VmHWM:")?)];
-        Some(Row { what: "memory of the daemon after that".to_owned(), values, samples: 1, goal: "" })
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.0)
     }
 }
 

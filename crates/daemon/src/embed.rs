@@ -11,7 +11,7 @@ use muster_model::QueueTree;
 use muster_model::unit::Time;
 use muster_runtime::{Runtime, StoreError};
 use tokio::net::UnixListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::auth::{Mode, Peers};
 use crate::clock::Clock;
@@ -88,6 +88,7 @@ impl Core {
             backend: parts.backend.clone(),
             about: Arc::new(about),
             stop: stop.clone(),
+            snapshots: Arc::new(Semaphore::new(1)),
         };
         let mut dispatcher = Dispatcher {
             runtime: parts.runtime,

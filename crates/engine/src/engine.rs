@@ -15,6 +15,7 @@ use crate::refusal::{Refusal, RestoreError};
 use crate::state::State;
 use crate::state::attempt::attempt_id;
 use crate::state::job::Phase;
+pub use crate::state::redact::RedactingJobs;
 pub use crate::state::snapshot::Snapshot;
 use crate::view::JobKey;
 use crate::{explain, plan};

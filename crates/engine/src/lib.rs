@@ -27,7 +27,7 @@ mod view;
 
 pub use bounds::Malformed;
 pub use check::Violation;
-pub use engine::{Engine, Snapshot};
+pub use engine::{Engine, RedactingJobs, Snapshot};
 pub use fact::{Counts, Fact};
 pub use muster_policy::TreeError;
 pub use refusal::{Refusal, RestoreError};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::id::{ElementId, QueueName, UserName};
 use crate::unit::{Span, Time};
@@ -12,7 +13,7 @@ use crate::view::RoleView;
 
 /// A site at an instant. People, hosts, devices, labels and reservations have numbers in place of names; what jobs are called,
 /// what they run and what people wrote is not in it. Queues and GPU models keep their names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SiteSnapshot {
     /// Version of `state`: a snapshot of a higher one than the reader knows cannot be read.
     pub version: u32,
@@ -20,8 +21,10 @@ pub struct SiteSnapshot {
     pub taken: Time,
     /// What was submitted before is not in `past`; nor is what the daemon no longer keeps.
     pub since: Time,
-    /// Nodes, queues and all that waits or runs, as the engine writes it down.
-    pub state: serde_json::Value,
+    /// Nodes, queues and all that waits or runs, as the engine writes it down. Kept as text: a tree of values takes many times as
+    /// much memory, and only the engine reads it.
+    #[schemars(with = "serde_json::Value")]
+    pub state: Box<RawValue>,
     /// What has run since, in the order in which it was submitted.
     pub past: Vec<PastRun>,
     /// What each number stands for. Only where it was asked for, and never in a file.

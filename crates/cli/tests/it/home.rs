@@ -207,6 +207,19 @@ impl Home {
         self.reaper.borrow_mut().take().unwrap().join().unwrap();
     }
 
+    /// Forgets how much memory the daemon had in use at most so far, and returns what it has in use, in bytes.
+    pub fn reset_peak(&self) -> u64 {
+        fs::write(format!("/proc/{}/clear_refs", self.daemon.get().unwrap()), "5").unwrap();
+        self.peak_bytes()
+    }
+
+    /// Returns how much memory the daemon had in use at most since, in bytes.
+    pub fn peak_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.daemon.get().unwrap())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
     /// Submits a command and answers its number.
     pub fn run(&self, options: &str, command: &[&str]) -> u64 {
         let mut args: Vec<&str> = vec!["run", "--json"];

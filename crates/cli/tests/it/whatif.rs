@@ -104,3 +104,28 @@ fn mistakes_are_told_with_what_would_be_right() {
     home.kill_daemon();
     said(&["whatif", "--add-nodes", "1"], 3, "no daemon is running");
 }
+
+/// It took sixty kilobytes for each job that waits, as a tree of values.
+#[test]
+fn a_snapshot_takes_memory_in_proportion_to_the_state() {
+    const JOBS: u64 = 3_000;
+    const BYTES_PER_JOB: u64 = 8 << 10;
+    // What a request may take by itself: buffers, a connection to the store.
+    const BYTES: u64 = 16 << 20;
+    let home = Home::with_gpus(4);
+    let jobs: Vec<String> = (0..JOBS)
+        .map(|nth| format!("{{name: j{nth}, gpus: 1, hold: true, time: 1h, run: 'true'}}"))
+        .collect();
+    for some in jobs.chunks(1000) {
+        let file = home.write("jobs.yaml", &some.join("\n---\n"));
+        home.muster(&["run", file.to_str().unwrap()]).ok();
+    }
+    let before = home.reset_peak();
+    let out = home.path("site.json");
+    home.muster(&["whatif", "--snapshot-out", out.to_str().unwrap()]).ok();
+    let grown = home.peak_bytes() - before;
+    assert!(grown < BYTES + JOBS * BYTES_PER_JOB, "{grown} bytes for {JOBS} jobs");
+    let snapshot: SiteSnapshot = serde_json::from_str(&home.read("site.json")).unwrap();
+    let state: Value = serde_json::from_str(snapshot.state.get()).unwrap();
+    assert_eq!(state["jobs"].as_object().unwrap().len() as u64, JOBS);
+}

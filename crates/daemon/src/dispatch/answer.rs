@@ -10,7 +10,7 @@ use muster_runtime::engine::Engine;
 use muster_runtime::{Receipt, Submission};
 
 use super::input::{Ask, LiveJob, Planned, Reply, Status};
-use super::wanted::Listed;
+use super::wanted::{Listed, PAGE};
 use super::{Dispatcher, refusal};
 use crate::auth::Owner;
 use crate::failure::Failure;
@@ -26,15 +26,12 @@ impl<S: StateStore> Dispatcher<S> {
     pub(super) fn answer(&mut self, ask: Ask) {
         let now = self.now();
         match ask {
-            Ask::Jobs(None, reply) => send(reply, self.read(|engine| Ok(engine.jobs(now)))),
-            Ask::Jobs(Some(ids), reply) => send(
-                reply,
-                self.read(|engine| Ok(ids.into_iter().filter_map(|id| engine.job(now, id)).collect())),
-            ),
+            Ask::Jobs(ids, reply) => send(reply, self.read(|engine| Ok(engine.some_jobs(now, &ids)))),
             Ask::Listed(wanted, reply) => {
                 let listed = self.read(|engine| {
-                    let (jobs, matched) = wanted.choose(engine);
-                    Ok(Listed { views: engine.some_jobs(now, &jobs), matched })
+                    let (mut jobs, matched) = wanted.choose(engine);
+                    let rest = jobs.split_off(jobs.len().min(PAGE));
+                    Ok(Listed { views: engine.some_jobs(now, &jobs), rest, matched })
                 });
                 send(reply, listed);
             }

@@ -50,7 +50,7 @@ impl Handle {
         self.send(|reply| Input::ChangeNode { event, word, reply }).await
     }
 
-    pub(crate) async fn jobs(&self, ids: Option<Vec<JobId>>) -> Result<Vec<JobView>, Failure> {
+    pub(crate) async fn jobs(&self, ids: Vec<JobId>) -> Result<Vec<JobView>, Failure> {
         self.ask(|reply| Ask::Jobs(ids, reply)).await
     }
 

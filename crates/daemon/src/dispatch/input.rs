@@ -75,8 +75,8 @@ pub(crate) enum Input {
 /// A question about present state.
 #[derive(Debug)]
 pub(crate) enum Ask {
-    /// Jobs in memory: all of them, or those of these numbers that are there.
-    Jobs(Option<Vec<JobId>>, Reply<Vec<JobView>>),
+    /// Jobs of these numbers that are in memory.
+    Jobs(Vec<JobId>, Reply<Vec<JobView>>),
     /// Jobs in memory that a filter asks for.
     Listed(Box<Wanted>, Reply<Listed>),
     /// Whose a job in memory is.

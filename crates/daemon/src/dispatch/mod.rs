@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, watch};
 pub(crate) use handle::Handle;
 use input::{Ask, Input, Reply};
 pub(crate) use input::{Planned, on_node};
-pub(crate) use wanted::{Listed, Wanted};
+pub(crate) use wanted::{Listed, PAGE, Wanted};
 
 use crate::auth::{Caller, Owner};
 use crate::clock::Clock;

@@ -8,6 +8,9 @@ use muster_model::view::{JobView, State};
 use muster_model::{JobId, QueueName, UserName};
 use muster_runtime::engine::{Engine, JobKey};
 
+/// Rows that are made at once at most: beyond these, numbers are listed and rows are asked for later.
+pub(crate) const PAGE: usize = 1000;
+
 /// A filter whose parts are parsed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
@@ -22,8 +25,10 @@ pub(crate) struct Wanted {
 /// Jobs in memory that a filter asks for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listed {
-    /// Rows, by number; at most as many as the filter bounds them to.
+    /// Rows, by number; at most a page, and as many as the filter bounds them to.
     pub(crate) views: Vec<JobView>,
+    /// Jobs that follow them and have no row yet, by number.
+    pub(crate) rest: Vec<JobId>,
     /// How many match.
     pub(crate) matched: u64,
 }

@@ -1,96 +1,28 @@
-//! Jobs: listing, one in full, why it waits, and what can be done to it.
+//! Jobs: one in full, why it waits, and what can be done to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use axum::Json;
 use axum::extract::State;
 use muster_api::Action;
-use muster_api::query::{ElementQuery, JobFilter};
+use muster_api::query::ElementQuery;
 use muster_api::types::{
     ActionRequest, ActionResponse, BulkAction, BulkRequest, BulkResponse, BulkResult, Explained, JobDetail,
-    JobList, ScaleRequest,
+    ScaleRequest,
 };
 use muster_backends::segments;
 use muster_model::payload::Command;
-use muster_model::view::{ElementView, JobView, MissingOutput, State as JobState};
+use muster_model::view::{ElementView, JobView, MissingOutput};
 use muster_model::{Attempt, AttemptId, ElementId, JobId, Outcome, Rank, Replicas};
 
 use super::{App, Body, JobPath, OptionalBody, Params, daemon};
 use crate::auth::{Caller, Owner};
-use crate::dispatch::{Listed, Wanted};
 use crate::failure::Failure;
-use crate::store::{HistoryFilter, Reader, What};
-
-/// Ended jobs listed when the client does not say how many, and at most.
-const HISTORY: (u32, u32) = (1000, 10_000);
-
-/// Jobs asked for by number in one request at most.
-const MAX_IDS: usize = 1000;
+use crate::store::{Reader, What};
 
 /// Jobs acted on in one request at most.
 const MAX_TARGETS: usize = 10_000;
-
-pub(super) async fn list(
-    State(app): State<App>,
-    caller: Caller,
-    Params(filter): Params<JobFilter>,
-) -> Result<Json<JobList>, Failure> {
-    let ids = filter.ids.as_deref().map(parse_ids).transpose()?;
-    let state = filter.state.as_deref().map(parse_state).transpose()?;
-    let wanted = Wanted { filter, ids, state };
-
-    // 1. Live jobs first: one that ends in between is then found in history, never in neither.
-    let status = app.handle.status().await?;
-    let Listed { views, matched } = app.handle.listed(wanted.clone()).await?;
-    let mut jobs: BTreeMap<JobId, JobView> = views.into_iter().map(|view| (view.job, view)).collect();
-
-    // 2. Ended ones, when they are asked for, as far as there is room.
-    let missing: Vec<JobId> =
-        wanted.ids.iter().flatten().filter(|id| !jobs.contains_key(id)).copied().collect();
-    let room = wanted.first().map_or(usize::MAX, |first| first - jobs.len());
-    let (ended, matched_ended) =
-        read(&app.reader, move |reader| ended(reader, &wanted, &missing, room)).await?;
-    let is_bounded = room != usize::MAX;
-    jobs.extend(ended.into_iter().map(|view| (view.job, view)));
-
-    // 3. As the caller may see them.
-    let jobs = jobs.into_values().map(|view| as_seen_by(&caller, view)).collect();
-    let matched = is_bounded.then_some(matched + matched_ended);
-    Ok(Json(JobList { now: status.now, revision: status.revision, jobs, matched }))
-}
-
-/// Returns the newest `room` ended jobs that are asked for, and how many match.
-fn ended(
-    reader: &Reader,
-    wanted: &Wanted,
-    missing: &[JobId],
-    room: usize,
-) -> Result<(Vec<JobView>, u64), muster_runtime::StoreError> {
-    let Wanted { filter, ids, state } = wanted;
-    if ids.is_some() {
-        let mut found = Vec::new();
-        for id in missing.iter().rev() {
-            found.extend(reader.ended(*id)?.map(|ended| ended.view).filter(|view| wanted.keeps_ended(view)));
-        }
-        let matched = found.len() as u64;
-        found.truncate(room);
-        return Ok((found, matched));
-    }
-    if !filter.all && !state.is_some_and(JobState::is_final) {
-        return Ok((Vec::new(), 0));
-    }
-    let limit = filter.limit.unwrap_or(HISTORY.0).min(HISTORY.1);
-    let query = HistoryFilter {
-        user: filter.user.clone(),
-        queue: filter.queue.clone(),
-        state: state.map(|state| state.word().to_owned()),
-        name: filter.name.clone(),
-        limit: u32::try_from(room).map_or(limit, |room| limit.min(room)),
-    };
-    let matched = if room == usize::MAX { 0 } else { reader.history_count(&query)? };
-    Ok((reader.history(&query)?, matched))
-}
 
 pub(super) async fn one(
     State(app): State<App>,
@@ -261,7 +193,7 @@ pub(crate) async fn owner(app: &App, job: JobId) -> Result<Owner, Failure> {
 
 /// Hides from others than the owner and admins what a view holds of the owner's own words: why a task could not start, which names
 /// directories and programs, and what a checkpoint is called.
-fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
+pub(super) fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
     let owner = Owner::of_view(&view);
     view.user = caller.name_of(&owner);
     if !caller.may_touch(&owner) {
@@ -277,25 +209,6 @@ fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
         }
     }
     view
-}
-
-fn parse_ids(text: &str) -> Result<BTreeSet<JobId>, Failure> {
-    let ids: Result<BTreeSet<_>, _> = text.split(',').map(|id| id.trim().parse().map(JobId)).collect();
-    match ids {
-        Ok(ids) if ids.len() <= MAX_IDS => Ok(ids),
-        Ok(_) => Err(Failure::bad_request(format!("`ids` takes at most {MAX_IDS} numbers"))),
-        Err(_) => Err(Failure::bad_request("`ids` takes job numbers with commas between them")),
-    }
-}
-
-fn parse_state(text: &str) -> Result<JobState, Failure> {
-    serde_json::from_value(text.into()).map_err(|_| {
-        let message = format!(
-            "no state is called `{}`: held, pending, starting, running, stopping, done, failed, cancelled",
-            text.escape_debug()
-        );
-        Failure::bad_request(message)
-    })
 }
 
 /// Commands as one would type them.
@@ -378,7 +291,7 @@ mod tests {
     #[test]
     fn what_a_checkpoint_is_called_is_for_its_owner() {
         use muster_model::payload::Identity;
-        use muster_model::view::CheckpointView;
+        use muster_model::view::{CheckpointView, State as JobState};
         let caller = |user: &str, admin| Caller {
             identity: Identity { user: user.into(), uid: 1, gid: 1 },
             admin,
@@ -397,13 +310,5 @@ mod tests {
             let seen = as_seen_by(&caller, view.clone());
             assert_eq!(seen.elements[0].checkpoint.as_ref().unwrap().label, expected);
         }
-    }
-
-    #[test]
-    fn ids_and_states_are_parsed_or_refused_by_name() {
-        assert_eq!(parse_ids("3, 7,3").unwrap().into_iter().collect::<Vec<_>>(), [JobId(3), JobId(7)]);
-        assert!(parse_ids("3,x").is_err());
-        assert_eq!(parse_state("pending").unwrap(), JobState::Pending);
-        assert!(parse_state("sleeping").is_err());
     }
 }

@@ -4,6 +4,7 @@
 mod daemon;
 mod extract;
 mod jobs;
+mod list;
 mod nodes;
 mod queues;
 mod saved;
@@ -22,7 +23,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use muster_api::routes::{Method, ROUTES, Route, RouteId};
 use muster_backends::driver::Backend;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::auth::Mode;
 use crate::clock::Clock;
@@ -45,6 +46,8 @@ pub(crate) struct App {
     pub(crate) about: Arc<About>,
     /// Set to end the daemon.
     pub(crate) stop: watch::Sender<bool>,
+    /// Whose turn it is to get a snapshot: each holds a copy of the state.
+    pub(crate) snapshots: Arc<Semaphore>,
 }
 
 /// What does not change while the daemon runs.
@@ -77,7 +80,7 @@ fn handler(route: &Route) -> MethodRouter<App> {
         RouteId::Daemon => on(filter, daemon::info),
         RouteId::StopDaemon => on(filter, daemon::stop),
         RouteId::Submit => on(filter, submit::submit),
-        RouteId::Jobs => on(filter, jobs::list),
+        RouteId::Jobs => on(filter, list::list),
         RouteId::Job => on(filter, jobs::one),
         RouteId::Explain => on(filter, jobs::explain),
         RouteId::Cancel => on(filter, jobs::cancel),

@@ -1,17 +1,30 @@
-//! The state and what has run, without names: what what-if questions are asked of. Anybody who may ask may have it, since it
-//! says of nobody what he runs; names, where they are asked for, are those that lists show.
+//! The state and what has run, without names: what what-if questions are asked of. Any caller may have it, since it does not say
+//! what a user runs; names, where they are asked for, are those that lists show. It is written piece by piece while it is sent, so
+//! that it takes one copy of the state, however long the text becomes.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, BufWriter, Write};
+use std::rc::Rc;
+use std::time::Duration;
 
-use axum::Json;
+use axum::body::Body;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use muster_api::query::SnapshotQuery;
 use muster_model::redact::role;
 use muster_model::unit::{Span, Time};
 use muster_model::view::{JobView, RoleView};
-use muster_model::{Bytes, CpuMilli, GpuMilli, JobId, PastRun, Redaction, SiteSnapshot};
+use muster_model::{CpuMilli, GpuMilli, JobId, PastRun, QueueName, Redaction, UserName};
 use muster_runtime::JOURNAL_VERSION;
-use muster_runtime::engine::Snapshot;
+use muster_runtime::engine::{RedactingJobs, Snapshot};
+use serde::{Serialize, Serializer};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
 
 use super::jobs::read;
 use super::{App, Params};
@@ -21,64 +34,200 @@ use crate::store::Stint;
 /// How far back a snapshot reaches when the client does not say.
 const DEFAULT_PAST: Span = Span::from_secs(30 * 86_400);
 
+/// Bytes of the text that are sent together.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Chunks that wait for a slow client.
+const CHUNKS_AHEAD: usize = 4;
+
+/// How long a client may take for all of it. A copy of the state is held meanwhile, and the next client waits.
+const SEND_TIMEOUT: Duration = Duration::from_secs(120);
+
 pub(super) async fn snapshot(
     State(app): State<App>,
     Params(query): Params<SnapshotQuery>,
-) -> Result<Json<SiteSnapshot>, Failure> {
+) -> Result<Response, Failure> {
+    // 1. One at a time: each holds a copy of the state until it is sent.
+    let turn = app.snapshots.clone().acquire_owned().await.map_err(|_| Failure::stopping())?;
     let (taken, state) = app.handle.state().await?;
     let since = taken - query.past_secs.map_or(DEFAULT_PAST, Span::from_secs);
-    // Live jobs first: one that ends in between is then in history too, never in neither.
-    let live = app.handle.jobs(None).await?;
-    let answer = read(&app.reader, move |reader| {
-        let mut jobs = reader.ended_of(since)?;
-        jobs.extend(live.into_iter().filter(|job| job.submitted >= since));
-        Ok(redacted(taken, since, *state, &jobs, reader.stints(since)?))
+
+    // 2. What has run, on a connection of its own: the reads are long. Live jobs before ended ones: a job that ends in between is
+    // then in history too, never in neither.
+    let reader = app.reader.apart().map_err(Failure::Store)?;
+    let stints = read(&reader, move |reader| reader.stints(since)).await?;
+    let ran: BTreeSet<JobId> = stints.iter().map(|stint| stint.element.job).collect();
+    let live = app.handle.jobs(ran.into_iter().collect()).await?;
+    let jobs = read(&reader, move |reader| {
+        let mut jobs: BTreeMap<JobId, PastJob> = BTreeMap::new();
+        let mut keep = |view: JobView| {
+            jobs.insert(view.job, PastJob::of(view));
+        };
+        reader.each_ended_of(since, &mut keep)?;
+        live.into_iter().filter(|view| view.submitted >= since).for_each(keep);
+        Ok(jobs)
+    })
+    .await?;
+
+    // 3. The text, as fast as it is taken.
+    let (chunks, stream) = mpsc::channel(CHUNKS_AHEAD);
+    let runtime = Handle::current();
+    tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        let until = Instant::now() + SEND_TIMEOUT;
+        let mut out = BufWriter::with_capacity(CHUNK_BYTES, Chunks { chunks, runtime, until });
+        let state = state.redacting();
+        let text = Text {
+            version: JOURNAL_VERSION,
+            taken,
+            since,
+            past: Past::new(stints, &jobs, taken, state.names()),
+            names: Names { given: state.names(), are_wanted: query.names },
+            state,
+        };
+        let written = serde_json::to_writer(&mut out, &text).map_err(io::Error::from);
+        if let Err(error) = written.and_then(|()| out.flush()) {
+            out.into_parts().0.break_off(error);
+        }
     });
-    let (mut snapshot, names) = answer.await??;
-    if query.names {
-        snapshot.names = names.names();
-    }
-    Ok(Json(snapshot))
+    let body = Body::from_stream(ReceiverStream::new(stream));
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-fn redacted(
+/// The body of an answer, chunk by chunk, for as long as it may take.
+struct Chunks {
+    chunks: mpsc::Sender<io::Result<Bytes>>,
+    runtime: Handle,
+    until: Instant,
+}
+
+impl Write for Chunks {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let send = self.chunks.send(Ok(Bytes::copy_from_slice(bytes)));
+        match self.runtime.block_on(async { tokio::time::timeout_at(self.until, send).await }) {
+            Ok(Ok(())) => Ok(bytes.len()),
+            Ok(Err(_)) => Err(io::ErrorKind::BrokenPipe.into()),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Chunks {
+    /// Breaks the body off, once the client takes what was sent before: a text that merely ended would look whole.
+    fn break_off(self, error: io::Error) {
+        let Self { chunks, runtime, .. } = self;
+        runtime.spawn(async move {
+            let _gone = chunks.send(Err(error)).await;
+        });
+    }
+}
+
+/// A `SiteSnapshot` that is made while it is written. The order of its fields counts: names are complete at the end.
+#[derive(Serialize)]
+struct Text<'a> {
+    version: u32,
     taken: Time,
     since: Time,
-    state: Snapshot,
-    jobs: &[JobView],
-    stints: Vec<Stint>,
-) -> Result<(SiteSnapshot, Redaction), Failure> {
-    let (state, mut names) = state.redacted();
-    let state = serde_json::to_value(state)
-        .map_err(|error| Failure::Internal(format!("the state cannot be written down: {error}")))?;
-    let jobs: BTreeMap<JobId, &JobView> = jobs.iter().map(|job| (job.job, job)).collect();
-    let mut past: Vec<PastRun> = stints
-        .into_iter()
-        .filter_map(|stint| Some(run(&stint, jobs.get(&stint.element.job)?, taken, &mut names)))
-        .collect();
-    past.sort_by_key(|run| (run.submitted, run.element));
-    let snapshot =
-        SiteSnapshot { version: JOURNAL_VERSION, taken, since, state, past, names: BTreeMap::new() };
-    Ok((snapshot, names))
+    state: Snapshot<RedactingJobs>,
+    past: Past<'a>,
+    #[serde(skip_serializing_if = "Names::are_unwanted")]
+    names: Names,
 }
 
-fn run(stint: &Stint, job: &JobView, taken: Time, names: &mut Redaction) -> PastRun {
-    let until = stint.ended.unwrap_or(taken);
-    // What has ended has run, be it for less than can be told.
-    let least = Span(u64::from(stint.is_over));
-    PastRun {
-        element: stint.element,
-        user: names.user(&job.user),
-        queue: job.queue.clone(),
-        priority: job.priority,
-        submitted: job.submitted,
-        began: stint.began,
-        ran: stint.running_from.map_or(Span(0), |from| until.since(from).max(least)),
-        is_over: stint.is_over,
-        limit: job.time_limit,
-        is_open_ended: job.service.is_some() || job.is_notebook || job.idle.is_some(),
-        tasks: stint.tasks,
-        roles: roles(job),
+/// Names that were given in place of others so far.
+struct Names {
+    given: Rc<RefCell<Redaction>>,
+    are_wanted: bool,
+}
+
+impl Names {
+    fn are_unwanted(&self) -> bool {
+        !self.are_wanted
+    }
+}
+
+impl Serialize for Names {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.given.borrow().names().serialize(serializer)
+    }
+}
+
+/// What has run, in the order in which it was submitted.
+struct Past<'a> {
+    runs: Vec<(Stint, &'a PastJob)>,
+    taken: Time,
+    names: Rc<RefCell<Redaction>>,
+}
+
+impl<'a> Past<'a> {
+    fn new(
+        stints: Vec<Stint>,
+        jobs: &'a BTreeMap<JobId, PastJob>,
+        taken: Time,
+        names: Rc<RefCell<Redaction>>,
+    ) -> Self {
+        let runs = stints.into_iter().filter_map(|stint| Some((stint, jobs.get(&stint.element.job)?)));
+        let mut runs: Vec<_> = runs.collect();
+        runs.sort_by_key(|(stint, job)| (job.submitted, stint.element));
+        Self { runs, taken, names }
+    }
+}
+
+impl Serialize for Past<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let run = |(stint, job): &(Stint, &PastJob)| job.run(stint, self.taken, &mut self.names.borrow_mut());
+        serializer.collect_seq(self.runs.iter().map(run))
+    }
+}
+
+/// A job that has run, as far as a snapshot tells of it.
+#[derive(Debug)]
+struct PastJob {
+    user: UserName,
+    queue: QueueName,
+    priority: i32,
+    submitted: Time,
+    limit: Option<Span>,
+    is_open_ended: bool,
+    roles: Vec<RoleView>,
+}
+
+impl PastJob {
+    fn of(job: JobView) -> Self {
+        let roles = roles(&job);
+        Self {
+            is_open_ended: job.service.is_some() || job.is_notebook || job.idle.is_some(),
+            user: job.user,
+            queue: job.queue,
+            priority: job.priority,
+            submitted: job.submitted,
+            limit: job.time_limit,
+            roles,
+        }
+    }
+
+    fn run(&self, stint: &Stint, taken: Time, names: &mut Redaction) -> PastRun {
+        let until = stint.ended.unwrap_or(taken);
+        // What has ended has run, be it for less than can be told.
+        let least = Span(u64::from(stint.is_over));
+        PastRun {
+            element: stint.element,
+            user: names.user(&self.user),
+            queue: self.queue.clone(),
+            priority: self.priority,
+            submitted: self.submitted,
+            began: stint.began,
+            ran: stint.running_from.map_or(Span(0), |from| until.since(from).max(least)),
+            is_over: stint.is_over,
+            limit: self.limit,
+            is_open_ended: self.is_open_ended,
+            tasks: stint.tasks,
+            roles: self.roles.clone(),
+        }
     }
 }
 
@@ -92,7 +241,7 @@ fn roles(job: &JobView) -> Vec<RoleView> {
             gpus,
             models: Vec::new(),
             cpus: CpuMilli(0),
-            memory: Bytes(0),
+            memory: muster_model::Bytes(0),
         }];
     }
     let numbered = job.roles.iter().zip(1..);

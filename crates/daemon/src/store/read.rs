@@ -103,6 +103,15 @@ impl Reader {
         Ok(Self { connection: Arc::new(Mutex::new(connection)) })
     }
 
+    /// Opens another connection to the same file: long reads on it keep nobody else waiting.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn apart(&self) -> Result<Self, StoreError> {
+        let path = self.lock().path().map(PathBuf::from);
+        Self::open(&path.ok_or_else(|| StoreError::Io("the store has no file".to_owned()))?)
+    }
+
     /// One ended job.
     ///
     /// # Errors
@@ -228,17 +237,21 @@ impl Reader {
         rows.map(|row| row.map_err(refused)).collect()
     }
 
-    /// Jobs that have ended of those submitted since an instant, by number.
+    /// Calls `keep` for every job that has ended of those submitted since an instant, by number. Only one view is in memory at a time.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn ended_of(&self, since: Time) -> Result<Vec<JobView>, StoreError> {
+    pub fn each_ended_of(&self, since: Time, mut keep: impl FnMut(JobView)) -> Result<(), StoreError> {
         let connection = self.lock();
         let mut query = connection
             .prepare_cached("SELECT view FROM history WHERE submitted >= ?1 ORDER BY job")
             .map_err(refused)?;
-        let rows = query.query_map([sql(since.0)], |row| row.get::<_, String>(0)).map_err(refused)?;
-        rows.map(|row| parse(&row.map_err(refused)?, "a history row")).collect()
+        let mut rows = query.query([sql(since.0)]).map_err(refused)?;
+        while let Some(row) = rows.next().map_err(refused)? {
+            let view: String = row.get(0).map_err(refused)?;
+            keep(parse(&view, "a history row")?);
+        }
+        Ok(())
     }
 
     /// Every element that held something after `since`, by number.

@@ -61,6 +61,40 @@ async fn a_job_runs_and_is_found_in_history() {
     assert_eq!(refused(client.job(JobId(99), None).await).code, "not_found");
 }
 
+/// More than the dispatcher makes rows of at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_list_has_every_job_once_in_order() {
+    const JOBS: u64 = 2_300;
+    let site = Site::start().await;
+    let ended = site.submit("{name: ended, gpus: 1, run: exit 0}").await[0];
+    site.reach(ended, State::Done).await;
+    let held: Vec<String> =
+        (0..JOBS).map(|nth| format!("{{name: h{nth}, gpus: 1, hold: true, run: run}}")).collect();
+    let held = {
+        let mut jobs = Vec::new();
+        for some in held.chunks(1000) {
+            jobs.extend(site.submit(&some.join("\n---\n")).await);
+        }
+        jobs
+    };
+    let client = site.client();
+    let listed = async |filter: JobFilter| {
+        let list = client.jobs(filter).await.unwrap();
+        (list.jobs.iter().map(|job| job.job).collect::<Vec<_>>(), list.matched)
+    };
+    assert_eq!(listed(JobFilter::default()).await, (held.clone(), None));
+    let all: Vec<JobId> = std::iter::once(ended).chain(held.clone()).collect();
+    assert_eq!(listed(JobFilter { all: true, ..JobFilter::default() }).await, (all, None));
+    let first = JobFilter { first: Some(2_000), ..JobFilter::default() };
+    assert_eq!(listed(first).await, (held[..2_000].to_vec(), Some(JOBS)));
+    let named = JobFilter { name: Some("h22*".to_owned()), ..JobFilter::default() };
+    assert_eq!(listed(named).await.0.len(), 111, "h22, h220 to h229, h2200 to h2299");
+    // Row by row as a short list has it.
+    let list = client.jobs(JobFilter::default()).await.unwrap();
+    let last = client.jobs(with_ids(&held[2_299].to_string())).await.unwrap();
+    assert_eq!(list.jobs[2_299], last.jobs[0]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_does_not_fit_waits_and_is_explained() {
     let site = Site::stepped().await;

@@ -2,19 +2,34 @@
 //! said in `model`; here is where they stand. What has names in it is taken apart field by field, so that a new field does not
 //! compile until somebody has said what becomes of it.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use muster_model::{Outcome, Redaction, TaskCheckpoint};
+use serde::{Serialize, Serializer};
 
 use super::job::{Element, Fate, JobRecord, Phase, Rest, Run, Saved, TaskState};
-use super::snapshot::{Snapshot, StoredNode};
+use super::snapshot::{Jobs, Snapshot, StoredNode};
 use super::window::Placed;
 
 impl Snapshot {
-    /// The same without names, and the names that were given in their place. It plans the same.
+    /// Replaces all names, and returns those that were given in their place. The result plans the same.
     #[must_use]
     pub fn redacted(self) -> (Self, Redaction) {
-        let Self { mut policy, levels, nodes, epoch, windows, mut jobs, recent, mix, moves, heads } = self;
+        let Snapshot { policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads } =
+            self.redacting();
+        let RedactingJobs { mut jobs, names } = jobs;
+        let names = &mut *names.borrow_mut();
+        jobs.0.values_mut().for_each(|record| job(record, names));
+        let given = names.clone();
+        (Self { policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads }, given)
+    }
+
+    /// Replaces all names, those of jobs only while they are written: no second copy of all jobs is made.
+    #[must_use]
+    pub fn redacting(self) -> Snapshot<RedactingJobs> {
+        let Self { mut policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads } = self;
         let windows_named = windows.iter().map(|placed| &placed.window.name);
         let mut given = Redaction::of(nodes.iter().map(|node| &node.spec), windows_named);
         let names = &mut given;
@@ -32,8 +47,34 @@ impl Snapshot {
             Placed { window, places: places.into_iter().map(|place| names.window_place(place)).collect() }
         });
         let windows = windows.collect();
-        jobs.values_mut().for_each(|record| job(record, names));
-        (Self { policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads }, given)
+        let jobs = RedactingJobs { jobs, names: Rc::new(RefCell::new(given)) };
+        Snapshot { policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads }
+    }
+}
+
+impl Snapshot<RedactingJobs> {
+    /// Returns the names that are given in place of others. Those of jobs are in it once the snapshot is written.
+    #[must_use]
+    pub fn names(&self) -> Rc<RefCell<Redaction>> {
+        Rc::clone(&self.jobs.names)
+    }
+}
+
+/// Jobs of a snapshot that lose their names one by one, each while it is written.
+#[derive(Debug)]
+pub struct RedactingJobs {
+    jobs: Jobs,
+    names: Rc<RefCell<Redaction>>,
+}
+
+impl Serialize for RedactingJobs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let redacted = self.jobs.0.iter().map(|(id, record)| {
+            let mut record = record.clone();
+            job(&mut record, &mut self.names.borrow_mut());
+            (id, record)
+        });
+        serializer.collect_map(redacted)
     }
 }
 

@@ -18,9 +18,9 @@ use super::shape::Shape;
 use super::window::Placed;
 use crate::refusal::RestoreError;
 
-/// Durable state. It serialises; equal states give equal values.
+/// Durable state. It serialises; equal states give equal values. `J` is how its jobs are written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Snapshot {
+pub struct Snapshot<J = Jobs> {
     pub(super) policy: Policy,
     #[serde(default)]
     pub(super) levels: Vec<Arc<str>>,
@@ -29,7 +29,7 @@ pub struct Snapshot {
     pub(super) epoch: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) windows: Vec<Placed>,
-    pub(super) jobs: BTreeMap<JobId, JobRecord>,
+    pub(super) jobs: J,
     pub(super) recent: Recent,
     #[serde(default, skip_serializing_if = "Mix::is_empty")]
     pub(super) mix: Mix,
@@ -38,6 +38,11 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Heads::is_empty")]
     pub(super) heads: Heads,
 }
+
+/// Jobs of a snapshot, as they are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Jobs(pub(super) BTreeMap<JobId, JobRecord>);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StoredNode {
@@ -66,7 +71,7 @@ impl State {
             nodes: self.pool.nodes().iter().map(node).collect(),
             epoch: self.pool.epoch(),
             windows: self.windows.iter().cloned().collect(),
-            jobs: self.jobs.iter().map(|(id, job)| (*id, job.record.clone())).collect(),
+            jobs: Jobs(self.jobs.iter().map(|(id, job)| (*id, job.record.clone())).collect()),
             recent: self.recent.clone(),
             mix: self.mix.clone(),
             moves: self.moves,
@@ -97,7 +102,7 @@ impl State {
         state.publish_capacity(Time(0));
         (state.recent, state.mix, state.moves) = (snapshot.recent, snapshot.mix, snapshot.moves);
         // 2. Jobs, with what they hold. Entries sleep until the first pass wakes those that are due.
-        for (id, record) in snapshot.jobs {
+        for (id, record) in snapshot.jobs.0 {
             state.restore_job(id, record)?;
         }
         state.heads = snapshot.heads;

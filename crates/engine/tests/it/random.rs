@@ -415,8 +415,11 @@ fn check_restore(world: &mut World) {
 
 /// Without names it plans the same, and nobody is named.
 fn check_redacted(world: &mut World) {
-    let redacted = world.engine.snapshot().redacted().0;
+    let (redacted, given) = world.engine.snapshot().redacted();
     let stored = text(&redacted);
+    let redacting = world.engine.snapshot().redacting();
+    assert_eq!(serde_json::to_string(&redacting).unwrap(), stored, "job by job it is the same");
+    assert_eq!(redacting.names().borrow().names(), given.names());
     for name in
         ["ann", "bob", "cy", "any", "zone", "east", "west", "n0", "n1", "n5", "b0", "l1", "nic", "one", "two"]
     {

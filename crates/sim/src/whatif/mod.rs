@@ -78,7 +78,7 @@ impl Situation {
             return Err(WhatIfError::Newer { found: version });
         }
         let state: Snapshot =
-            serde_json::from_value(state).map_err(|error| WhatIfError::Malformed(error.to_string()))?;
+            serde_json::from_str(state.get()).map_err(|error| WhatIfError::Malformed(error.to_string()))?;
         let engine = Engine::restore(state).map_err(WhatIfError::Contradicts)?;
         Ok(Self { taken, since, past: past.into(), engine })
     }

@@ -13,6 +13,7 @@ use muster_model::{
 };
 use muster_sim::fleet::{JobNo, Scheduler, Site};
 use muster_sim::whatif::{Change, ChangeError, Forecast, NodeKind, Replays, Situation, Usual, WhatIfError};
+use serde_json::value::to_raw_value;
 
 use crate::fleet::{played, site};
 
@@ -46,7 +47,7 @@ fn snapshot(site: &Site, jobs: Vec<JobSpec>, past: Vec<PastRun>, taken: Time) ->
             engine.apply(Time(0), &Event::Task(report));
         }
     }
-    let state = serde_json::to_value(engine.snapshot().redacted().0).unwrap();
+    let state = to_raw_value(&engine.snapshot().redacted().0).unwrap();
     SiteSnapshot { version: 1, taken, since: Time(0), state, past, names: [].into() }
 }
 
@@ -201,7 +202,7 @@ fn what_is_no_snapshot_or_a_newer_one_is_refused() {
     let good = snapshot(&site(1, 8), Vec::new(), Vec::new(), secs(1));
     let newer = SiteSnapshot { version: 99, ..good.clone() };
     assert_eq!(Situation::read(newer).unwrap_err(), WhatIfError::Newer { found: 99 });
-    let broken = SiteSnapshot { state: "nothing".into(), ..good };
+    let broken = SiteSnapshot { state: to_raw_value("nothing").unwrap(), ..good };
     assert!(matches!(Situation::read(broken).unwrap_err(), WhatIfError::Malformed(_)));
 }
 
