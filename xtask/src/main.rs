@@ -8,6 +8,7 @@ mod bench;
 mod dist;
 mod generated;
 mod mutants;
+mod programs;
 mod recipes;
 mod simulate;
 mod slurm;
@@ -35,6 +36,7 @@ usage: cargo xtask <command>
   bench [--json] [--only NAMES] [--quick] [--instructions] [--list]
                      how fast the engine is and how cost grows, as in docs/PERFORMANCE.md
   dist               the binary for others to install, laid out by how it runs: two builds and some replays
+  programs           completions in real shells, and the page of a simulation in a real browser
   recipes            the recipes of examples/ with the real PyTorch, Lightning and Transformers
   slurm up|down|status|start|stop|kill|shell|test
                      a real Slurm cluster of eight nodes on this machine; `cargo xtask slurm help` tells the rest
@@ -59,6 +61,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["simulate", rest @ ..] => return simulate::run(&root, rest),
         ["mutants", rest @ ..] => return mutants::run(&root, rest),
         ["bench", rest @ ..] => return bench::run(&root, rest),
+        ["programs"] => return programs::alone(&root),
         ["recipes"] => return recipes::alone(&root),
         ["slurm", rest @ ..] => return slurm::run(&root, rest),
         ["tidy"] => tidy::run(&root)?,

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::totals::Totals;
-use crate::{cargo, generated, recipes, slurm, tidy, tools};
+use crate::{cargo, generated, programs, recipes, slurm, tidy, tools};
 
 /// Properties draw the same cases in every run: a change is judged by what it changes. `cargo test` draws others each time.
 const DRAWS: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
@@ -33,8 +33,20 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
     suite.step("tidy", "cargo xtask tidy", || tidy::run(root));
     suite.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]);
     // Left out of `--all-targets`, as it is of `cargo test`.
-    let apart =
-        ["clippy", "--package", "muster", "--test", "slurm", "--test", "recipes", "--", "-D", "warnings"];
+    let apart = [
+        "clippy",
+        "--package",
+        "muster",
+        "--test",
+        "slurm",
+        "--test",
+        "recipes",
+        "--test",
+        "programs",
+        "--",
+        "-D",
+        "warnings",
+    ];
     suite.cargo("clippy", &apart, &[]);
     if full {
         // Libraries only: doc comments of the binary are the text of its --help.
@@ -47,6 +59,7 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
         // What needs root is marked as ignored, with that reason: run where it can be, counted as skipped elsewhere.
         let privileged: &[&str] = if tools::is_root() { &["--", "--include-ignored"] } else { &[] };
         suite.tests(&[&["test", "--workspace", "--no-fail-fast"], privileged].concat());
+        suite.programs();
         suite.recipes();
         suite.slurm();
     } else {
@@ -98,6 +111,13 @@ impl Suite<'_> {
         command.args(args).env(DRAWS.0, DRAWS.1).current_dir(self.root);
         let mut totals = self.totals;
         self.step("tests", &command_line(args, &[DRAWS]), || count(&mut command, &mut totals));
+        self.totals = totals;
+    }
+
+    /// What needs shells and a browser.
+    fn programs(&mut self) {
+        let (root, mut totals) = (self.root, self.totals);
+        self.step("programs", "cargo xtask programs", || programs::run(root, &mut totals));
         self.totals = totals;
     }
 

@@ -24,6 +24,7 @@ const SLEEPS: &[(&str, usize, &str)] = &[
     ("crates/cli/tests/system/site.rs", 1, "between two looks at a condition with a deadline"),
     ("crates/cli/tests/slurm/cluster.rs", 1, "between two looks at a condition with a deadline"),
     ("crates/cli/tests/it/pty.rs", 2, "between two looks at a condition with a deadline"),
+    ("crates/cli/tests/programs/shells.rs", 1, "between two looks at a condition with a deadline"),
 ];
 
 /// Unfinished work does not land.

@@ -31,13 +31,14 @@ Examples:
   mkdir -p ~/.local/share/bash-completion/completions
   muster completions bash > ~/.local/share/bash-completion/completions/muster
   mkdir -p ~/.zfunc && muster completions zsh > ~/.zfunc/_muster
+  echo 'fpath+=~/.zfunc; autoload -Uz compinit && compinit' >> ~/.zshrc
   mkdir -p ~/.config/fish/completions
   muster completions fish > ~/.config/fish/completions/muster.fish";
 
 /// Print a completion script for a shell
 ///
-/// Completes verbs, options and, in bash, zsh and fish, your jobs by number and name. In zsh, `fpath+=~/.zfunc` must stand in
-/// ~/.zshrc before `compinit`.
+/// Completes verbs, options and, in bash, zsh and fish, your jobs by number and name. Where ~/.zshrc calls `compinit` already,
+/// `fpath+=~/.zfunc` alone belongs there, before it. A shell that is started anew has it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -106,9 +107,18 @@ fn zsh(script: &str) -> String {
         false => line.to_owned(),
     });
     let mut script: Vec<String> = lines.collect();
-    let function = "_muster_jobs() {\n    local -a jobs\n    jobs=(${(f)\"$(muster __names --all 2>/dev/null)\"})\n    compadd -a jobs\n}\n";
+    let function = format!(
+        r#"_muster_jobs() {{
+    local -a jobs all
+    [[ $curcontext == *:muster-command-({ended}):* ]] && all=(--all)
+    jobs=(${{(f)"$(muster __names $all 2>/dev/null)"}})
+    compadd -a jobs
+}}
+"#,
+        ended = OF_ENDED.join("|"),
+    );
     // Behind the line that names what is completed, which must be the first.
-    script.insert(1.min(script.len()), function.to_owned());
+    script.insert(1.min(script.len()), function);
     script.join("\n") + "\n"
 }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -29,6 +29,13 @@ impl Typist {
 
     /// Starts the binary on a terminal of this size, with these variables.
     pub fn sized(home: &Home, args: &[&str], rows: u16, columns: u16, env: &[(&str, &str)]) -> Self {
+        let mut command = home.command(args);
+        command.envs(env.iter().copied());
+        Self::of(command, rows, columns)
+    }
+
+    /// Starts a program on a terminal of this size.
+    pub fn of(mut command: Command, rows: u16, columns: u16) -> Self {
         let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&near).unwrap();
         unlockpt(&near).unwrap();
@@ -36,11 +43,9 @@ impl Typist {
         let far = open(&*name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
         tcsetwinsize(&near, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let end = || Stdio::from(far.try_clone().unwrap());
-        let child = home
-            .command(args)
+        let child = command
             .env("TERM", "xterm")
             .env("NO_COLOR", "1")
-            .envs(env.iter().copied())
             .stdin(end())
             .stdout(end())
             .stderr(end())

@@ -1,0 +1,103 @@
+//! The page of `muster simulate --report-out`, opened in a real browser: its scripts run without an error, and draw.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::home::Home;
+
+/// Before the scripts of the page: what goes wrong in them is noted.
+const WATCH: &str = r#"<script>
+var wrong = [];
+addEventListener("error", (event) => wrong.push(String(event.message)));
+addEventListener("unhandledrejection", (event) => wrong.push(String(event.reason)));
+addEventListener("securitypolicyviolation", (event) => wrong.push(event.violatedDirective + " " + event.blockedURI));
+</script>"#;
+
+/// Behind them: what is there, and what a click changes.
+const LOOK: &str = r##"<script>
+addEventListener("load", () => setTimeout(() => {
+  const count = (selector) => document.querySelectorAll(selector).length;
+  const lines = () => ["used", "queue", "waits"].map((id) => count("#" + id + " svg path"));
+  const canvas = document.getElementById("gantt-canvas");
+  const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+  const found = {
+    title: document.title,
+    findings: count("#findings li"),
+    rows: count("#figures table tr"),
+    owners: document.getElementById("owners").textContent,
+    lines: lines(),
+    gantt: !document.getElementById("gantt").hidden,
+    colours: new Set(pixels).size,
+  };
+  document.querySelector("#legend input").click();
+  found.fewer = lines();
+  const heading = [...document.querySelectorAll("#figures th button")].find((made) => made.textContent === "turnaround, mean");
+  heading.click();
+  found.first = document.querySelector("#figures tbody tr").textContent.trim();
+  found.wrong = wrong;
+  const told = document.createElement("pre");
+  told.id = "told";
+  told.textContent = JSON.stringify(found);
+  document.body.append(told);
+}, 200));
+</script>"##;
+
+#[test]
+#[ignore = "needs chromium: `cargo xtask programs` installs it"]
+fn chromium_runs_the_page_of_a_simulation() {
+    let home = Home::new();
+    home.write(
+        "cluster.yaml",
+        "nodes:\n- name: gpu1\n  gpu: a100\n  gpus: 8\n  cpus: 64\n  memory: 512GiB\n",
+    );
+    home.write(
+        "gangs.csv",
+        "id,submit,runtime,tasks,gpus,user\na,0,600,5,1,ann\nb,1,600,5,1,bob\nc,3,60,2,1,ann\n",
+    );
+    let asked = "simulate --cluster cluster.yaml --trace gangs.csv --scheduler kube-default,muster,slurm --report-out report.html";
+    home.words(asked).ok();
+    let page = home.read("report.html");
+    let watched = page.replacen("<head>", &format!("<head>{WATCH}"), 1).replacen(
+        "</body>",
+        &format!("{LOOK}</body>"),
+        1,
+    );
+    assert_eq!(watched.len(), page.len() + WATCH.len() + LOOK.len());
+    let watched = home.write("watched.html", &watched);
+
+    let mut chromium = Command::new("chromium");
+    // Root has no sandbox in a container; the page is our own.
+    chromium.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--window-size=1200,900",
+    ]);
+    chromium.args(["--virtual-time-budget=5000", "--dump-dom"]);
+    chromium.arg(format!("--user-data-dir={}", home.path("profile").display()));
+    chromium.arg(format!("file://{}", watched.display()));
+    let output = chromium.env("HOME", home.path("home")).output().unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let told = dom.rsplit_once("<pre id=\"told\">").and_then(|(_, told)| told.split_once("</pre>"));
+    let (told, _) = told.unwrap_or_else(|| panic!("{dom}\n{}", String::from_utf8_lossy(&output.stderr)));
+    let found: Value =
+        serde_json::from_str(&told.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).unwrap();
+
+    assert_eq!(found["wrong"], Value::Array(Vec::new()), "{found}");
+    let text = |name: &str| found[name].as_str().unwrap();
+    assert!(text("title").starts_with("gangs.csv on cluster.yaml"), "{found}");
+    let number = |name: &str| found[name].as_u64().unwrap();
+    assert!(number("findings") >= 1, "{found}");
+    assert_eq!(number("rows"), 4, "a heading, and a row for each scheduler: {found}");
+    assert!(text("owners").contains("ann") && text("owners").contains("bob"), "{found}");
+    assert!(text("first").starts_with("muster"), "by turnaround: {found}");
+    let lines =
+        |name: &str| found[name].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).collect();
+    let (all, fewer): (Vec<u64>, Vec<u64>) = (lines("lines"), lines("fewer"));
+    assert!(all.iter().all(|count| *count >= 3), "a line for each: {found}");
+    assert!(fewer.iter().zip(&all).all(|(fewer, all)| fewer < all), "one is switched off: {found}");
+    assert_eq!(found["gantt"], true, "{found}");
+    assert!(number("colours") > 3, "the Gantt is drawn: {found}");
+}

@@ -1,0 +1,52 @@
+//! Runs the tests that need programs of Debian's packages: shells for the completions, a browser for the page of a simulation. What is
+//! missing is installed where that is possible; elsewhere it says why, and the tests of that program count as skipped.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::Result;
+
+use crate::suite::count;
+use crate::totals::Totals;
+use crate::{cargo, tools};
+
+/// Each is its own package; names of its tests begin with it.
+const PROGRAMS: [&str; 3] = ["zsh", "fish", "chromium"];
+
+const TARGET: [&str; 6] = ["test", "--package", "muster", "--test", "programs", "--locked"];
+
+/// `cargo xtask programs`.
+pub fn alone(root: &Path) -> Result<ExitCode> {
+    let mut totals = Totals::default();
+    let result = run(root, &mut totals);
+    println!("{totals}");
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+/// The step of the test command.
+pub fn run(root: &Path, totals: &mut Totals) -> Result<()> {
+    let missing: Vec<&str> = PROGRAMS.into_iter().filter(|program| !is_there(program)).collect();
+    // All at once, and one by one where that fails: a distribution may lack one of them.
+    if !missing.is_empty() && tools::install(&missing).is_err() {
+        for program in &missing {
+            if let Err(obstacle) = tools::install(&[program]) {
+                println!("no {program} here, its tests are skipped: {obstacle:#}");
+            }
+        }
+    }
+    for program in PROGRAMS {
+        let mut tests = Command::new(cargo());
+        tests.args(TARGET).args(["--", program]).current_dir(root);
+        if is_there(program) {
+            tests.arg("--include-ignored");
+        }
+        count(&mut tests, totals)?;
+    }
+    Ok(())
+}
+
+fn is_there(program: &str) -> bool {
+    let mut version = Command::new(program);
+    let quiet = version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
