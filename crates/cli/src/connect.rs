@@ -178,7 +178,7 @@ fn listens(socket: &Path) -> bool {
 /// Starts this very binary as the daemon of this user and waits until it listens.
 fn start(virtual_gpus: Option<&VirtualGpus>) -> Result<()> {
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("muster").args(["serve", "--background"]);
+    command.arg0("muster").args(["serve", "--background", "--as-last-time"]);
     if let Some(gpus) = virtual_gpus {
         command.arg("--virtual-gpus").arg(gpus.to_string());
     }

@@ -8,7 +8,7 @@ use std::thread;
 use axum::Router;
 use muster_backends::driver::{Backend, Report};
 use muster_model::QueueTree;
-use muster_model::unit::Time;
+use muster_model::unit::{Span, Time};
 use muster_runtime::{Runtime, StoreError};
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -44,6 +44,10 @@ pub struct Parts<S> {
     pub virtual_gpus: u32,
     /// Queues to set at start; `None` leaves them as they are.
     pub queues: Option<QueueTree>,
+    /// The file they are from.
+    pub queues_file: Option<PathBuf>,
+    /// Time limit of jobs that name none, where the queues name none either.
+    pub default_time: Option<Span>,
     /// How long what has ended is kept.
     pub retention: Retention,
     /// What users should be told.
@@ -77,6 +81,7 @@ impl Core {
             host: parts.host,
             state_dir: parts.state_dir,
             virtual_gpus: parts.virtual_gpus,
+            queues_file: parts.queues_file,
             started: parts.clock.now(),
         };
         let app = App {
@@ -99,6 +104,7 @@ impl Core {
             reports: parts.reports,
             published: Published { site, revision },
             payloads: Default::default(),
+            default_time: parts.default_time,
             retention: parts.retention,
             pending: Vec::new(),
             foreign: Default::default(),

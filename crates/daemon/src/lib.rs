@@ -23,7 +23,7 @@ pub mod store;
 
 pub use auth::Mode;
 pub use paths::{Paths, PathsError, host_name};
-pub use serve::{Older, ServeError, ServeOptions, accept_older_state, serve};
+pub use serve::{Declared, Older, ServeError, ServeOptions, Settings, accept_older_state, serve};
 pub use store::Retention;
 
 pub use muster_backends::local::{TaskLimits, VirtualGpus};

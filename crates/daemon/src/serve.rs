@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_backends::driver::Backend;
-use muster_backends::local::{LocalBackend, LocalConfig, TaskLimits, VirtualGpus};
+use muster_backends::local::{LocalBackend, LocalConfig, VirtualGpus};
 use muster_model::QueueTree;
 use muster_model::unit::Span;
 use muster_runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+pub use declare::{Declared, Settings};
 pub use error::ServeError;
 pub use lineage::{Older, accept_older_state};
 
@@ -28,7 +29,7 @@ use crate::auth::{KernelPeers, Mode};
 use crate::clock::{Clock, SystemClock};
 use crate::embed::{Core, Parts};
 use crate::paths::{Paths, host_name};
-use crate::store::{DirLock, Retention, SqliteStore};
+use crate::store::{DirLock, SqliteStore};
 
 /// A time line this far ahead of the wall clock is worth a word.
 const CLOCK_WARNING: Span = Span::from_secs(60);
@@ -44,12 +45,8 @@ pub struct ServeOptions {
     pub virtual_gpus: Option<VirtualGpus>,
     /// Queue file to set at start; `None` leaves the queues as they are.
     pub queues_file: Option<PathBuf>,
-    /// Time limit of jobs that name none, where the queues name none either.
-    pub default_time: Option<Span>,
-    /// How long what has ended is kept.
-    pub retention: Retention,
-    /// What each task is allowed.
-    pub limits: TaskLimits,
+    /// What holds until the daemon is served otherwise.
+    pub settings: Settings,
     /// Serve beside the shared daemon of this machine, which gives the same devices away.
     pub beside_shared: bool,
     /// Gets a byte once the socket takes connections, and is closed.
@@ -65,9 +62,7 @@ impl ServeOptions {
             mode: Mode::Personal,
             virtual_gpus: None,
             queues_file: None,
-            default_time: None,
-            retention: Retention::default(),
-            limits: TaskLimits::default(),
+            settings: Settings::Exactly(Declared::default()),
             beside_shared: false,
             ready: None,
         }
@@ -90,8 +85,7 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let revision = store.revision()?;
     let runtime = Runtime::open(store, QueueTree::single())?;
     let (runtime, epochs, lineage_warnings) = lineage::settle(runtime, &options.paths)?;
-    let queues =
-        with_default_time(queues, runtime.engine().map(|engine| engine.tree()), options.default_time);
+    let declared = declare::settings(runtime.store(), &options.settings)?;
     let idle = runtime.engine().is_none_or(|engine| engine.counts().active == 0);
     let virtual_gpus = declare::virtual_gpus(runtime.store(), options.virtual_gpus.as_ref(), idle)?;
     let (node_name, mut warnings) = declare::node_name(runtime.store(), &host_name(), idle)?;
@@ -114,7 +108,7 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         virtual_gpus: virtual_gpus.clone(),
         node_name,
         system: options.mode == Mode::System,
-        limits: options.limits,
+        limits: declared.limits(),
         booted: clock.booted(),
     };
     let backend: Arc<dyn Backend> = Arc::new(LocalBackend::new(config, reports_in)?);
@@ -134,7 +128,9 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         state_dir: options.paths.state_dir.clone(),
         virtual_gpus: virtual_gpus.map_or(0, |declared| declared.count()),
         queues,
-        retention: options.retention,
+        queues_file: options.queues_file,
+        default_time: declared.default_time,
+        retention: declared.retention(),
         warnings,
     };
     let core = Core::start(parts)?;
@@ -187,17 +183,6 @@ async fn listen(core: &Core, paths: &Paths, mode: Mode, ready: Option<OwnedFd>) 
     }
     tracing::info!("stopping; running tasks go on");
     Ok(())
-}
-
-/// The queues to set at start: those of the file, or those that there are, with the default time of jobs.
-fn with_default_time(
-    file: Option<QueueTree>,
-    known: Option<&QueueTree>,
-    time: Option<Span>,
-) -> Option<QueueTree> {
-    let Some(time) = time else { return file };
-    let tree = file.or_else(|| known.cloned())?;
-    Some(QueueTree { default_time: tree.default_time.or(Some(time)), ..tree })
 }
 
 fn read_queues(path: &Path) -> Result<QueueTree, ServeError> {

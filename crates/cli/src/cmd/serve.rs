@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use muster_daemon::{
-    Mode, Paths, Retention, ServeError, ServeOptions, TaskLimits, VirtualGpus, accept_older_state, serve,
+    Declared, Mode, Paths, ServeError, ServeOptions, Settings, VirtualGpus, accept_older_state, serve,
 };
 use muster_model::{Bytes, Span};
 use muster_spec::quantity::{parse_bytes, parse_span};
@@ -24,7 +24,8 @@ use crate::exit::Failure;
 /// Run the daemon in the foreground
 ///
 /// `muster run` starts one by itself where none is running. Ctrl-C and SIGTERM stop it; jobs that run go on, and the next daemon
-/// finds them. With --system, as root, all users of the machine share it: each job runs as its submitter.
+/// finds them. With --system, as root, all users of the machine share it: each job runs as its submitter. The daemon that another
+/// command starts has the settings of the last `muster serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Serve all users of this machine (as root)
@@ -63,6 +64,9 @@ pub struct Args {
     /// Detach, log to a file, and write a byte to stdout when listening
     #[arg(long, hide = true)]
     background: bool,
+    /// Have the settings of the last `muster serve`: for daemons that another command starts
+    #[arg(long, hide = true, conflicts_with_all = ["default_time", "keep", "keep_jobs", "log_limit", "max_processes"])]
+    as_last_time: bool,
 }
 
 /// Runs the daemon until it is stopped.
@@ -118,22 +122,19 @@ fn paths(args: &Args) -> Result<Paths> {
 }
 
 fn start(args: &Args, paths: &Paths, ready: Option<OwnedFd>) -> Result<()> {
-    let usual = Retention::default();
-    let retention = Retention {
-        history: args.keep.unwrap_or(usual.history),
-        history_jobs: args.keep_jobs.unwrap_or(usual.history_jobs),
-        ..usual
+    let declared = Declared {
+        default_time: args.default_time,
+        keep: args.keep,
+        keep_jobs: args.keep_jobs,
+        log_limit: args.log_limit,
+        max_processes: args.max_processes,
     };
-    let limits = TaskLimits { processes: args.max_processes, ..TaskLimits::default() };
-    let limits = TaskLimits { log: args.log_limit.unwrap_or(limits.log), ..limits };
     let options = ServeOptions {
-        retention,
-        limits,
+        settings: if args.as_last_time { Settings::OfLastServe } else { Settings::Exactly(declared) },
         mode: if args.system { Mode::System } else { Mode::Personal },
         virtual_gpus: args.virtual_gpus.clone(),
         queues_file: args.queues.clone(),
         beside_shared: args.beside_shared,
-        default_time: args.default_time,
         ready,
         ..ServeOptions::personal(paths.clone())
     };

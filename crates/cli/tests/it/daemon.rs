@@ -175,3 +175,53 @@ fn two_first_runs_at_once_share_one_daemon() {
     assert_eq!(home.jobs().len(), 4);
     assert_eq!(home.pids_of("--background").len(), 1);
 }
+
+/// It went into the queues at the start: other queues took it away, and another default did not replace it.
+#[test]
+fn a_default_time_holds_whatever_queues_are_set_and_until_the_next_serve() {
+    let home = Home::new();
+    let queues = home.write("queues.yaml", "queues: [{name: short, default-time: 1h}, {name: plain}]");
+    let queues = queues.to_str().unwrap();
+    let serve = |options: &str| {
+        let words = format!("serve --background --virtual-gpus 2 {options}");
+        let daemon = home.spawn(&words.split_whitespace().collect::<Vec<_>>());
+        home.until("it listens", || home.words("info").code == 0);
+        daemon
+    };
+    let limit = |options: &str| {
+        let job = home.run(&format!("--hold {options}"), &["true"]);
+        home.job(job).time_limit.map(|limit| limit.0 / 3_600_000)
+    };
+    let stop = |mut daemon: std::process::Child| {
+        home.words("stop-daemon").ok();
+        assert!(daemon.wait().unwrap().success());
+    };
+
+    // 1. Over other queues that are set.
+    let daemon = serve("--default-time 2h");
+    assert_eq!(limit(""), Some(2));
+    let set = home.muster(&["queues", "--set", queues]).ok();
+    assert!(!set.stderr.contains("--queues"), "{}", set.stderr);
+    assert_eq!((limit("--queue plain"), limit("--queue short")), (Some(2), Some(1)));
+    stop(daemon);
+    // 2. A daemon that another command starts is as the last one was.
+    assert_eq!(limit("--queue plain"), Some(2));
+    home.words("stop-daemon").ok();
+    // 3. Another one replaces it, and one that names none takes it away.
+    stop({
+        let daemon = serve("--default-time 3h");
+        assert_eq!(limit("--queue plain"), Some(3));
+        daemon
+    });
+    stop({
+        let daemon = serve("");
+        assert_eq!((limit("--queue plain"), limit("--queue short")), (None, Some(1)));
+        daemon
+    });
+    // 4. A queue file that the next start sets again is named.
+    let daemon = serve(&format!("--queues {queues}"));
+    let set = home.muster(&["queues", "--set", queues]).ok();
+    let said = format!("{}{}", set.stdout, set.stderr);
+    assert!(said.contains(&format!("starts with `--queues {queues}` sets that file again")), "{said}");
+    stop(daemon);
+}

@@ -54,7 +54,9 @@ impl<S: StateStore> Dispatcher<S> {
     pub(super) fn publish_site(&self) {
         let (Some(engine), Some(queues)) = (self.runtime.engine(), self.runtime.queues()) else { return };
         let nodes = specs(engine).cloned().collect();
-        self.published.site.send_replace(Arc::new(SiteFacts { nodes, queues: queues.clone() }));
+        let default_time = queues.default_time.or(self.default_time);
+        let queues = QueueTree { default_time, ..queues.clone() };
+        self.published.site.send_replace(Arc::new(SiteFacts { nodes, queues }));
     }
 
     /// Nodes that the backend offers differently than the engine has them, and nodes that it no longer offers.

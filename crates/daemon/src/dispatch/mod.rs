@@ -78,6 +78,8 @@ pub(crate) struct Dispatcher<S> {
     pub(super) reports: mpsc::UnboundedReceiver<Report>,
     pub(super) published: Published,
     pub(super) payloads: Payloads,
+    /// Time limit of jobs that name none, where the queues name none either: whatever queues are set.
+    pub(super) default_time: Option<Span>,
     pub(super) retention: Retention,
     /// For the next step: what the store refused to take, and what the daemon itself found out.
     pub(super) pending: Vec<Event>,

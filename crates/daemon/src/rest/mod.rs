@@ -57,6 +57,8 @@ pub(crate) struct About {
     pub(crate) host: String,
     pub(crate) state_dir: PathBuf,
     pub(crate) virtual_gpus: u32,
+    /// The queue file that it was started with.
+    pub(crate) queues_file: Option<PathBuf>,
     pub(crate) started: muster_model::Time,
 }
 

@@ -53,7 +53,14 @@ pub(super) async fn set(
     caller.require_admin("change the queues")?;
     let tree = muster_spec::parse_queues(&request.source, request.file.as_deref())
         .map_err(|diagnostics| invalid_spec(&diagnostics))?;
-    app.handle.set_queues(Box::new(tree)).await.map(Json)
+    let mut answer = app.handle.set_queues(Box::new(tree)).await?;
+    if let Some(file) = &app.about.queues_file {
+        let file = file.display();
+        answer
+            .message
+            .push_str(&format!("; a daemon that starts with `--queues {file}` sets that file again"));
+    }
+    Ok(Json(answer))
 }
 
 pub(super) async fn usage(State(app): State<App>) -> Result<Json<UsageList>, Failure> {

@@ -1,18 +1,82 @@
-//! What a state directory remembers of its machine: declared GPUs and the node's name. Both stay as they are while jobs
-//! hold resources under them.
+//! What a state directory remembers of its machine: declared GPUs and the node's name, which stay as they are while jobs hold
+//! resources under them; and the settings of the last `muster serve`, for daemons that another command starts.
 
-use muster_backends::local::VirtualGpus;
-use muster_model::NodeName;
+use muster_backends::local::{TaskLimits, VirtualGpus};
+use muster_model::{Bytes, NodeName, Span};
 use muster_runtime::StoreError;
+use serde::{Deserialize, Serialize};
 
 use super::ServeError;
-use crate::store::SqliteStore;
+use crate::store::{Retention, SqliteStore};
 
 /// Name in the `meta` table: `8`, `8:h100` or `2:a100,7:a100-1g.10gb`.
 const VIRTUAL_GPUS: &str = "virtual_gpus";
 
 /// Name in the `meta` table.
 const HOST: &str = "host";
+
+/// Name in the `meta` table: JSON.
+const SETTINGS: &str = "settings";
+
+/// Settings of a daemon beyond its queues; those that are absent have their defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Declared {
+    /// Time limit of jobs that name none, where the queues name none either.
+    pub default_time: Option<Span>,
+    /// How long ended jobs are kept.
+    pub keep: Option<Span>,
+    /// How many of them are kept.
+    pub keep_jobs: Option<u64>,
+    /// Output of a task that is kept.
+    pub log_limit: Option<Bytes>,
+    /// Processes of a task at one time.
+    pub max_processes: Option<u32>,
+}
+
+/// Which settings a daemon has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settings {
+    /// These, which are remembered.
+    Exactly(Declared),
+    /// Those that are remembered.
+    OfLastServe,
+}
+
+impl Declared {
+    pub(super) fn retention(&self) -> Retention {
+        let usual = Retention::default();
+        Retention {
+            history: self.keep.unwrap_or(usual.history),
+            history_jobs: self.keep_jobs.unwrap_or(usual.history_jobs),
+            ..usual
+        }
+    }
+
+    pub(super) fn limits(&self) -> TaskLimits {
+        let usual = TaskLimits::default();
+        TaskLimits { log: self.log_limit.unwrap_or(usual.log), processes: self.max_processes }
+    }
+}
+
+/// The settings that hold from now on.
+pub(super) fn settings(store: &SqliteStore, asked: &Settings) -> Result<Declared, StoreError> {
+    let unreadable = |error| StoreError::Corrupt(format!("its settings cannot be read: {error}"));
+    match asked {
+        Settings::OfLastServe => {
+            let known = store.meta(SETTINGS)?;
+            Ok(known
+                .map(|text| serde_json::from_str(&text).map_err(unreadable))
+                .transpose()?
+                .unwrap_or_default())
+        }
+        Settings::Exactly(declared) => {
+            let text = serde_json::to_string(declared).map_err(unreadable)?;
+            store.set_meta(SETTINGS, (*declared != Declared::default()).then_some(&*text))?;
+            Ok(declared.clone())
+        }
+    }
+}
 
 /// The declaration that holds from now on.
 pub(super) fn virtual_gpus(
@@ -90,6 +154,27 @@ mod tests {
         assert_eq!(virtual_gpus(&store, Some(&gpus("4")), true).unwrap(), Some(gpus("4")));
         assert_eq!(virtual_gpus(&store, Some(&gpus("0")), true).unwrap(), None);
         assert_eq!(virtual_gpus(&store, None, true).unwrap(), None);
+    }
+
+    #[test]
+    fn settings_are_those_of_the_last_serve() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(dir.path()).unwrap();
+        let held = |asked| settings(&store, &asked).unwrap();
+        assert_eq!(held(Settings::OfLastServe), Declared::default());
+        let all = Declared {
+            default_time: Some(Span::from_secs(60)),
+            keep: Some(Span::from_secs(5)),
+            keep_jobs: Some(3),
+            log_limit: Some(Bytes(7)),
+            max_processes: Some(9),
+        };
+        assert_eq!(held(Settings::Exactly(all.clone())), all);
+        assert_eq!(held(Settings::OfLastServe), all);
+        assert_eq!((all.retention().history, all.retention().history_jobs), (Span::from_secs(5), 3));
+        assert_eq!(all.limits(), TaskLimits { log: Bytes(7), processes: Some(9) });
+        assert_eq!(held(Settings::Exactly(Declared::default())), Declared::default());
+        assert_eq!(held(Settings::OfLastServe), Declared::default(), "each serve says all of it");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use muster_daemon::auth::{Peer, Peers};
 use muster_daemon::clock::Clock;
 use muster_daemon::embed::{Core, Parts};
 use muster_daemon::store::{Retention, SqliteStore, StateStore};
-use muster_model::unit::{Bytes, CpuMilli, Time};
+use muster_model::unit::{Bytes, CpuMilli, Span, Time};
 use muster_model::view::{JobView, State};
 use muster_model::{Device, JobId, NodeSpec, Payload, PayloadId, QueueTree, UserName};
 use muster_runtime::{Batch, Loaded, Receipt, Runtime, SavedState, Store, StoreError};
@@ -42,6 +42,7 @@ pub struct Site {
     pub switch: Arc<Switch>,
     pub mode: Mode,
     pub retention: Retention,
+    pub default_time: Option<Span>,
     /// The world takes a step whenever a state is waited for. A world that runs ahead by itself would run into every
     /// time limit at once.
     pub is_stepped: bool,
@@ -75,6 +76,7 @@ impl Site {
             switch: Arc::new(Switch::default()),
             mode: Mode::Personal,
             retention: Retention::default(),
+            default_time: None,
             is_stepped: false,
             core: None,
         }
@@ -107,6 +109,8 @@ impl Site {
             state_dir: self.dir.path().to_owned(),
             virtual_gpus: 8,
             queues: None,
+            queues_file: None,
+            default_time: self.default_time,
             retention: self.retention,
             warnings: Vec::new(),
         })?;
