@@ -153,7 +153,7 @@ impl Caller {
     }
 
     /// True when name and number are theirs.
-    fn is(&self, owner: &Owner) -> bool {
+    pub(crate) fn is(&self, owner: &Owner) -> bool {
         self.identity.user == owner.user && owner.uid.is_none_or(|uid| uid == self.identity.uid)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView, WindowView};
 use muster_model::{
     AttemptId, Effect, ElementId, Event, JobId, JobSpec, NodeId, NodeName, NodeSpec, Plan, QueueName,
-    QueueTree, Rank, Reservation, Span, TaskPlacement, Time, UserName,
+    QueueTree, Rank, Reservation, Span, Target, TaskPlacement, Time, UserName,
 };
 use muster_policy::TreeError;
 
@@ -222,6 +222,12 @@ impl Engine {
     #[must_use]
     pub fn job_spec(&self, job: JobId) -> Option<Arc<JobSpec>> {
         self.state.jobs.get(&job).map(|job| Arc::clone(&job.record.spec))
+    }
+
+    /// Returns which administrator holds a job, or one element of it, and whether its user holds it too.
+    #[must_use]
+    pub fn admin_hold(&self, target: Target) -> Option<(UserName, bool)> {
+        self.state.admin_hold(target).map(|hold| (hold.by.clone(), hold.own))
     }
 
     /// Elements of a job that wait for something else than a person.

@@ -1,6 +1,6 @@
 //! Why an event is not accepted. A refusal is for the one who asked; nothing of it is journalled.
 
-use muster_model::{ElementId, JobId, NodeName, QueueName, Reason, Target, WindowName};
+use muster_model::{ElementId, JobId, NodeName, QueueName, Reason, Target, UserName, WindowName};
 use muster_policy::TreeError;
 
 use crate::bounds::Malformed;
@@ -29,6 +29,14 @@ pub enum Refusal {
     /// Only what waits can be held.
     #[error("{0} holds resources; only what waits can be held")]
     NotWaiting(ElementId),
+    /// A user may not undo the hold of an administrator.
+    #[error("{} is held by {by}, an administrator: only an administrator can release it", named(.target))]
+    HeldByAdmin {
+        /// What.
+        target: Target,
+        /// Which administrator.
+        by: UserName,
+    },
     /// Nobody said how the job is asked to save its progress.
     #[error("job {0} takes no checkpoint signal")]
     NoCheckpoint(JobId),

@@ -65,8 +65,22 @@ pub enum Event {
     },
     /// Keep pending elements from starting.
     Hold(Target),
-    /// Undo a hold.
+    /// Undo a hold. One of an administrator stays.
     Release(Target),
+    /// Keep pending elements from starting until an administrator releases them.
+    AdminHold {
+        /// What.
+        target: Target,
+        /// Which administrator.
+        by: UserName,
+    },
+    /// Undo a hold as an administrator: that of an administrator where there is one, else the user's own.
+    AdminRelease {
+        /// What.
+        target: Target,
+        /// Which administrator.
+        by: UserName,
+    },
     /// End it, whatever its state.
     Cancel {
         /// What.

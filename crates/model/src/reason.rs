@@ -14,6 +14,11 @@ use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
 pub enum Reason {
     /// On hold until released.
     Held,
+    /// On hold until an administrator releases it.
+    HeldByAdmin {
+        /// Which administrator holds it.
+        by: UserName,
+    },
     /// Its begin time, or the wait before a restart, lies ahead.
     NotBefore {
         /// When it may start.

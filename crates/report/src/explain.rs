@@ -170,7 +170,11 @@ fn with_holders(free: String, holders: &[Holder], now: Time, style: &Style) -> S
 fn is_outside(reason: &Reason) -> bool {
     matches!(
         reason,
-        Reason::Held | Reason::NotBefore { .. } | Reason::Dependency { .. } | Reason::ArrayCap { .. }
+        Reason::Held
+            | Reason::HeldByAdmin { .. }
+            | Reason::NotBefore { .. }
+            | Reason::Dependency { .. }
+            | Reason::ArrayCap { .. }
     )
 }
 
@@ -352,7 +356,8 @@ mod tests {
     fn every_reason_as_the_only_one() {
         let mut text = String::new();
         for reason in sample::every_reason() {
-            let state = if reason == Reason::Held { State::Held } else { State::Pending };
+            let is_held = matches!(reason, Reason::Held | Reason::HeldByAdmin { .. });
+            let state = if is_held { State::Held } else { State::Pending };
             let explanation = Explanation {
                 state,
                 reasons: vec![reason],
@@ -366,6 +371,9 @@ mod tests {
         insta::assert_snapshot!(text, @r"
         right is held
           waits for  its release  muster release 2
+          queue      default
+        right is held
+          waits for  its release by an administrator: root holds it
           queue      default
         right is pending: begin time
           begins     12:01:30 at the earliest, as asked

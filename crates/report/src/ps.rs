@@ -250,7 +250,10 @@ fn note(job: &JobView, others: &Others<'_>, now: Time, style: &Style) -> String 
     groups.extend(backfilled(job, others));
     match job.state {
         State::Pending => groups.extend(waits(job, others, now, style)),
-        State::Held => groups.push(format!("muster release {}", job.job)),
+        State::Held => groups.push(match &job.waiting_for {
+            Some(reason @ Reason::HeldByAdmin { .. }) => reason::short(reason, now, style),
+            _ => format!("muster release {}", job.job),
+        }),
         _ => {}
     }
     if let Some(outcome) = job.elements.iter().filter_map(|element| element.outcome.as_ref()).next()

@@ -2,7 +2,7 @@
 //! variant of [`Reason`] is spelled out in all three.
 
 use muster_model::reason::{CapacityGap, KeptOn, Limiting};
-use muster_model::{DependencyKind, ElementId, Reason, Span, Time};
+use muster_model::{DependencyKind, ElementId, Reason, Span, Time, UserName};
 
 use crate::amount::{count, gpus, is_are, models, times};
 use crate::clock;
@@ -51,7 +51,7 @@ pub fn element(id: ElementId) -> String {
 #[must_use]
 pub fn word(reason: &Reason) -> &'static str {
     match reason {
-        Reason::Held => "on hold",
+        Reason::Held | Reason::HeldByAdmin { .. } => "on hold",
         Reason::NotBefore { restarts: 0, .. } => "begin time",
         Reason::NotBefore { .. } => "restart",
         Reason::Dependency { .. } => "dependency",
@@ -87,6 +87,7 @@ pub fn word(reason: &Reason) -> &'static str {
 pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
     match reason {
         Reason::Held => "on hold".to_owned(),
+        Reason::HeldByAdmin { by } => format!("held by {by}, an administrator"),
         Reason::NotBefore { until, restarts: 0 } => format!("begins at {}", clock::time(*until, now, style)),
         Reason::NotBefore { until, restarts } => {
             format!("restart {restarts} in {}", clock::ahead(until.since(now)))
@@ -148,6 +149,10 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
     }
 }
 
+fn held_by_admin(by: &UserName) -> Line {
+    Line::new("waits for", format!("its release by an administrator: {by} holds it"))
+}
+
 /// The sentences of an explanation. `free` lines of a capacity gap are completed by the caller with the holders.
 #[must_use]
 pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Line> {
@@ -156,6 +161,7 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
         Reason::Held => {
             vec![Line::new("waits for", "its release").with(format!("muster release {}", element(id)))]
         }
+        Reason::HeldByAdmin { by } => vec![held_by_admin(by)],
         Reason::NotBefore { until, restarts: 0 } => {
             vec![Line::new("begins", format!("{} at the earliest, as asked", at(*until)))]
         }
@@ -398,6 +404,7 @@ mod tests {
             .collect();
         insta::assert_snapshot!(text, @r"
         on hold: on hold
+        on hold: held by root, an administrator
         begin time: begins at 12:01:30
         restart: restart 2 in 8s
         dependency: waits for 4 to start
@@ -456,6 +463,7 @@ mod tests {
         }
         insta::assert_snapshot!(text, @r"
         waits for  its release [muster release 2]
+        waits for  its release by an administrator: root holds it []
         begins     12:01:30 at the earliest, as asked []
         restarts   for the 2nd time at 12:00:08, in 8s; the wait doubles each time []
         waits for  job 4 to start [muster show 4]

@@ -55,6 +55,7 @@ pub fn every_reason() -> Vec<Reason> {
 fn own_terms() -> Vec<Reason> {
     vec![
         Reason::Held,
+        Reason::HeldByAdmin { by: "root".into() },
         Reason::NotBefore { until: after(90), restarts: 0 },
         Reason::NotBefore { until: after(8), restarts: 2 },
         Reason::Dependency { on: JobId(4), kind: DependencyKind::After },

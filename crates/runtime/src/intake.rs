@@ -107,6 +107,8 @@ pub(crate) fn is_observation(event: &Event) -> bool {
         | Event::Submitted { .. }
         | Event::Hold(_)
         | Event::Release(_)
+        | Event::AdminHold { .. }
+        | Event::AdminRelease { .. }
         | Event::Cancel { .. }
         | Event::Requeue(_)
         | Event::Checkpoint(_)

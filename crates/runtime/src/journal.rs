@@ -39,6 +39,8 @@ impl Record {
                 Event::Submitted { .. } => "submitted",
                 Event::Hold(_) => "hold",
                 Event::Release(_) => "release",
+                Event::AdminHold { .. } => "admin_hold",
+                Event::AdminRelease { .. } => "admin_release",
                 Event::Cancel { .. } => "cancel",
                 Event::Requeue(_) => "requeue",
                 Event::Checkpoint(_) => "checkpoint",

@@ -6,6 +6,7 @@
 
 mod accounting;
 mod actor;
+mod held;
 mod hostile;
 mod identity;
 mod privacy;

@@ -177,7 +177,7 @@ impl<S: StateStore> Dispatcher<S> {
             }
             Input::Act { caller, job, index, action, reply } => match self.admit(&caller, job, action) {
                 Ok(()) => {
-                    let (event, word) = act(&caller, Target { job, index }, action);
+                    let (event, word) = self.act(&caller, Target { job, index }, action);
                     (event, Waiter::Word(reply, word))
                 }
                 Err(failure) => return answer::send(reply, failure.into_answer()),
@@ -292,6 +292,32 @@ impl<S: StateStore> Dispatcher<S> {
                 "submit it again to run it again",
             )
             .into()),
+        }
+    }
+
+    /// What an action is to the engine, and the answer where it is accepted.
+    fn act(&self, caller: &Caller, target: Target, action: Action) -> (Event, Cow<'static, str>) {
+        let engine = self.runtime.engine();
+        let spec = engine.and_then(|engine| engine.job_spec(target.job));
+        let is_admin = caller.admin && spec.is_some_and(|spec| !caller.is(&Owner::of_job(&spec)));
+        let over = engine.and_then(|engine| engine.admin_hold(target));
+        let by = caller.identity.user.clone();
+        match (action, over) {
+            // An administrator holds the own jobs as any user does.
+            (Action::Hold, _) if is_admin => {
+                (Event::AdminHold { target, by }, "held; its user cannot release it".into())
+            }
+            (Action::Hold, Some((admin, _))) => {
+                (Event::Hold(target), format!("held; {admin}, an administrator, holds it too").into())
+            }
+            (Action::Release, Some((_, true))) if caller.admin => (
+                Event::AdminRelease { target, by },
+                "released; its user holds it too, so it stays held".into(),
+            ),
+            (Action::Release, over) if is_admin || caller.admin && over.is_some() => {
+                (Event::AdminRelease { target, by }, "released".into())
+            }
+            _ => act(caller, target, action),
         }
     }
 

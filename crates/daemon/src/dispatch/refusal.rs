@@ -22,6 +22,9 @@ fn engine(refusal: &Refusal) -> Failure {
             Failure::NotFound(refusal.to_string())
         }
         Refusal::NotWaiting(_) => Failure::conflict(refusal.to_string(), "cancel or requeue it instead"),
+        Refusal::HeldByAdmin { by, .. } => {
+            Failure::Denied { message: refusal.to_string(), hint: format!("ask {by} to release it") }
+        }
         Refusal::NoCheckpoint(_) => Failure::conflict(
             refusal.to_string(),
             "write `checkpoint: {signal: USR1, grace: 60s}` into its spec; docs/jobs.md says what the signal asks for",

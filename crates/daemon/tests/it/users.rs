@@ -5,7 +5,7 @@ use muster_api::query::{JobFilter, LogQuery};
 use muster_api::types::{ActionRequest, DrainRequest, QueuesRequest, ReserveRequest, SavedRequest};
 use muster_daemon::Mode;
 use muster_model::view::State;
-use muster_model::{JobId, Span};
+use muster_model::{JobId, Reason, Span};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::site::{ANN, ANN_ANEW, BOB, ROOT, Site, refused, request, until};
@@ -38,6 +38,45 @@ async fn others_see_that_a_job_runs_and_nothing_of_its_inside() {
     assert_eq!(own.commands.unwrap()["main"], "run");
     let admin = site.client_of(ROOT).job(job, None).await.unwrap();
     assert!(admin.commands.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_administrator_holds_its_user_cannot_release() {
+    let (mut site, _) = shared().await;
+    let job = site.submit("{name: held, gpus: 1, hold: true, run: run}").await[0];
+    let act = async |site: &Site, uid, action| {
+        let answer = site.client_of(uid).act(job, action, WHOLE).await;
+        answer.map(|answer| answer.message)
+    };
+    let why = async |site: &Site| site.client().explain(job, None).await.unwrap().explanation.reasons;
+    let by_root = Reason::HeldByAdmin { by: "root".into() };
+
+    // 1. Over the user's own hold, and after a restart.
+    assert_eq!(act(&site, ROOT, Action::Hold).await.unwrap(), "held; its user cannot release it");
+    site.restart().await;
+    let refusal = refused(act(&site, ANN, Action::Release).await);
+    assert_eq!(refusal.code, "forbidden");
+    assert!(refusal.message.contains("is held by root, an administrator"), "{}", refusal.message);
+    assert_eq!(why(&site).await, std::slice::from_ref(&by_root));
+    let view = site.client().job(job, None).await.unwrap().job;
+    assert_eq!((view.state, view.waiting_for), (State::Held, Some(by_root)));
+
+    // 2. The user's own stays.
+    let word = act(&site, ROOT, Action::Release).await.unwrap();
+    assert_eq!(word, "released; its user holds it too, so it stays held");
+    assert_eq!(why(&site).await, [Reason::Held]);
+    assert_eq!(act(&site, ANN, Action::Release).await.unwrap(), "released");
+    site.reach(job, State::Running).await;
+
+    // 3. An administrator's own job is held as any user holds one; one without a hold of the user's is released at once.
+    let client = site.client_of(ROOT);
+    let own =
+        client.submit(&request("{name: own, gpus: 1, hold: true, run: run}")).await.unwrap().jobs[0].job;
+    assert_eq!(client.act(own, Action::Hold, WHOLE).await.unwrap().message, "held");
+    let reasons = client.explain(own, None).await.unwrap().explanation.reasons;
+    assert_eq!(reasons, [Reason::Held]);
+    assert_eq!(client.act(own, Action::Release, WHOLE).await.unwrap().message, "released");
+    site.reach(own, State::Running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

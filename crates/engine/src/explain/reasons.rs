@@ -28,11 +28,13 @@ impl State {
         let (held, not_before, restarts) = match record.elements.get(&ordinal) {
             None => (record.held, Time(0), 0),
             Some(element) => match element.phase {
-                Phase::Waiting { held, not_before } => (held, not_before, element.restarts),
+                Phase::Waiting { held, not_before, .. } => (held, not_before, element.restarts),
                 Phase::Active | Phase::Ended { .. } => return reasons,
             },
         };
-        if held {
+        if let Some(hold) = record.admin_hold_of(ordinal) {
+            reasons.push(Reason::HeldByAdmin { by: hold.by.clone() });
+        } else if held {
             reasons.push(Reason::Held);
         }
         if begin > now {

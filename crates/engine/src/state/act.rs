@@ -1,4 +1,4 @@
-//! What users do to jobs: hold, release, cancel, requeue; and how elements and jobs end.
+//! What users do to jobs: cancel, requeue; and how elements and jobs end.
 
 use muster_model::{Effect, ElementId, IndexRange, JobId, Outcome, StopCause, Target, Time, UserName};
 
@@ -9,32 +9,6 @@ use super::job::{Element, Fate, Phase, Rest, RunEnd, RunStage};
 use crate::fact::Fact;
 
 impl State {
-    /// Holds (or releases) what waits.
-    pub(super) fn hold(&mut self, now: Time, target: Target, hold: bool) {
-        let Some(job) = self.jobs.get_mut(&target.job) else { return };
-        let record = &mut job.record;
-        match target.index {
-            None => {
-                record.held = hold;
-                for element in record.elements.values_mut() {
-                    if let Phase::Waiting { held, .. } = &mut element.phase {
-                        *held = hold;
-                    }
-                }
-                self.sync_job(now, target.job);
-            }
-            Some(index) => {
-                let Some(ordinal) = self.single_out(target.job, index) else { return };
-                let Some(element) = self.element_mut(target.job, ordinal) else { return };
-                if let Phase::Waiting { held, .. } = &mut element.phase {
-                    *held = hold;
-                }
-                self.sync(now, Owner { job: target.job, ordinal: None });
-                self.sync(now, Owner { job: target.job, ordinal: Some(ordinal) });
-            }
-        }
-    }
-
     /// Ends what waits at once, and asks for the end of what is active.
     pub(super) fn cancel(&mut self, now: Time, target: Target, by: &UserName) {
         let outcome = Outcome::Cancelled { by: by.clone() };
@@ -217,7 +191,8 @@ impl State {
         if record.elements.contains_key(&ordinal) {
             return Some(ordinal);
         }
-        let mut element = Element::waiting(record.held, Time(0));
+        let mut element = Element::waiting(false, Time(0));
+        element.phase = record.waiting_phase(Time(0));
         if let Some(rest) = record.rest.as_mut().filter(|rest| ordinal >= rest.from) {
             rest.count -= 1;
             element.phase = Phase::Ended { outcome: rest.outcome.clone(), at: rest.at };
@@ -238,8 +213,9 @@ impl State {
                 true => record.succeeded -= 1,
                 false => record.failed -= 1,
             }
-            element.phase = Phase::Waiting { held: record.held, not_before: Time(0) };
             element.restarts = 0;
+            let phase = record.waiting_phase(Time(0));
+            record.elements.entry(ordinal).and_modify(|element| element.phase = phase);
         }
     }
 

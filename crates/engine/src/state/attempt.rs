@@ -234,15 +234,15 @@ impl State {
     /// Back into the queue, after a back-off when this is a restart.
     fn wait_again(&mut self, now: Time, id: JobId, ordinal: u32, restarts: Option<u32>) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let (held, restart) = (job.record.held, job.record.spec.restart);
+        let restart = job.record.spec.restart;
+        let mut phase = job.record.waiting_phase(Time(0));
         let Some(element) = job.record.elements.get_mut(&ordinal) else { return };
-        let mut not_before = Time(0);
-        if let Some(restarts) = restarts {
+        if let (Some(restarts), Phase::Waiting { not_before, .. }) = (restarts, &mut phase) {
             element.restarts = restarts;
-            not_before = now + backoff(restart, restarts);
+            *not_before = now + backoff(restart, restarts);
         }
         job.record.claims += u32::from(element.claim.is_some());
-        element.phase = Phase::Waiting { held, not_before };
+        element.phase = phase;
     }
 
     /// Keeps an element off the node on which it could not be started, if the others can host it: as they are, since

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 
 use super::claim::{Claim, Leaving};
 use super::ends::End;
+use super::hold::AdminHold;
 use super::pool::HoldKey;
 use super::shape::ClassId;
 
@@ -38,6 +39,9 @@ pub(crate) struct JobRecord {
     pub(crate) submitted: Time,
     /// Elements without a record are on hold.
     pub(crate) held: bool,
+    /// An administrator holds them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) admin_hold: Option<Box<AdminHold>>,
     /// When its first element first ran.
     pub(crate) started: Option<Time>,
     /// Dependencies that are not satisfied yet.
@@ -103,7 +107,13 @@ pub(crate) struct Element {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Phase {
     /// It may start once it is not held and the time has come.
-    Waiting { held: bool, not_before: Time },
+    Waiting {
+        held: bool,
+        not_before: Time,
+        /// An administrator holds it. Boxed: most elements never are.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        admin: Option<Box<AdminHold>>,
+    },
     /// It holds resources; details are in its run.
     Active,
     /// Over.
@@ -256,6 +266,7 @@ impl JobRecord {
             leaf,
             submitted,
             held: spec.held,
+            admin_hold: None,
             started: None,
             waits_for: spec.after.clone(),
             total: spec.element_count(),
@@ -373,7 +384,7 @@ impl Element {
     /// A record for an element that waits.
     pub(crate) fn waiting(held: bool, not_before: Time) -> Self {
         Self {
-            phase: Phase::Waiting { held, not_before },
+            phase: Phase::Waiting { held, not_before, admin: None },
             begun: false,
             attempt: 0,
             restarts: 0,

@@ -32,8 +32,13 @@ impl State {
             Event::DrainSet { node, devices, .. } => self.judge_devices(node, *devices),
             Event::QueuesSet(tree) => Policy::new((**tree).clone()).map(|_| ()).map_err(Refusal::from),
             Event::Submitted { job, spec } => self.judge_submission(*job, spec),
-            Event::Hold(target) => self.judge_target(*target, Verb::Hold),
-            Event::Release(target) => self.judge_target(*target, Verb::Release),
+            Event::Hold(target) | Event::AdminHold { target, .. } => self.judge_target(*target, Verb::Hold),
+            Event::AdminRelease { target, .. } => self.judge_target(*target, Verb::Release),
+            Event::Release(target) => {
+                self.judge_target(*target, Verb::Release)?;
+                self.admin_hold(*target)
+                    .map_or(Ok(()), |hold| Err(Refusal::HeldByAdmin { target: *target, by: hold.by.clone() }))
+            }
             Event::Cancel { target, .. } => self.judge_target(*target, Verb::Cancel),
             Event::Requeue(target) => self.judge_target(*target, Verb::Requeue),
             Event::Checkpoint(target) => self.judge_checkpoint(*target),

@@ -10,6 +10,7 @@ pub(crate) mod drain;
 pub(crate) mod ends;
 pub(crate) mod entries;
 pub(crate) mod heads;
+pub(crate) mod hold;
 pub(crate) mod index;
 pub(crate) mod job;
 pub(crate) mod jobs;
@@ -48,6 +49,7 @@ use claim::Claims;
 use depend::Recent;
 use entries::{Entries, Owner, Rank, Standing};
 use heads::Heads;
+use hold::Change;
 use job::{Element, Job, JobRecord, Phase};
 use jobs::Jobs;
 use mix::Mix;
@@ -153,8 +155,10 @@ impl State {
             Event::QueuesSet(tree) => self.queues_set(now, tree),
             Event::LevelsSet(levels) => self.pool.set_levels(levels),
             Event::Submitted { job, spec } => self.submitted(now, *job, spec),
-            Event::Hold(target) => self.hold(now, *target, true),
-            Event::Release(target) => self.hold(now, *target, false),
+            Event::Hold(target) => self.change_hold(now, *target, Change::Hold),
+            Event::Release(target) => self.change_hold(now, *target, Change::Release),
+            Event::AdminHold { target, by } => self.change_hold(now, *target, Change::AdminHold(by)),
+            Event::AdminRelease { target, .. } => self.change_hold(now, *target, Change::AdminRelease),
             Event::Cancel { target, by } => self.cancel(now, *target, by),
             Event::Requeue(target) => self.requeue(now, *target),
             Event::Checkpoint(target) => self.ask_checkpoint(now, *target),
@@ -375,7 +379,7 @@ fn standing(record: &JobRecord, ordinal: Option<u32>, opens: Time, now: Time) ->
         None if record.total == 1 => (begin, record.total - record.next),
         None => (begin, record.fresh().min(record.cap_left()).min(entries::MAX_TICKETS)),
         Some(ordinal) => match record.elements.get(&ordinal).map(|element| &element.phase) {
-            Some(Phase::Waiting { held: false, not_before }) => ((*not_before).max(begin), 1),
+            Some(Phase::Waiting { held: false, not_before, .. }) => ((*not_before).max(begin), 1),
             _ => return Standing::Out,
         },
     };

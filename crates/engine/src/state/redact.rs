@@ -9,6 +9,7 @@ use std::sync::Arc;
 use muster_model::{Outcome, Redaction, TaskCheckpoint};
 use serde::{Serialize, Serializer};
 
+use super::hold::AdminHold;
 use super::job::{Element, Fate, JobRecord, Phase, Rest, Run, Saved, TaskState};
 use super::snapshot::{Jobs, Snapshot, StoredNode};
 use super::window::Placed;
@@ -86,6 +87,7 @@ fn job(record: &mut JobRecord, names: &mut Redaction) {
         leaf: _,
         submitted: _,
         held: _,
+        admin_hold,
         started: _,
         waits_for: _,
         total: _,
@@ -97,6 +99,7 @@ fn job(record: &mut JobRecord, names: &mut Redaction) {
         failed: _,
     } = record;
     *spec = Arc::new(names.job_spec(spec));
+    hold(admin_hold, names);
     elements.values_mut().for_each(|one| element(one, names));
     if let Some(rest) = rest {
         let Rest { outcome, from: _, count: _, at: _ } = &mut **rest;
@@ -119,7 +122,8 @@ fn element(element: &mut Element, names: &mut Redaction) {
     } = element;
     match phase {
         Phase::Ended { outcome, at: _ } => redact(outcome, names),
-        Phase::Waiting { .. } | Phase::Active => {}
+        Phase::Waiting { admin, held: _, not_before: _ } => hold(admin, names),
+        Phase::Active => {}
     }
     if let Some(outcome) = last_end {
         redact(outcome, names);
@@ -164,6 +168,13 @@ fn attempt(run: &mut Run, names: &mut Redaction) {
             let TaskCheckpoint { label, count: _, answers: _, warned: _, at: _ } = &mut **told;
             *label = "".into();
         }
+    }
+}
+
+fn hold(hold: &mut Option<Box<AdminHold>>, names: &mut Redaction) {
+    if let Some(hold) = hold {
+        let AdminHold { by, own: _ } = &mut **hold;
+        *by = names.user(by);
     }
 }
 

@@ -23,7 +23,9 @@ impl State {
         let old = std::mem::replace(&mut service.replicas, replicas);
         // 1. New ones.
         for ordinal in record.total..replicas.ceiling {
-            record.elements.insert(ordinal, Box::new(Element::waiting(record.held, Time(0))));
+            let phase = record.waiting_phase(Time(0));
+            let element = Element { phase, ..Element::waiting(false, Time(0)) };
+            record.elements.insert(ordinal, Box::new(element));
         }
         record.total = record.total.max(replicas.ceiling);
         record.next = record.total;

@@ -1,10 +1,12 @@
 //! The life of jobs: start, restart, cancel, hold, requeue.
 
-use muster_engine::Refusal;
+use muster_engine::{Engine, Refusal};
 use muster_model::view::{State, TaskStage};
-use muster_model::{Effect, Event, Observation, Outcome, Rank, StopCause, Target, TaskExit};
+use muster_model::{
+    Effect, ElementId, Event, Observation, Outcome, Rank, Reason, StopCause, Target, TaskExit,
+};
 
-use crate::world::{World, job, node, says, span};
+use crate::world::{World, job, node, says, span, text};
 
 fn lost(reason: &str) -> Observation {
     Observation::Lost { reason: reason.into() }
@@ -248,6 +250,68 @@ fn hold_keeps_what_waits_from_starting_and_release_undoes_it() {
     world.exit("third", 1);
     world.advance("1h");
     world.expect("third", State::Held);
+}
+
+/// As in Slurm: a user cannot release what an administrator holds.
+#[test]
+fn the_hold_of_an_administrator_is_released_by_one() {
+    let mut world = World::new(&[node("n1", 2)]);
+    world.submit(job("waits").gpus(2).held());
+    world.submit(job("free").gpus(2).held());
+    let (waits, free) = (world.target("waits"), world.target("free"));
+    let hold = |target| Event::AdminHold { target, by: "root".into() };
+    let lift = |target| Event::AdminRelease { target, by: "root".into() };
+    let refusal = |target| Err(Refusal::HeldByAdmin { target, by: "root".into() });
+    let reasons = |world: &mut World, target: Target| {
+        let element = ElementId { job: target.job, index: 0 };
+        world.engine.explain(world.now, element).unwrap().reasons
+    };
+    assert_eq!(reasons(&mut world, waits), [Reason::Held]);
+    world.step(vec![hold(waits)]);
+    assert_eq!(reasons(&mut world, waits), [Reason::HeldByAdmin { by: "root".into() }]);
+    for target in [waits, Target { index: Some(0), ..waits }] {
+        assert_eq!(world.engine.judge(&Event::Release(target)), refusal(target));
+    }
+    // It is durable, and a state without one is written as before.
+    let stored = text(&world.engine.snapshot());
+    let restored = Engine::restore(serde_json::from_str(&stored).unwrap()).unwrap();
+    assert_eq!(restored.judge(&Event::Release(waits)), refusal(waits));
+    assert_eq!(text(&world.replayed(muster_model::QueueTree::single()).snapshot()), stored);
+    assert_eq!(stored.matches("admin").count(), 1, "{stored}");
+    // The user held it before, and does so after.
+    world.step(vec![lift(waits)]);
+    assert_eq!(reasons(&mut world, waits), [Reason::Held]);
+    world.step(vec![Event::Release(waits)]);
+    world.expect("waits", State::Running);
+    // A hold by the user under that of an administrator; what runs takes the hold along when it waits again.
+    world.step(vec![hold(waits), Event::Requeue(waits)]);
+    world.exit("waits", 0);
+    world.expect("waits", State::Held);
+    assert_eq!(world.engine.judge(&Event::Release(waits)), refusal(waits));
+    world.step(vec![Event::Hold(waits), lift(waits)]);
+    assert_eq!(reasons(&mut world, waits), [Reason::Held]);
+    // An administrator releases what a user holds.
+    world.step(vec![lift(free)]);
+    world.expect("free", State::Running);
+}
+
+#[test]
+fn an_administrator_holds_one_element_and_the_user_releases_the_others() {
+    let mut world = World::new(&[node("n1", 2)]);
+    world.submit(job("sweep").gpus(1).array(0, 3, None).held());
+    let sweep = world.target("sweep");
+    let one = |index| Target { index: Some(index), ..sweep };
+    world.step(vec![Event::AdminHold { target: one(0), by: "root".into() }]);
+    world.step(vec![Event::Release(sweep)]);
+    let state = |world: &World, index| {
+        world.engine.element(world.now, ElementId { job: sweep.job, index }).map(|element| element.state)
+    };
+    assert_eq!(
+        [0, 1, 2].map(|index| state(&world, index)),
+        [State::Held, State::Running, State::Running].map(Some)
+    );
+    assert!(world.engine.judge(&Event::Release(one(0))).is_err());
+    assert!(world.engine.judge(&Event::Release(one(3))).is_ok());
 }
 
 #[test]

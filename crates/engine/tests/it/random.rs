@@ -292,8 +292,14 @@ fn random_event(dice: &mut Dice, world: &World, tree: &QueueTree, nodes: &[NodeS
         }
         14..=27 => random_report(dice, world)?,
         28..=29 => Event::Cancel { target: random_target(dice, world), by: "ann".into() },
-        30 => Event::Hold(random_target(dice, world)),
-        31 => Event::Release(random_target(dice, world)),
+        30 => match dice.roll(2) {
+            0 => Event::Hold(random_target(dice, world)),
+            _ => Event::AdminHold { target: random_target(dice, world), by: "cy".into() },
+        },
+        31 => match dice.roll(2) {
+            0 => Event::Release(random_target(dice, world)),
+            _ => Event::AdminRelease { target: random_target(dice, world), by: "cy".into() },
+        },
         32 => match dice.roll(4) {
             0 | 1 => Event::Requeue(random_target(dice, world)),
             2 => Event::Checkpoint(random_target(dice, world)),

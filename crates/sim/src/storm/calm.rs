@@ -210,6 +210,7 @@ impl World {
         let path = path_of(&self.book, job);
         match reason {
             Reason::Held => held,
+            Reason::HeldByAdmin { .. } => false,
             Reason::Dependency { on, kind } => {
                 let named = job.spec.after.iter().any(|one| one.job == *on && one.kind == *kind);
                 // `after` may be met by a job that has begun and waits again.

@@ -21,6 +21,7 @@ impl Book {
             Event::Submitted { job, spec } => self.submitted(*job, spec)?,
             Event::Hold(target) => self.hold(*target, true),
             Event::Release(target) => self.hold(*target, false),
+            Event::AdminHold { .. } | Event::AdminRelease { .. } => Err("no run has administrators")?,
             Event::Cancel { target, by } => self.cancel(*target, by),
             Event::Requeue(target) => self.requeue(*target),
             Event::QueuesSet(tree) => self.queues_set(tree),
@@ -153,6 +154,8 @@ fn changes_the_world(event: &Event) -> bool {
         Event::Submitted { .. }
         | Event::Hold(_)
         | Event::Release(_)
+        | Event::AdminHold { .. }
+        | Event::AdminRelease { .. }
         | Event::Cancel { .. }
         | Event::Requeue(_)
         | Event::Checkpoint(_)
