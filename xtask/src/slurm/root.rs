@@ -16,24 +16,40 @@ use crate::tools;
 /// Marks a root that is whole.
 const MARK: &str = "etc/muster-slurm-root";
 
-/// Mounts, then becomes the command. Arguments: the root, folders to bind, `--`, the command.
+/// Mounts, then becomes the command. Arguments: the root, folders and files to bind, `--`, the command.
 const ENTER: &str = r#"
 root=$1; shift
 mount --bind "$root" "$root"
 while [ "$1" != -- ]; do
-    [ ! -d "$1" ] || { mkdir -p "$root$1"; mount --rbind "$1" "$root$1"; }
+    if [ -d "$1" ]; then mkdir -p "$root$1"; elif [ -e "$1" ]; then touch "$root$1"; fi
+    [ ! -e "$1" ] || mount --rbind "$1" "$root$1"
     shift
 done
 shift
-for file in /etc/hosts /etc/passwd /etc/group /etc/shadow /etc/resolv.conf; do
-    touch "$root$file"; mount --bind "$file" "$root$file"
-done
 here=$(pwd)
 exec chroot "$root" sh -c 'cd "$1" && shift && exec "$@"' sh "$here" "$@"
 "#;
 
-/// Of the machine, beside the repository and the tool chain.
-const BOUND: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/tmp"];
+/// Paths of the machine that a command in the root sees, beside the repository and the tool chain. Users are the machine's.
+const BOUND: [&str; 10] = [
+    "/proc",
+    "/sys",
+    "/dev",
+    "/run",
+    "/tmp",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/shadow",
+];
+
+/// Paths of the machine that an installation sees. Packages make users of their own by renaming a new file over `/etc/group`, which
+/// the kernel refuses for a file that is bound.
+const BOUND_TO_INSTALL: [&str; 3] = ["/proc", "/etc/hosts", "/etc/resolv.conf"];
+
+/// Packages that the tests need beside Slurm and that a minimal root lacks: a job runs python3.
+const PACKAGES_OF_TESTS: [&str; 1] = ["python3"];
 
 /// Runs this program with these arguments inside the root of a release; makes the root first where there is none.
 pub fn enter(repository: &Path, release: &str, args: &[&str]) -> Result<ExitCode> {
@@ -109,16 +125,10 @@ fn made(repository: &Path, release: &str) -> Result<PathBuf> {
     fs::write(&policy, "#!/bin/sh\nexit 101\n")?;
     must(Command::new("chmod").arg("+x").arg(&policy))?;
     let mut install = Command::new("unshare");
-    install.args(["--mount", "--propagation", "private", "sh", "-e", "-c", ENTER, "sh", text, "/proc", "--"]);
-    install.args([
-        "env",
-        "DEBIAN_FRONTEND=noninteractive",
-        "apt-get",
-        "install",
-        "-y",
-        "--no-install-recommends",
-    ]);
-    must(install.args(PACKAGES).current_dir("/"))?;
+    install.args(["--mount", "--propagation", "private", "sh", "-e", "-c", ENTER, "sh", text]);
+    install.args(BOUND_TO_INSTALL).args(["--", "env", "DEBIAN_FRONTEND=noninteractive"]);
+    install.args(["apt-get", "install", "-y", "--no-install-recommends"]);
+    must(install.args(PACKAGES).args(PACKAGES_OF_TESTS).current_dir("/"))?;
     must(Command::new("chroot").args([text, "apt-get", "clean"]))?;
     fs::write(root.join(MARK), format!("{release}\n"))?;
     Ok(root)
