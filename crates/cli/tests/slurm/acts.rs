@@ -25,7 +25,7 @@ fn ended_as(cluster: &Cluster, job: u64) -> Vec<String> {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn what_is_cancelled_stays_so_though_it_is_started_again_when_it_fails() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let are = |job, state: &str| {
         cluster.until(&format!("job {job} all {state}"), || {
             let said = ended_as(&cluster, job);
@@ -41,7 +41,7 @@ fn what_is_cancelled_stays_so_though_it_is_started_again_when_it_fails() {
         }
         for job in &jobs {
             match by_hand {
-                true => drop(cluster.said_to(User::Nobody, &["scancel", &job.to_string()])),
+                true => drop(cluster.said_to(User::Mail, &["scancel", &job.to_string()])),
                 false => drop(muster.said(&["cancel", &job.to_string()])),
             }
         }
@@ -62,7 +62,7 @@ fn what_is_cancelled_stays_so_though_it_is_started_again_when_it_fails() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn an_element_that_fails_starts_again_and_takes_no_other_with_it() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let text = "name: again\ntime: 2m\narray: 0-2\nrestart: {max: 1}\n\
                 run: 'echo attempt $MUSTER_ATTEMPT; [ $MUSTER_ARRAY_INDEX$MUSTER_ATTEMPT != 21 ]'\n";
     let job = muster.submit(text)[0];
@@ -76,7 +76,7 @@ fn an_element_that_fails_starts_again_and_takes_no_other_with_it() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_checkpoint_is_saved_only_where_the_job_has_said_so() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let job = |name: &str, on_signal: &str| {
         let trap = format!("trap '{on_signal}' USR1\n  echo ready\n  while :; do sleep 0.1; done");
         format!("name: {name}\ntime: 5m\ncheckpoint: {{grace: 5s}}\nrun: |\n  #!/bin/bash\n  {trap}\n")
@@ -113,7 +113,7 @@ fn a_checkpoint_is_saved_only_where_the_job_has_said_so() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn only_what_waits_is_held() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let running = muster.submit("name: runs\ntime: 5m\nrun: exec sleep 300\n")[0];
     muster.reaches(running, "running");
     let refused = muster.call(&["hold", &running.to_string()]);
@@ -150,7 +150,7 @@ fn only_what_waits_is_held() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_job_without_the_environment_of_its_submitter_runs() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let job = muster.submit("name: bare\ntime: 1m\nslurm: {options: --export=NONE}\nrun: echo ran\n")[0]
         .to_string();
     assert_eq!(muster.call(&["wait", &job]).code, 0);
@@ -161,7 +161,7 @@ fn a_job_without_the_environment_of_its_submitter_runs() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_job_that_has_saved_before_its_limit_takes_another_turn() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     // Slurm warns up to half a minute early; then both ranks must have said it.
     let run = "#!/bin/bash\n  trap 'echo step $MUSTER_ATTEMPT > $MUSTER_CHECKPOINT_FILE' USR2\n  \
                echo turn $MUSTER_ATTEMPT after $MUSTER_LAST_CHECKPOINT\n  [ $MUSTER_ATTEMPT = 1 ] || exit 0\n  \

@@ -15,11 +15,12 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// No command of Slurm takes longer, except one whose controller does not answer.
 const COMMAND_SECS: &str = "30";
 
-/// Accounts of every Debian machine, which the cluster knows as users.
+/// System accounts of every Debian machine, each with a group of its own name, which the cluster knows as users. `nobody` is none of
+/// them: later versions of Slurm reserve that name.
 #[derive(Clone, Copy, Debug)]
 pub enum User {
     /// Of account vision, and of intern, whose GPUs are limited.
-    Nobody,
+    Mail,
     /// Of accounts vision and language.
     Games,
     /// Of account language.
@@ -29,15 +30,7 @@ pub enum User {
 impl User {
     pub fn name(self) -> &'static str {
         match self {
-            Self::Nobody => "nobody",
-            Self::Games => "games",
-            Self::News => "news",
-        }
-    }
-
-    fn group(self) -> &'static str {
-        match self {
-            Self::Nobody => "nogroup",
+            Self::Mail => "mail",
             Self::Games => "games",
             Self::News => "news",
         }
@@ -196,7 +189,7 @@ impl Drop for Job<'_> {
 }
 
 fn becoming(user: User) -> [&'static str; 6] {
-    ["setpriv", "--clear-groups", "--reuid", user.name(), "--regid", user.group()]
+    ["setpriv", "--clear-groups", "--reuid", user.name(), "--regid", user.name()]
 }
 
 fn finish(command: &mut Command) -> String {

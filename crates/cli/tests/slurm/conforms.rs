@@ -23,7 +23,7 @@ impl There {
     }
 
     fn muster(&self) -> Muster<'static> {
-        Muster::of(self.cluster, User::Nobody)
+        Muster::of(self.cluster, User::Mail)
     }
 }
 

@@ -20,17 +20,17 @@ fn median(mut times: Vec<Duration>) -> f64 {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn what_a_verb_costs_beside_slurms_own_command() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let pending = std::env::var("MUSTER_TEST_PENDING").map_or(50, |count| count.parse().unwrap());
     let held = ["sbatch", "--parsable", "--mem=100", "--hold", "--time=1", "--wrap", "true"];
-    let submitted = || cluster.said_to(User::Nobody, &held).trim().to_owned();
+    let submitted = || cluster.said_to(User::Mail, &held).trim().to_owned();
     let jobs: Vec<String> = (0..pending).map(|_| submitted()).collect();
     let own = muster.submit("name: own\nhold: true\ntime: 1m\nrun: 'true'\n")[0].to_string();
     let ended = muster.submit("name: ended\ntime: 1m\nrun: 'true'\n")[0].to_string();
     assert_eq!(muster.call(&["wait", &ended]).code, 0);
 
     let native = |words: &[&str]| {
-        let mut command = cluster.command_of(User::Nobody);
+        let mut command = cluster.command_of(User::Mail);
         command.args(words);
         command
     };
@@ -62,5 +62,5 @@ fn what_a_verb_costs_beside_slurms_own_command() {
     // All of them are listed, however many.
     let listed = muster.json(&["ps"])["jobs"].as_array().unwrap().len();
     assert!(listed > jobs.len(), "{listed}");
-    cluster.said(&["scancel", "--user", "nobody"]);
+    cluster.said(&["scancel", "--user", "mail"]);
 }

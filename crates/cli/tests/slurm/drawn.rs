@@ -6,11 +6,11 @@ use crate::cluster::User;
 
 /// Whose jobs there are, and how often of a hundred. The account intern has a cap of 8 GPUs.
 const OWNERS: [(User, &str, u64); 5] = [
-    (User::Nobody, "vision", 30),
+    (User::Mail, "vision", 30),
     (User::Games, "vision", 20),
     (User::Games, "language", 15),
     (User::News, "language", 20),
-    (User::Nobody, "intern", 15),
+    (User::Mail, "intern", 15),
 ];
 /// GPUs of jobs of one node; of four draws one each.
 const ON_ONE_NODE: [u64; 4] = [1, 2, 4, 8];

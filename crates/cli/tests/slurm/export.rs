@@ -62,7 +62,7 @@ fn exported_scripts_are_taken_by_sbatch() {
             muster = env!("CARGO_BIN_EXE_muster"),
         );
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success(), "{name}");
-        let mut sbatch = cluster.command_of(User::Nobody);
+        let mut sbatch = cluster.command_of(User::Mail);
         let output = sbatch.args(["sbatch", "--test-only"]).arg(&script).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         match output.status.success() {
@@ -84,7 +84,7 @@ fn exported_scripts_are_taken_by_sbatch() {
 /// Lines that a script writes, in order of their text, and whether it ended well.
 fn written(cluster: &Cluster, script: &Path, arguments: &[&str]) -> (bool, Vec<String>) {
     let output = script.with_extension("out");
-    let mut sbatch = cluster.command_of(User::Nobody);
+    let mut sbatch = cluster.command_of(User::Mail);
     sbatch.args(["sbatch", "--wait", "--chdir=/tmp", "--output"]).arg(&output).arg(script).args(arguments);
     let is_done = sbatch.output().unwrap().status.success();
     let mut lines: Vec<String> =
@@ -136,9 +136,9 @@ fn what_runs_on_the_first_node_is_the_same_there_and_back() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_farm_of_steps_spreads_over_the_nodes_and_gpus_of_its_job() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let folder = cluster.work().join(format!("farm-{}", std::process::id()));
-    cluster.said_to(User::Nobody, &["mkdir", "-p", folder.to_str().unwrap()]);
+    cluster.said_to(User::Mail, &["mkdir", "-p", folder.to_str().unwrap()]);
     let script = cluster.work().join("farm.sh");
     let text = format!(
         "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --gpus-per-task=1\n\

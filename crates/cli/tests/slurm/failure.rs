@@ -7,7 +7,7 @@ use crate::cluster::{Cluster, Down, User};
 fn a_running_job_outlives_its_controller() {
     let cluster = Cluster::here();
     let job =
-        cluster.submit(User::Nobody, &["--gpus-per-node=h100:2"], "while [ ! -e go-on ]; do sleep 0.1; done");
+        cluster.submit(User::Mail, &["--gpus-per-node=h100:2"], "while [ ! -e go-on ]; do sleep 0.1; done");
     job.reaches("RUNNING");
     // Asked to end, it writes its state first; what a kill loses is not the cluster's promise.
     let down = Down::stopped(&cluster, "slurmctld");
@@ -15,7 +15,7 @@ fn a_running_job_outlives_its_controller() {
     drop(down);
     cluster.until("the controller", || cluster.succeeds(&["scontrol", "ping"]));
     assert_eq!((job.field("JobState"), job.field("Restarts")), ("RUNNING".into(), "0".into()));
-    cluster.said_to(User::Nobody, &["touch", "go-on"]);
+    cluster.said_to(User::Mail, &["touch", "go-on"]);
     job.reaches("COMPLETED");
 }
 

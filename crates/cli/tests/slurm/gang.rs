@@ -10,7 +10,7 @@ fn thirty_two_ranks_on_four_nodes_of_one_leaf_see_eight_devices_each() {
     let cluster = Cluster::here();
     let gang = ["--nodes=4", "--ntasks-per-node=8", "--gpus-per-node=h100:8", "--switches=1"];
     let job = cluster.submit(
-        User::Nobody,
+        User::Mail,
         &gang,
         r#"srun sh -c 'echo "$SLURM_PROCID $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"'"#,
     );

@@ -37,7 +37,7 @@ fn give_away(cluster: &Cluster, number: u64) {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_name_means_the_job_that_it_was_given_to_and_a_number_that_was_given_away_is_refused() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     forget(&cluster);
     let held = "time: 5m\nhold: true\nrun: sleep 300\n";
     let lost = muster.submit(&format!("name: lost-one\n{held}"))[0];
@@ -65,7 +65,7 @@ fn a_name_means_the_job_that_it_was_given_to_and_a_number_that_was_given_away_is
     for verb in [vec!["ps"], vec!["ps", "-a"], vec!["show", "lost-one"], vec!["nodes"]] {
         muster.call(&verb);
     }
-    let mine = || cluster.said(&["squeue", "--noheader", "--states=all", "--format=%j", "--user", "nobody"]);
+    let mine = || cluster.said(&["squeue", "--noheader", "--states=all", "--format=%j", "--user", "mail"]);
     assert!(!mine().contains("-one"), "{}", mine());
     let said = muster.call(&["ps"]);
     assert!(
@@ -90,7 +90,7 @@ fn a_name_means_the_job_that_it_was_given_to_and_a_number_that_was_given_away_is
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn who_waits_gets_what_was_promised_though_the_controller_lost_it() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     // Nothing starts until the nodes are there again.
     cluster.said(&["scontrol", "update", "nodename=ALL", "state=drain", "reason=test"]);
     let job = muster.submit("name: promised\ntime: 5m\nrun: exit 3\n")[0].to_string();
@@ -108,12 +108,12 @@ fn who_waits_gets_what_was_promised_though_the_controller_lost_it() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn an_interrupted_submission_is_withdrawn_and_says_so() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let down = Down::stopped(&cluster, "slurmctld");
     let mut command = muster.command(&["run", "--name", "broken-off", "--time", "1m", "--", "true"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Its record is written before Slurm is asked.
-    let records = cluster.work().join("home-nobody/.local/state/muster/slurm");
+    let records = cluster.work().join("home-mail/.local/state/muster/slurm");
     cluster.until("its record", || {
         cluster.succeeds(&["grep", "-rqs", "broken-off", records.to_str().unwrap(), "--include=job.json"])
     });
@@ -126,7 +126,7 @@ fn an_interrupted_submission_is_withdrawn_and_says_so() {
     drop(down);
     cluster.until("the controller", || cluster.succeeds(&["scontrol", "ping"]));
     muster.said(&["ps"]);
-    let names = cluster.said(&["squeue", "--noheader", "--states=all", "--format=%j", "--user", "nobody"]);
+    let names = cluster.said(&["squeue", "--noheader", "--states=all", "--format=%j", "--user", "mail"]);
     assert!(!names.contains("broken-off"), "{names}");
 }
 
@@ -134,12 +134,12 @@ fn an_interrupted_submission_is_withdrawn_and_says_so() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_client_that_is_killed_anywhere_in_a_submission_submits_once_or_not_at_all_and_never_later() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let rounds = std::env::var("MUSTER_TEST_KILLS").map_or(12, |rounds| rounds.parse().unwrap());
     let ran = cluster.work().join("ran-killed");
-    cluster.said_to(User::Nobody, &["mkdir", "-p", ran.to_str().unwrap()]);
+    cluster.said_to(User::Mail, &["mkdir", "-p", ran.to_str().unwrap()]);
     let names = || {
-        let said = cluster.said(&["squeue", "--noheader", "--states=all", "--format=%j", "--user", "nobody"]);
+        let said = cluster.said(&["squeue", "--noheader", "--states=all", "--format=%j", "--user", "mail"]);
         let mut names: Vec<String> =
             said.lines().filter(|name| name.starts_with("killed-")).map(str::to_owned).collect();
         names.sort();
@@ -168,7 +168,7 @@ fn a_client_that_is_killed_anywhere_in_a_submission_submits_once_or_not_at_all_a
     once.dedup();
     assert_eq!(once, before, "a submission arrived twice");
     cluster.until("all have ended", || {
-        !cluster.said(&["squeue", "--noheader", "--format=%j", "--user", "nobody"]).contains("killed-")
+        !cluster.said(&["squeue", "--noheader", "--format=%j", "--user", "mail"]).contains("killed-")
     });
     for round in 0..rounds {
         let text = std::fs::read_to_string(ran.join(round.to_string())).unwrap_or_default();

@@ -41,7 +41,7 @@ impl Beside {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_controller_that_is_away_is_said_and_who_waits_goes_on_waiting() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let gate = cluster.work().join("outage-gate");
     let job = muster.submit(&format!(
         "name: outlives\ntime: 5m\nrun: 'echo ready; while [ ! -e {} ]; do sleep 0.1; done; exit 7'\n",
@@ -67,7 +67,7 @@ fn a_controller_that_is_away_is_said_and_who_waits_goes_on_waiting() {
         begins
     };
     begins.hears("Slurm answers again");
-    cluster.said_to(User::Nobody, &["touch", gate.to_str().unwrap()]);
+    cluster.said_to(User::Mail, &["touch", gate.to_str().unwrap()]);
     for one in [waits.said(), begins.said()] {
         assert_eq!(one.code, 7, "{one:?}");
         assert!(
@@ -83,7 +83,7 @@ fn a_controller_that_is_away_is_said_and_who_waits_goes_on_waiting() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn without_munge_nothing_is_an_empty_queue() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let job = muster.submit("name: unvouched\ntime: 5m\nrun: 'echo up; exec sleep 300'\n")[0].to_string();
     // Who starts or ends without munge waits for it so long that Slurm takes his node away.
     cluster.until("its script runs, and no other", || {
@@ -116,9 +116,9 @@ fn without_munge_nothing_is_an_empty_queue() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn an_accounting_that_is_away_is_a_warning_and_makes_no_job_unknown() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let job = muster.submit("name: accounted\ntime: 5m\nrun: sleep 300\n")[0].to_string();
-    let by_hand = cluster.said_to(User::Nobody, &["sbatch", "--parsable", "--mem=100", "--wrap", "true"]);
+    let by_hand = cluster.said_to(User::Mail, &["sbatch", "--parsable", "--mem=100", "--wrap", "true"]);
     let by_hand = by_hand.trim();
     cluster.until("the accounting has it", || {
         cluster.said(&["sacct", "-n", "-X", "-j", by_hand, "--format=State"]).contains("COMPLETED")

@@ -17,7 +17,7 @@ fn a_controller_that_is_killed_among_submissions_doubles_and_loses_nothing() {
     let cluster = Cluster::here();
     let jobs = std::env::var("MUSTER_TEST_SUBMISSIONS").map_or(JOBS, |jobs| jobs.parse().unwrap());
     let ran = cluster.work().join("ran");
-    cluster.said_to(User::Nobody, &["mkdir", "-p", ran.to_str().unwrap()]);
+    cluster.said_to(User::Mail, &["mkdir", "-p", ran.to_str().unwrap()]);
     let file = |nth: usize| {
         let path = cluster.work().join(format!("once-{nth}.yaml"));
         let run = format!("echo ran >> {}/{nth}; sleep 1", ran.display());
@@ -28,7 +28,7 @@ fn a_controller_that_is_killed_among_submissions_doubles_and_loses_nothing() {
     let accepted = AtomicUsize::new(0);
     let numbers: Vec<u64> = std::thread::scope(|scope| {
         let submit = scope.spawn(|| {
-            let muster = Muster::of(&cluster, User::Nobody);
+            let muster = Muster::of(&cluster, User::Mail);
             let one = |nth| {
                 let answer = muster.json(&["run", &file(nth)]);
                 accepted.fetch_add(1, Ordering::SeqCst);
@@ -42,7 +42,7 @@ fn a_controller_that_is_killed_among_submissions_doubles_and_loses_nothing() {
     });
     assert_eq!(numbers.len(), jobs);
     // 2. All end, by themselves or after they were handed on again.
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let ours = |job: &serde_json::Value| job["name"].as_str().unwrap().starts_with("once-");
     cluster.until_patiently("all jobs end", || {
         let list = muster.json(&["ps"]);

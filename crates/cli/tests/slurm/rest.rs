@@ -86,12 +86,12 @@ fn timeless(text: &str) -> Value {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn ps_show_and_wait_say_the_same_through_slurmrestd_and_squeue_is_not_asked() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let gang = muster.submit("name: seen\nnodes: 2\ngpus: 2\ntime: 5m\nrun: sleep 300\n")[0];
     let array = muster.submit("name: many\narray: 0-3%2\ntime: 5m\nrun: sleep 300\n")[0];
     muster.reaches(gang, "running");
     muster.reaches(array, "running");
-    let (token, folder) = (cluster.token(User::Nobody), without_squeue(&cluster));
+    let (token, folder) = (cluster.token(User::Mail), without_squeue(&cluster));
     let (gang, array) = (gang.to_string(), array.to_string());
     cluster.until("why the rest of the array waits is said", || {
         cluster
@@ -123,20 +123,25 @@ fn ps_show_and_wait_say_the_same_through_slurmrestd_and_squeue_is_not_asked() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_token_that_is_no_good_costs_one_warning_and_the_programs_answer() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let job = muster.submit("name: stale\ntime: 5m\nrun: sleep 300\n")[0];
     muster.reaches(job, "running");
-    // In its first moments it runs, and Slurm says why it does not yet: `Prolog`.
-    muster.cluster.until("its prolog has run", || muster.job(job)["native"]["reason"].is_null());
-    let expected = muster.job(job);
-    let job = job.to_string();
+    let number = job.to_string();
     for token in ["expired".to_owned(), cluster.token(User::Games)] {
-        let said = by_rest(&muster, &token, None, &["show", &job, "--json"]);
+        // In its first moments it runs, and Slurm says why it does not yet: `Prolog`. Then its rank begins.
+        let mut answers = None;
+        cluster.until("nothing moves", || {
+            let before = muster.job(job);
+            let said = by_rest(&muster, &token, None, &["show", &number, "--json"]);
+            answers = Some((said, before.clone()));
+            before == muster.job(job)
+        });
+        let (said, expected) = answers.expect("it was asked");
         assert_eq!(said.code, 0, "{said:?}");
         assert_eq!(timeless(&said.stdout)["job"], expected);
         let warnings = said.stderr.lines().filter(|line| line.starts_with("warning: slurmrestd: it refused"));
         assert_eq!((warnings.count(), said.stderr.lines().count()), (1, 1), "{said:?}");
         assert!(!said.stderr.contains(&token), "a token is not shown: {said:?}");
     }
-    muster.cancel(&[job.parse().unwrap()]);
+    muster.cancel(&[job]);
 }

@@ -17,7 +17,7 @@ fn outcomes(report: &Value) -> BTreeMap<String, String> {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_gang_that_runs_is_looked_at_on_each_of_its_nodes() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let jobs = muster.submit(
         "name: seen\nnodes: 3\ntasks-per-node: 2\ngpus: 4\ntime: 5m\nslurm: {switches: 1}\nrun: exec sleep 300\n",
     );
@@ -56,7 +56,7 @@ fn a_gang_that_runs_is_looked_at_on_each_of_its_nodes() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn two_ranks_whose_programs_use_one_gpu_have_failed() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let told = "CUDA_VISIBLE_DEVICES=0 sleep 300; true".to_owned();
     // The files of this cluster have no driver behind them; O_PATH opens them all the same.
     let device = cluster.devices().join("nvidia0");
@@ -85,7 +85,7 @@ fn two_ranks_whose_programs_use_one_gpu_have_failed() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_place_that_is_not_as_asked_for_ends_the_job_before_its_program_starts() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let started = |name: &str| cluster.work().join(format!("started-{name}"));
     let text = |name: &str, setup: &str| {
         format!(
@@ -94,7 +94,7 @@ fn a_place_that_is_not_as_asked_for_ends_the_job_before_its_program_starts() {
             started(name).display()
         )
     };
-    cluster.said_to(User::Nobody, &["mkdir", "-p", cluster.work().join("home-nobody").to_str().unwrap()]);
+    cluster.said_to(User::Mail, &["mkdir", "-p", cluster.work().join("home-mail").to_str().unwrap()]);
     let jobs = muster.submit(&format!(
         "{}---\n{}",
         text("sound", "export NOTHING=1"),
@@ -111,7 +111,7 @@ fn a_place_that_is_not_as_asked_for_ends_the_job_before_its_program_starts() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn roles_that_need_different_nodes_are_looked_at_together() {
     let cluster = Cluster::here();
-    let muster = Muster::of(&cluster, User::Nobody);
+    let muster = Muster::of(&cluster, User::Mail);
     let jobs = muster.submit(
         "name: roles\nverify: true\ntime: 5m\ngroups:\n\
          - {name: trainer, nodes: 1, gpus: 2, run: exec sleep 300}\n- {name: actor, tasks: 2, cpus: 2, run: exec sleep 300}\n",
