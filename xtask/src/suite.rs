@@ -109,7 +109,7 @@ impl Suite<'_> {
     fn tests(&mut self, args: &[&str]) {
         let mut command = Command::new(cargo());
         command.args(args).env(DRAWS.0, DRAWS.1).current_dir(self.root);
-        let mut totals = self.totals;
+        let mut totals = std::mem::take(&mut self.totals);
         self.step("tests", &command_line(args, &[DRAWS]), || count(&mut command, &mut totals));
         self.totals = totals;
     }
@@ -123,14 +123,14 @@ impl Suite<'_> {
 
     /// What needs PyTorch and its like.
     fn recipes(&mut self) {
-        let (root, mut totals) = (self.root, self.totals);
+        let (root, mut totals) = (self.root, std::mem::take(&mut self.totals));
         self.step("recipes", "cargo xtask recipes", || recipes::run(root, &mut totals));
         self.totals = totals;
     }
 
     /// What needs a Slurm cluster, in one of its own.
     fn slurm(&mut self) {
-        let (root, mut totals) = (self.root, self.totals);
+        let (root, mut totals) = (self.root, std::mem::take(&mut self.totals));
         self.step("slurm", "cargo xtask slurm test", || slurm::test::run(root, None, &mut totals));
         self.totals = totals;
     }

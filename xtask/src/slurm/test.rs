@@ -71,7 +71,7 @@ fn in_a_cluster(root: &Path, site: &Site, words: &[&str], totals: &mut Totals) -
     tests.args(["--", "--include-ignored", "--test-threads=1"]).args(words).current_dir(root);
     tests.env("MUSTER_TEST_SLURM", site.dir());
     tests.env("MUSTER_XTASK", own_path()?);
-    let result = count(&mut tests, totals);
+    let result = count(&mut tests, totals).with_context(|| format!("the tests, which have {SECS} s"));
     drop(running);
     result
 }

@@ -174,6 +174,9 @@ fn write(cluster: &Cluster, dir: &Path, from: &str, to: &str) {
 
 /// True when slurmctld does not start with these files: it ends, or waits for a file that is not there.
 fn is_refused(cluster: &Cluster, dir: &Path) -> bool {
+    // A child of the one before it may still hold the port, and would answer in its place.
+    let listens = || TcpStream::connect(("127.0.0.1", PORT)).is_ok();
+    cluster.until("the port is free", || !listens());
     let log = dir.join("log");
     let file = File::create(&log).unwrap();
     let mut command = Command::new("slurmctld");
@@ -186,7 +189,7 @@ fn is_refused(cluster: &Cluster, dir: &Path) -> bool {
         refused = match controller.0.try_wait().unwrap() {
             Some(_) => Some(true),
             None if waits => Some(true),
-            None => TcpStream::connect(("127.0.0.1", PORT)).ok().map(|_| false),
+            None => listens().then_some(false),
         };
         refused.is_some()
     });
@@ -226,7 +229,7 @@ fn what_slurmctld_refuses_is_found() {
         }
     }
     assert_eq!(missed, Vec::<&&str>::new());
-    // The table was made of what 22.05 refuses; each later release takes more of it.
+    // The table is of what one release refuses; another may take some of it.
     println!("slurmctld refuses {refused} of {}", ROWS.len() - 1);
-    assert!(refused * 2 >= ROWS.len(), "{refused} of {}", ROWS.len());
+    assert!(refused * 10 >= ROWS.len() * 8, "{refused} of {}", ROWS.len());
 }
