@@ -130,13 +130,14 @@ impl Slurm {
 
 /// Fields of `scontrol show job`, with the values at which they bind to nothing.
 fn bonds(text: &str) -> Bonds {
-    const NAMES: [(&str, &[&str]); 10] = [
+    const NAMES: [(&str, &[&str]); 11] = [
         ("ReqNodeList", &[]),
         ("ExcNodeList", &[]),
         ("Features", &[]),
         ("Licenses", &[]),
         ("Reservation", &[]),
         ("Switches", &["0@00:00:00"]),
+        ("Exclusive", &["NO"]),
         ("OverSubscribe", &["OK", "YES"]),
         ("Contiguous", &["0"]),
         ("MinTmpDiskNode", &["0"]),
@@ -146,7 +147,12 @@ fn bonds(text: &str) -> Bonds {
         let value = field(text, name).filter(|value| !neutral.contains(value))?;
         Some(((*name).to_owned(), value.to_owned()))
     });
-    set.collect()
+    let mut set: Bonds = set.collect();
+    // Where whole nodes have a field of their own, `OverSubscribe=NO` is of a job like any other.
+    if field(text, "Exclusive").is_some() {
+        set.remove("OverSubscribe");
+    }
+    set
 }
 
 /// What is in use of each licence in a list such as `matlab:2,ansys`.
@@ -358,6 +364,13 @@ mod tests {
         let one = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
         assert_eq!(bound("Switches=1@00:10:00"), one("Switches", "1@00:10:00"));
         assert_eq!(bonds(&PLAIN.replace("OverSubscribe=OK", "OverSubscribe=NO")).len(), 1);
+        // As 26.05 says it.
+        let with_a_field = |value: &str| {
+            let fields = format!("OverSubscribe=NO Exclusive={value}");
+            bonds(&PLAIN.replace("OverSubscribe=OK", &fields)).into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(with_a_field("NO"), Vec::<String>::new());
+        assert_eq!(with_a_field("NODE"), ["Exclusive"]);
         assert_eq!(bonds(&PLAIN.replace("ReqNodeList=(null)", "ReqNodeList=n[1-2]")).len(), 1);
     }
 
