@@ -25,6 +25,8 @@ pub enum User {
     Games,
     /// Of account language.
     News,
+    /// Of account lab; alone of these, root can log in.
+    Root,
 }
 
 impl User {
@@ -33,6 +35,7 @@ impl User {
             Self::Mail => "mail",
             Self::Games => "games",
             Self::News => "news",
+            Self::Root => "root",
         }
     }
 }
@@ -149,7 +152,10 @@ impl Cluster {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let status = answer.split_whitespace().nth(1).and_then(|code| code.parse().ok());
-        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let (head, rest) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        // Some releases write a header behind the body.
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.trim().parse().ok());
+        let body = rest.get(..length.unwrap_or(rest.len())).unwrap_or(rest);
         (status.unwrap_or_else(|| panic!("not HTTP: {answer}")), body.to_owned())
     }
 }

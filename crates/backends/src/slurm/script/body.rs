@@ -153,7 +153,11 @@ esac
 flock "$MUSTER_FENCE" true 2> /dev/null
 # A controller that was away when a start ended queues it again: what ended well is not run twice.
 case $(tail -n 1 "$muster_dir/ends" 2> /dev/null) in
-  *" 0") echo "muster: an earlier start of this job ended well; not run twice (muster requeue does)" >&2; exit 0 ;;
+  *" 0")
+    echo "muster: an earlier start of this job ended well; not run twice (muster requeue does)" >&2
+    rmdir "$MUSTER_LOGS" 2> /dev/null
+    exit 0
+    ;;
 esac
 # A controller that forgot a start makes it again, under the same count: it is the one that has run.
 muster_end=$(sed -n "s/^$MUSTER_ATTEMPT //p" "$muster_dir/ends" 2> /dev/null | tail -n 1)
