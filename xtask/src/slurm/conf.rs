@@ -21,10 +21,11 @@ const FILES: [(&str, &str); 5] = [
 
 /// The tree of accounts and the QOS.
 pub const ACCOUNTS: &str = include_str!("conf/accounts.txt");
-/// Limits on GPUs: slurmdbd knows that there are any only after slurmctld has told it.
-pub const LIMITS: &str = include_str!("conf/limits.txt");
-/// Names QOS that the session which made them does not know yet.
+/// Which QOS the accounts have: the session that makes them does not know them yet. A controller that runs already may not hear of
+/// it for the accounts below (24.11), so it comes before that.
 pub const SHARES: &str = include_str!("conf/shares.txt");
+/// Limits on GPUs: slurmdbd knows that there are any only after slurmctld has told it. Last is what the start waits for.
+pub const LIMITS: &str = include_str!("conf/limits.txt");
 
 /// Major number of NVIDIA's devices; no driver needs to have it.
 const MAJOR: &str = "195";

@@ -92,7 +92,10 @@ fn start_all(site: &Site, is_given: bool) -> Result<()> {
     answers(site, "slurmdbd", &["sacctmgr", "-nP", "show", "cluster"])?;
     match is_given {
         true => given::accounts(site, given::UNFINISHED)?,
-        false => sacctmgr(site, conf::ACCOUNTS)?,
+        false => {
+            sacctmgr(site, conf::ACCOUNTS)?;
+            sacctmgr(site, conf::SHARES)?;
+        }
     }
 
     // 4. The controller and its nodes.
@@ -108,7 +111,6 @@ fn start_all(site: &Site, is_given: bool) -> Result<()> {
         given::accounts(site, 0)?;
     } else {
         sacctmgr(site, conf::LIMITS)?;
-        sacctmgr(site, conf::SHARES)?;
         process::wait("limits in slurmctld", PATIENCE, || knows_limits(site))?;
     }
     let all_idle = |states: Vec<String>| states == vec!["idle"; usize::from(nodes)];

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::cluster::{Cluster, User};
-use crate::muster::{Muster, Said};
+use crate::muster::Muster;
 
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
@@ -84,17 +84,16 @@ fn a_job_as_short_as_explain_says_starts_before_those_before_it() {
     let minutes = change["limit"].as_u64().unwrap() / 60_000;
     assert!((6..10).contains(&minutes), "{explained}");
     // What its partition never allows is cut to what it does, and to what is free beside those before it.
-    match muster.try_submit(&text("huge", 9, 5)) {
-        Ok(huge) => {
-            let huge = huge[0];
-            cluster.until("Slurm says why", || muster.job(huge)["native"]["reason"] == "PartitionNodeLimit");
+    let huge = muster.submit(&text("huge", 9, 5))[0];
+    match why_it_never_runs(&muster, huge).as_str() {
+        "PartitionNodeLimit" => {
             let explained = muster.json(&["explain", &huge.to_string()]);
             let two = json!([{ "kind": "nodes", "nodes": 2 }]);
             assert_eq!(explained["explanation"]["sooner"], two, "{explained}");
-            muster.cancel(&[huge]);
         }
-        Err(refused) => is_refused_as_too_large(&refused),
+        _ => is_explained_as_failed(&muster, huge),
     }
+    muster.cancel(&[huge]);
     muster.cancel(&[waits]);
     let shorter = muster.submit(&text("shorter", 2, minutes))[0];
     muster.reaches(shorter, "running");
@@ -106,22 +105,27 @@ fn a_job_as_short_as_explain_says_starts_before_those_before_it() {
 fn a_job_that_no_node_can_take_says_how_far_the_closest_is_from_it() {
     let cluster = Cluster::here();
     let muster = Muster::of(&cluster, User::Mail);
-    match muster.try_submit("name: huge\ngpus: 9\ntime: 5m\nrun: 'true'\n") {
-        Ok(huge) => {
-            muster.reaches(huge[0], "failed");
-            let explained = muster.said(&["explain", &huge[0].to_string()]);
-            assert!(explained.starts_with("huge is failed: BadConstraints\n"), "{explained}");
-            assert!(explained.contains("needs a node with 9 free GPUs; 0 of 8 have them now"), "{explained}");
-        }
-        Err(refused) => is_refused_as_too_large(&refused),
-    }
+    let huge = muster.submit("name: huge\ngpus: 9\ntime: 5m\nrun: 'true'\n")[0];
+    assert_eq!(why_it_never_runs(&muster, huge), "BadConstraints");
+    is_explained_as_failed(&muster, huge);
+    let explained = muster.said(&["explain", &huge.to_string()]);
+    assert!(explained.contains("needs a node with 9 free GPUs; 0 of 8 have them now"), "{explained}");
 }
 
-/// Some releases refuse at once what no node can ever take; others let the job wait, or fail it.
-fn is_refused_as_too_large(refused: &Said) {
-    let words = &refused.stderr;
-    let says_so = words.contains("Requested node configuration is not available") && words.contains("hint:");
-    assert!(refused.code == 1 && says_so, "{refused:?}");
+/// Waits until Slurm says of a job that it can never run; one release lets it wait for that, another fails it.
+fn why_it_never_runs(muster: &Muster<'_>, job: u64) -> String {
+    let mut reason = String::new();
+    muster.cluster.until("Slurm says why", || {
+        reason = muster.job(job)["native"]["reason"].as_str().unwrap_or_default().to_owned();
+        ["PartitionNodeLimit", "BadConstraints"].contains(&reason.as_str())
+    });
+    reason
+}
+
+fn is_explained_as_failed(muster: &Muster<'_>, job: u64) {
+    muster.reaches(job, "failed");
+    let explained = muster.said(&["explain", &job.to_string()]);
+    assert!(explained.starts_with("huge is failed: BadConstraints\n"), "{explained}");
 }
 
 #[test]

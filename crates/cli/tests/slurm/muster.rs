@@ -82,19 +82,10 @@ impl<'a> Muster<'a> {
 
     /// Submits a file's text; returns the numbers of its jobs.
     pub fn submit(&self, text: &str) -> Vec<u64> {
-        self.try_submit(text).unwrap_or_else(|refused| panic!("{text}: {refused:?}"))
-    }
-
-    /// Submits a file's text, which may be refused: releases of Slurm differ in what they refuse at once and what they let wait or fail.
-    pub fn try_submit(&self, text: &str) -> Result<Vec<u64>, Said> {
         let file = self.cluster.work().join(format!("job-{:016x}.yaml", fxhash(text)));
         std::fs::write(&file, text).unwrap();
-        let said = self.call(&["run", file.to_str().unwrap(), "--json"]);
-        if said.code != 0 {
-            return Err(said);
-        }
-        let answer: Value = serde_json::from_str(&said.stdout).unwrap();
-        Ok(answer["jobs"].as_array().unwrap().iter().map(|job| job["job"].as_u64().unwrap()).collect())
+        let answer = self.json(&["run", file.to_str().unwrap()]);
+        answer["jobs"].as_array().unwrap().iter().map(|job| job["job"].as_u64().unwrap()).collect()
     }
 
     /// A job's row, through `show`.
