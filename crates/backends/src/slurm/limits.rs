@@ -144,7 +144,8 @@ fn qos(text: &str) -> Qos {
     one
 }
 
-/// `vision={MaxJobsPA=N(2) MaxTRESPA=gres/gpu=16(17)} language={…}`.
+/// Accounts by name, `vision={MaxJobsPA=N(2) MaxTRESPA=gres/gpu=16(17)} language={…}`, or users by number: `5={…}`, since 24.11
+/// `games(5)={…}`.
 fn each(text: &str) -> BTreeMap<String, Gauges> {
     let mut all = BTreeMap::new();
     for part in text.split('}') {
@@ -153,7 +154,8 @@ fn each(text: &str) -> BTreeMap<String, Gauges> {
         for (key, value) in inside.split(' ').filter_map(|word| word.split_once('=')) {
             gauge(&mut gauges, key, value);
         }
-        all.insert(name.trim().to_owned(), gauges);
+        let (name, id) = named(name.trim());
+        all.insert(if id.is_empty() { name } else { id }.to_owned(), gauges);
     }
     all
 }
@@ -235,5 +237,8 @@ QOS=capped(4) UsageRaw=3330.7 GrpJobs=N(1) GrpTRES=gres/gpu=N(16) MaxWallPJ=20 M
         assert_eq!(caps, [("MaxTRESPJ cpu", 64), ("MaxTRESPJ gres/gpu", 4), ("MaxWallPJ", 20)]);
         assert_eq!(capped.by_user["5"]["MaxTRESPU gres/gpu"], Gauge { limit: Some(16), used: 16 });
         assert_eq!(capped.by_account["vision"]["MaxTRESPA gres/gpu"], Gauge { limit: None, used: 16 });
+        // As 24.11 and 26.05 print users.
+        let named = read(&TEXT.replace(" 5={", " games(5)={"));
+        assert_eq!(named.qos[0].by_user, capped.by_user);
     }
 }
