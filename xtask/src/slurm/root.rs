@@ -79,7 +79,8 @@ fn status(command: &mut Command) -> Result<ExitCode> {
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// A daemon of the cluster that has another root than this process.
+/// A daemon of the cluster that has another root than this process. The number of one that has ended may be another process's by now,
+/// in the root of another cluster: only one that reads this cluster's configuration counts.
 fn daemon_inside(site: &Site) -> Option<u32> {
     let files = fs::read_dir(site.dir().join("run")).ok()?.flatten().map(|entry| entry.path());
     let pids = files
@@ -88,8 +89,15 @@ fn daemon_inside(site: &Site) -> Option<u32> {
     let mut others = pids.filter(|pid| {
         let root = fs::read_link(format!("/proc/{pid}/root"));
         root.is_ok_and(|root| root.join(MARK).exists() && root != Path::new("/"))
+            && fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| reads_conf_of(site, &environ))
     });
     others.next()
+}
+
+/// True for the environment that a daemon of this cluster was started with.
+fn reads_conf_of(site: &Site, environ: &[u8]) -> bool {
+    let own = format!("SLURM_CONF={}/etc/slurm.conf", site.text());
+    environ.split(|byte| *byte == 0).any(|variable| variable == own.as_bytes())
 }
 
 /// Homes of cargo and rustup: programs that were built outside are run, and tests ask cargo.
@@ -182,5 +190,18 @@ mod tests {
     #[test]
     fn a_cluster_without_daemons_is_in_no_root() {
         assert!(rejoin(&Site::at(Path::new("/no/such/cluster")).unwrap(), &[]).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_process_that_was_given_the_number_of_a_daemon_is_of_no_cluster() {
+        let site = Site::at(Path::new("/no/such/cluster")).unwrap();
+        assert!(reads_conf_of(&site, b"A=1\0SLURM_CONF=/no/such/cluster/etc/slurm.conf\0"));
+        for other in [
+            &b""[..],
+            b"SLURM_CONF=/no/such/cluster2/etc/slurm.conf",
+            b"X=SLURM_CONF=/no/such/cluster/etc/slurm.conf",
+        ] {
+            assert!(!reads_conf_of(&site, other));
+        }
     }
 }
