@@ -75,7 +75,7 @@ impl Slurm {
     ) -> Result<Vec<NativeJob>> {
         let Some(record) = &meant.record else { return Ok(rows) };
         if meant.is_by_id || self.records().await?.is_open(record) {
-            rows.retain(|row| reconcile::is_of(row, record));
+            rows.retain(|row| reconcile::is_of(row, record) && !reconcile::is_flushed(row, record));
         }
         // An accounting that keeps no comments knows it by number, name and instant.
         for row in rows.iter_mut().filter(|row| row.muster_id().is_none() && reconcile::is_of(row, record)) {

@@ -55,12 +55,14 @@ impl Slurm {
         };
         let fate = |record: &Record| match &history {
             None => Fate::Unsure,
-            Some(history) => match history.iter().find(|row| is_of(row, record)) {
-                Some(row) if row.state.state(false).is_final() => Fate::Ended,
-                Some(_) => Fate::Accounted,
-                None if records.has_started(&record.id) => Fate::Started,
-                None => Fate::Lost,
-            },
+            Some(history) => {
+                match history.iter().find(|row| is_of(row, record) && !is_flushed(row, record)) {
+                    Some(row) if row.state.state(false).is_final() => Fate::Ended,
+                    Some(_) => Fate::Accounted,
+                    None if records.has_started(&record.id) => Fate::Started,
+                    None => Fate::Lost,
+                }
+            }
         };
         fates.extend(
             missing.into_iter().map(|record| (fate(&record), record)).map(|(fate, record)| (record, fate)),
@@ -173,6 +175,74 @@ pub(super) fn is_of(row: &NativeJob, record: &Record) -> bool {
     }
 }
 
+/// True when this row of the accounting says no more of a job than that the controller forgot it: a controller that starts without its
+/// state has all that is open noted as cancelled, by no one and without a start. Slurm itself cancels jobs so that depend on others.
+pub(super) fn is_flushed(row: &NativeJob, record: &Record) -> bool {
+    record.is_plain && row.state.text() == "CANCELLED" && row.cancelled_by.is_none() && row.start.is_none()
+}
+
 fn has_had_its_time(record: &Record, now: Time) -> bool {
     now.since(record.submitted) > ARRIVAL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_cancelled_by_no_one_before_it_started_was_forgotten() {
+        let row = |state: &str, start: &str| {
+            let fields = [
+                "7",
+                "7",
+                "x",
+                "ada",
+                "lab",
+                "batch",
+                "normal",
+                state,
+                "0:0",
+                "1795459683",
+                start,
+                "1795459690",
+                "5",
+                "None assigned",
+                "1",
+                "",
+                "1",
+                "",
+                "",
+                "muster:a1",
+                "1",
+                "/tmp",
+                "None",
+            ];
+            let separator = muster_backends::slurm::job::SEPARATOR.to_string();
+            muster_backends::slurm::job::from_sacct(&fields.join(&separator)).swap_remove(0)
+        };
+        let record = |is_plain: bool| Record {
+            id: "a1".to_owned(),
+            number: Some(7),
+            before: Vec::new(),
+            name: "x".to_owned(),
+            elements: 1,
+            roles: Vec::new(),
+            submitted: Time(1_795_459_683_000),
+            commands: [("main".to_owned(), "true".to_owned())].into(),
+            workdir: "/".to_owned(),
+            without: Vec::new(),
+            is_plain,
+            checkpoint: None,
+        };
+        assert!(is_flushed(&row("CANCELLED", "Unknown"), &record(true)));
+        assert!(!is_flushed(&row("CANCELLED", "Unknown"), &record(false)));
+        for (state, start) in [
+            ("CANCELLED by 1000", "Unknown"),
+            ("CANCELLED", "1795459685"),
+            ("PENDING", "Unknown"),
+            ("FAILED", "Unknown"),
+        ] {
+            assert!(!is_flushed(&row(state, start), &record(true)), "{state} {start}");
+        }
+    }
 }
