@@ -129,8 +129,23 @@ impl Cluster {
 
     /// `cargo xtask slurm VERB NAME` on this cluster.
     pub fn daemon(&self, verb: &str, name: &str) {
-        let xtask = std::env::var_os("MUSTER_XTASK").expect("run by cargo xtask slurm test");
-        finish(Command::new(xtask).args(["slurm", verb, name]).arg(&self.dir));
+        finish(&mut self.xtask(verb, name));
+    }
+
+    fn xtask(&self, verb: &str, name: &str) -> Command {
+        let mut command =
+            Command::new(std::env::var_os("MUSTER_XTASK").expect("run by cargo xtask slurm test"));
+        command.args(["slurm", verb, name]).arg(&self.dir);
+        command
+    }
+
+    /// Has the controller write its whole state, which it does when it ends and every five minutes. Some releases do not start again
+    /// after a kill that came before the first time.
+    pub fn save_state(&self) {
+        if !self.dir.join("state/assoc_usage").exists() {
+            drop(Down::stopped(self, "slurmctld"));
+            self.until("the controller", || self.succeeds(&["scontrol", "ping"]));
+        }
     }
 
     /// What slurmrestd knows a user by, for some minutes.
@@ -227,6 +242,10 @@ impl<'a> Down<'a> {
 
 impl Drop for Down<'_> {
     fn drop(&mut self) {
-        self.cluster.daemon("start", self.name);
+        match std::thread::panicking() {
+            // A second panic would end all tests and hide the first.
+            true => drop(self.cluster.xtask("start", self.name).output()),
+            false => self.cluster.daemon("start", self.name),
+        }
     }
 }

@@ -10,6 +10,7 @@ use crate::muster::Muster;
 
 /// The controller dies and forgets everything, numbers included.
 fn forget(cluster: &Cluster) {
+    cluster.save_state();
     let down = Down::killed(cluster, "slurmctld");
     let state = cluster.conf().parent().unwrap().parent().unwrap().join("state");
     for entry in std::fs::read_dir(state).unwrap().flatten() {
