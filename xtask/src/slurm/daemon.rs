@@ -77,7 +77,8 @@ impl Daemon {
                  --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900 --innodb-flush-log-at-trx-commit=0"
             ),
             Self::Slurmdbd => "slurmdbd -D".to_owned(),
-            Self::Slurmctld => "slurmctld -D".to_owned(),
+            // Tests take its state away; without -i 26.05 does not start again then.
+            Self::Slurmctld => "slurmctld -D -i".to_owned(),
             Self::Slurmd(number) => format!("slurmd -N node{number} -D"),
             Self::Slurmrestd => format!(
                 "env SLURM_JWT=daemon setpriv --reuid={REST_USER} --regid={REST_USER} --clear-groups slurmrestd \

@@ -35,8 +35,11 @@ usage: cargo xtask slurm <command>
   shell [DIR] [-- COMMAND…]      a command, else $SHELL, where sbatch and squeue see the cluster
   test [FILTER]                  start one, run the tests that need it, stop it
 
-  up … --release NAME            with the Slurm of another release of Debian (trixie, sid), in a root of its own that is made once under
+  up … --release NAME            with the Slurm of another release of Debian, in a root of its own that is made once under
   test … --release NAME          target/slurm-root (600 MB, minutes); the other commands find a cluster's root by themselves
+
+The tests were run on Slurm 22.05 (Debian bookworm: `test` alone, which CI runs), 24.11 (`test --release trixie`) and 26.05
+(`test --release sid`). docs/slurm.md, Generations, has what passed and what differs.
 ";
 
 /// One command line after `cargo xtask slurm`.

@@ -139,15 +139,6 @@ impl Cluster {
         command
     }
 
-    /// Has the controller write its whole state, which it does when it ends and every five minutes. Some releases do not start again
-    /// after a kill that came before the first time.
-    pub fn save_state(&self) {
-        if !self.dir.join("state/assoc_usage").exists() {
-            drop(Down::stopped(self, "slurmctld"));
-            self.until("the controller", || self.succeeds(&["scontrol", "ping"]));
-        }
-    }
-
     /// What slurmrestd knows a user by, for some minutes.
     pub fn token(&self, user: User) -> String {
         let said = self.said(&["scontrol", "token", &format!("username={}", user.name()), "lifespan=300"]);

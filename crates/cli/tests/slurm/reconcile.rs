@@ -24,7 +24,6 @@ fn a_controller_that_is_killed_among_submissions_doubles_and_loses_nothing() {
         std::fs::write(&path, format!("name: once-{nth}\ntime: 2m\nrun: {run}\n")).unwrap();
         path.display().to_string()
     };
-    cluster.save_state();
     // 1. Submissions one after the other, and a kill among them.
     let accepted = AtomicUsize::new(0);
     let numbers: Vec<u64> = std::thread::scope(|scope| {
