@@ -372,7 +372,7 @@ impl Client {
             Response::Http(response) => {
                 serde_json::from_slice(&wire::whole_body(response).await?).map_err(read)
             }
-            Response::Here(Answer::Json(value)) => serde_json::from_value(value).map_err(read),
+            Response::Here(Answer::Json(text)) => serde_json::from_slice(&text).map_err(read),
             Response::Here(_) => Err(unexpected("something else in place of JSON")),
         }
     }

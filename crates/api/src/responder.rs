@@ -40,8 +40,8 @@ pub enum Stay {
 
 /// A success.
 pub enum Answer {
-    /// The JSON of the route's type.
-    Json(Value),
+    /// The JSON of the route's type, as text: a tree of a thousand jobs takes several times as long to make and to read.
+    Json(Vec<u8>),
     /// Bytes as they come.
     Bytes(BoxStream<'static, io::Result<Bytes>>),
     /// Words that run the program that is appended to them on the caller's own terminal, which is the session.
@@ -51,7 +51,7 @@ pub enum Answer {
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Answer::Json(value) => f.debug_tuple("Json").field(value).finish(),
+            Answer::Json(text) => f.debug_tuple("Json").field(&String::from_utf8_lossy(text)).finish(),
             Answer::Bytes(_) => f.write_str("Bytes"),
             Answer::Terminal(words) => f.debug_tuple("Terminal").field(words).finish(),
         }

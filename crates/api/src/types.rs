@@ -6,7 +6,7 @@ use muster_model::unit::{GpuMilli, Span, Time};
 use muster_model::view::{
     Bar, Explanation, JobView, MissingOutput, NodeView, QueueView, UsageView, WindowView,
 };
-use muster_model::{ElementId, JobId, NodeName};
+use muster_model::{ElementId, JobId, NodeName, OutputFiles};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -115,6 +115,9 @@ pub struct JobDetail {
     pub commands: Option<BTreeMap<String, String>>,
     /// Working directory; `None` to others than its owner and admins.
     pub workdir: Option<String>,
+    /// Files that its user named for its output, as absolute patterns; absent where Muster keeps the output, and to others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<OutputFiles>,
     /// Log file per rank of the current or last attempt of the shown element; empty to others.
     pub logs: Vec<String>,
     /// Tasks of that attempt whose output is not all there; empty to others.

@@ -45,6 +45,7 @@ fn order(job: u64) -> GangOrder {
         workdir: "/".into(),
         umask: 0o022,
         interactive: false,
+        files: muster_model::OutputFiles::default(),
         time_limit: None,
         grace: Span::from_secs(5),
         checkpoint: None,

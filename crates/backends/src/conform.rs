@@ -137,6 +137,7 @@ impl<'a> Bench<'a> {
             workdir: PathBuf::from("/"),
             umask: 0o022,
             interactive: false,
+            files: muster_model::OutputFiles::default(),
             time_limit: None,
             grace: Span::from_secs(1),
             checkpoint: Some(Checkpoint {

@@ -267,6 +267,7 @@ mod tests {
             workdir: PathBuf::from("/"),
             umask: 0o022,
             interactive: false,
+            files: muster_model::OutputFiles::default(),
             time_limit: None,
             grace: Span::from_secs(30),
             checkpoint: None,

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use muster_model::payload::{Command, Identity};
 use muster_model::{
-    Attempt, AttemptId, Bytes, Checkpoint, ElementId, Rank, Span, TaskCheckpoint, TaskExit, TaskSignalled,
+    Attempt, AttemptId, Bytes, Checkpoint, ElementId, OutputFiles, Rank, Span, TaskCheckpoint, TaskExit,
+    TaskSignalled,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,9 @@ pub struct OrderRecord {
     pub env: std::collections::BTreeMap<String, String>,
     /// Working directory, entered as the user.
     pub workdir: PathBuf,
+    /// Files for its output with all marks filled in, opened as the user; orders of earlier versions have none.
+    #[serde(default)]
+    pub files: OutputFiles,
     /// File mode creation mask.
     pub umask: u32,
     /// As whom it runs.

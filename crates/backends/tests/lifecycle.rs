@@ -3,13 +3,14 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use common::{Groups, Rig, gang, id, is_running, pid_in, stop, until};
 use muster_backends::driver::{Backend, Command};
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::launch::GangOrder;
-use muster_model::{Bytes, Checkpoint, CpuMilli, Observation, Rank, Span, StopCause, TaskExit};
+use muster_model::{Bytes, Checkpoint, CpuMilli, Observation, OutputFiles, Rank, Span, StopCause, TaskExit};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exits_are_told_apart_and_output_is_logged() {
@@ -52,6 +53,96 @@ async fn no_user_process_of_64_runs_before_go() {
         }
     }
     assert_eq!(std::fs::read_dir(&ran).unwrap().count(), 64);
+}
+
+/// Runs two ranks to their ends, which must be good.
+async fn run_both(rig: &mut Rig, order: GangOrder) {
+    let id = order.id;
+    rig.execute(Command::Prepare(order.into()));
+    let (mut prepared, mut over) = (BTreeSet::new(), BTreeSet::new());
+    while over.len() < 2 {
+        // Reports may come twice, also those of the attempt before.
+        match rig.next().await {
+            (of, rank, Observation::Prepared) if of == id => {
+                prepared.insert(rank);
+                if prepared.len() == 2 {
+                    rig.execute(Command::Go(id));
+                }
+            }
+            (of, rank, Observation::Exited(exit)) if of == id => {
+                assert_eq!(exit, TaskExit::Code { code: 0 });
+                over.insert(rank);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_goes_into_the_files_that_a_job_names() {
+    let mut rig = Rig::new(Groups::Found);
+    let dir = rig.path("work");
+    std::fs::create_dir(&dir).unwrap();
+    let named = |output: &str, error: Option<&str>| OutputFiles {
+        output: Some(output.to_owned()),
+        error: error.map(str::to_owned),
+    };
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+    // 1. One for all ranks, appended to by each start; a relative one begins at the working directory.
+    let one = |attempt| GangOrder {
+        files: named("new/all.txt", None),
+        workdir: dir.clone(),
+        ..gang(id(1, attempt), &["echo $RANK; echo err >&2", "echo $RANK; echo err >&2"])
+    };
+    run_both(&mut rig, one(1)).await;
+    run_both(&mut rig, one(2)).await;
+    let text = read("new/all.txt");
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0", "0", "1", "1", "err", "err", "err", "err"]);
+    // Muster's own log says where it went, and has nothing of it.
+    let log = rig.log(id(1, 1), 0);
+    assert_eq!(
+        log,
+        format!("muster: the output goes into {}, as the job asks\n", dir.join("new/all.txt").display())
+    );
+    // 2. One for each rank, and another for errors.
+    let order = GangOrder {
+        files: named("%x-%j-%t", Some("err-%t")),
+        workdir: dir.clone(),
+        ..gang(id(2, 1), &["echo a; echo e >&2", "echo b"])
+    };
+    let name = order.job_name.clone();
+    run_both(&mut rig, order).await;
+    assert_eq!((read(&format!("{name}-2-0")), read(&format!("{name}-2-1"))), ("a\n".into(), "b\n".into()));
+    assert_eq!((read("err-0"), read("err-1")), ("e\n".into(), String::new()));
+    // 3. What is no file is refused before anything runs, and a pipe that nobody reads holds nothing up.
+    std::fs::create_dir(dir.join("folder")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        dir.join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    for (job, output) in [(3, "folder"), (4, "pipe"), (5, "/dev/full"), (6, "new/all.txt/x")] {
+        let order = GangOrder {
+            files: named(output, None),
+            workdir: dir.clone(),
+            ..gang(id(job, 1), &["touch ran"])
+        };
+        rig.execute(Command::Prepare(order.into()));
+        let reason = loop {
+            match rig.next().await {
+                (of, _, what) if of != id(job, 1) => drop(what),
+                (_, _, Observation::Impossible { reason } | Observation::Refused { reason }) => break reason,
+                (_, _, other) => panic!("{output}: {other:?}"),
+            }
+        };
+        assert!(reason.contains("cannot write the output into"), "{reason}");
+    }
+    assert!(!dir.join("ran").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,7 +11,7 @@ use common::{Groups, Rig, gang, id, is_running, pid_in, stop, until};
 use muster_backends::driver::{Backend, Command};
 use muster_model::launch::GangOrder;
 use muster_model::payload::Identity;
-use muster_model::{AttemptId, Observation, Rank, TaskExit};
+use muster_model::{AttemptId, Observation, OutputFiles, Rank, TaskExit};
 
 /// Two users that every Debian and Fedora has; neither owns anything.
 const USERS: [(&str, u32, u32); 2] = [("nobody", 65534, 65534), ("daemon", 1, 1)];
@@ -115,6 +115,41 @@ async fn root_enters_no_directory_for_a_user() {
         let Observation::Refused { reason } = rig.next().await.2 else { panic!("{workdir:?} was entered") };
         assert!(reason.contains("working directory"), "{reason}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root"]
+async fn root_opens_no_output_file_for_a_user() {
+    let mut rig = system();
+    let home = home(&rig, 0);
+    let files = |output: &Path| OutputFiles { output: Some(output.display().to_string()), error: None };
+    // 1. What the user may write is written as the user.
+    let own = home.join("new/out-%j.txt");
+    let job = GangOrder { files: files(&own), ..order(id(1, 1), 0, "echo mine") };
+    assert_eq!(rig.run(&job).await, TaskExit::Code { code: 0 });
+    let written = home.join("new/out-1.txt");
+    assert_eq!(std::fs::read_to_string(&written).unwrap(), "mine\n");
+    assert_eq!(std::fs::metadata(&written).unwrap().uid(), user(0).uid);
+    assert_eq!(std::fs::metadata(home.join("new")).unwrap().uid(), user(0).uid);
+    // 2. What only root may write is not, by whichever way it is named; nothing is made there.
+    let closed = rig.path("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let secret = closed.join("secret");
+    std::fs::write(&secret, "before").unwrap();
+    let link = home.join("link");
+    symlink(&secret, &link).unwrap();
+    for (job, output) in [(2, secret.clone()), (3, link), (4, closed.join("new/out"))] {
+        let refused = GangOrder { files: files(&output), ..order(id(job, 1), 0, "echo stolen") };
+        rig.execute(Command::Prepare(refused.into()));
+        let reason = match rig.next().await.2 {
+            Observation::Refused { reason } | Observation::Impossible { reason } => reason,
+            other => panic!("{output:?}: {other:?}"),
+        };
+        assert!(reason.contains("cannot write the output into"), "{reason}");
+    }
+    assert_eq!(std::fs::read_to_string(&secret).unwrap(), "before");
+    assert!(!closed.join("new").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

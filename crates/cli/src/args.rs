@@ -67,11 +67,6 @@ pub struct Output {
 }
 
 impl Output {
-    /// For people.
-    pub fn text() -> Self {
-        Self { json: false, output: Format::Text }
-    }
-
     /// Whether JSON is wanted.
     pub fn json(self) -> bool {
         self.json || self.output == Format::Json

@@ -12,6 +12,7 @@ use muster_model::view::JobView;
 use crate::app::App;
 use crate::exit::Failure;
 use crate::jobref::Target;
+use crate::named_file::{self, Stream};
 
 /// Which output, and how much of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +44,18 @@ async fn copy(app: &App, client: &Client, target: Target, which: Which, follow: 
         tail: which.tail,
         offset: None,
     };
-    let mut stream = client.logs(target.job, query).await.map_err(Failure::from)?;
+    // Without a daemon the files are read here anyway, and looking the job up would cost a question to Slurm.
+    let named = match client.socket() {
+        Some(_) => {
+            let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;
+            named_file::of(client, &detail, &query)?
+        }
+        None => None,
+    };
+    let mut stream = match named {
+        Some(file) => named_file::open(client, target, file, &query).await?,
+        None => kept(client, target, query).await.map_err(Failure::from)?,
+    };
     while let Some(bytes) = stream.next().await {
         match bytes {
             Ok(bytes) => app.ui.bytes(&bytes)?,
@@ -58,12 +70,19 @@ async fn copy(app: &App, client: &Client, target: Target, which: Which, follow: 
     Ok(())
 }
 
+/// Output that Muster keeps.
+async fn kept(client: &Client, target: Target, query: LogQuery) -> Result<Stream, ClientError> {
+    let stream = client.logs(target.job, query).await?;
+    Ok(stream.map(|bytes| bytes.map(|bytes| bytes.to_vec())).boxed())
+}
+
 /// Ranks whose output is followed together at most: each is a connection of its own.
 const MOST_FOLLOWED: u32 = 256;
 
 /// Copies the lines of all ranks to stdout, each behind its rank: rank by rank, or as they come until the tasks have ended.
 pub async fn all(app: &App, client: &Client, target: Target, which: Which, follow: bool) -> Result<()> {
-    let job = client.job(target.job, target.index).await.map_err(Failure::from)?.job;
+    let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;
+    let job = &detail.job;
     let placed = job.elements.iter().map(|element| element.tasks.len()).max().unwrap_or(0);
     let ranks = job.tasks.max(u32::try_from(placed).unwrap_or(u32::MAX)).max(1);
     if follow && ranks > MOST_FOLLOWED {
@@ -83,11 +102,20 @@ pub async fn all(app: &App, client: &Client, target: Target, which: Which, follo
         offset: None,
     };
     let (mut open, mut silent) = (SelectAll::new(), None);
+    // Lines of a file that all ranks write into are nobody's in particular.
+    if let Some(file) = named_file::of(client, &detail, &query(0))?.filter(|file| file.is_shared) {
+        app.ui.status("all ranks write into one file; its lines do not say of which rank they are");
+        return plain(app, named_file::open(client, target, file, &query(0)).await?).await;
+    }
     for rank in 0..ranks {
-        let stream = match client.logs(target.job, query(rank)).await {
-            Ok(stream) => stream
-                .map(move |bytes| (rank, bytes.map(|bytes| bytes.to_vec())))
-                .chain(futures_util::stream::once(ended(rank))),
+        let opened = match named_file::of(client, &detail, &query(rank))? {
+            Some(file) => Ok(named_file::open(client, target, file, &query(rank)).await?),
+            None => kept(client, target, query(rank)).await,
+        };
+        let stream = match opened {
+            Ok(stream) => {
+                stream.map(move |bytes| (rank, bytes)).chain(futures_util::stream::once(ended(rank)))
+            }
             // One that has written nothing has no file.
             Err(ClientError::Api(body)) if body.code == "not_found" => {
                 silent.get_or_insert(body);
@@ -108,6 +136,14 @@ pub async fn all(app: &App, client: &Client, target: Target, which: Which, follo
         }
         _ => copy_lines(app, &mut open, width).await,
     }
+}
+
+/// Copies to stdout as it is.
+async fn plain(app: &App, mut stream: Stream) -> Result<()> {
+    while let Some(bytes) = stream.next().await {
+        app.ui.bytes(&bytes.map_err(Failure::from)?)?;
+    }
+    Ok(())
 }
 
 type Numbered = (u32, std::result::Result<Vec<u8>, ClientError>);

@@ -15,6 +15,7 @@ mod follow;
 mod jobref;
 mod json_error;
 mod mistyped;
+mod named_file;
 mod on;
 mod output_files;
 mod remote;

@@ -31,10 +31,10 @@ const UNREACHABLE: i32 = 255;
 /// Runs the verb there, with this process's streams; answers its exit code.
 pub fn run(app: &App, host: &str, command: &Command) -> Result<u8> {
     // 1. The same words, with jobs as text: files of this machine are not there.
-    let (files, needs_terminal) = match command {
-        Command::Run(args) => (args.files(), false),
-        Command::Attach(_) => (&[][..], true),
-        _ => (&[][..], false),
+    let (files, cures, needs_terminal) = match command {
+        Command::Run(args) => (args.files(), args.cures(), false),
+        Command::Attach(_) => (&[][..], &[][..], true),
+        _ => (&[][..], &[][..], false),
     };
     let spoken = std::env::args_os().skip(1).map(OsString::into_string).collect::<Result<Vec<_>, _>>();
     let spoken = spoken.map_err(|word| Failure::usage(format!("{} is not UTF-8 text", word.display())))?;
@@ -42,7 +42,7 @@ pub fn run(app: &App, host: &str, command: &Command) -> Result<u8> {
     let text = match files {
         [] => None,
         files => {
-            let texts = files.iter().map(|file| texts::read(app, file)).collect::<Result<Vec<_>>>()?;
+            let texts = files.iter().map(|file| texts::read(app, file, cures)).collect::<Result<Vec<_>>>()?;
             replace(&mut words, files)?;
             Some(texts.into_iter().map(|text| text.source).collect::<Vec<_>>().join("\n---\n"))
         }

@@ -1,6 +1,7 @@
 //! Where output goes: data on stdout, status and hints on stderr. Colour only on a terminal that wants it.
 
 use std::borrow::Cow;
+use std::env::VarError;
 use std::io::{self, IsTerminal, Write};
 
 use jiff::tz::TimeZone;
@@ -17,6 +18,28 @@ pub struct Ui {
     has_utf8: bool,
 }
 
+/// Where the system keeps the time zone, and all time zones.
+const LOCAL_ZONE: &str = "/etc/localtime";
+const ZONES: &str = "/usr/share/zoneinfo";
+
+/// Returns the time zone of the user. `TimeZone::system` first reads every folder of the database, which is a fifth of the time that a verb
+/// takes to start; one file is enough where it is known which.
+fn zone(named: Result<String, VarError>) -> TimeZone {
+    let is_name = |name: &str| {
+        !name.is_empty()
+            && !name.starts_with(['/', ':', '.'])
+            && !name.contains("..")
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '+'))
+    };
+    let (name, path) = match named {
+        Ok(name) if is_name(&name) => (name.clone(), format!("{ZONES}/{name}")),
+        Ok(_) | Err(VarError::NotUnicode(_)) => return TimeZone::system(),
+        Err(VarError::NotPresent) => ("Local".to_owned(), LOCAL_ZONE.to_owned()),
+    };
+    let read = std::fs::read(path).ok().and_then(|bytes| TimeZone::tzif(&name, &bytes).ok());
+    read.unwrap_or_else(TimeZone::system)
+}
+
 impl Ui {
     /// Looks at the streams and at `NO_COLOR` and `TERM`.
     pub fn detect() -> Self {
@@ -24,7 +47,8 @@ impl Ui {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let may_colour = !set("NO_COLOR") && !dumb;
         let stdout_is_terminal = io::stdout().is_terminal();
-        let style = Style { width: None, colour: may_colour && stdout_is_terminal, zone: TimeZone::system() };
+        let style =
+            Style { width: None, colour: may_colour && stdout_is_terminal, zone: zone(std::env::var("TZ")) };
         let error_colour = may_colour && io::stderr().is_terminal();
         Self { style, error_colour, stdout_is_terminal, has_utf8: has_utf8(|name| std::env::var(name).ok()) }
     }
@@ -143,7 +167,25 @@ fn size() -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::has_utf8;
+    use jiff::tz::TimeZone;
+
+    use super::{has_utf8, zone};
+
+    #[test]
+    fn a_time_zone_is_read_as_the_system_reads_it() {
+        let instant = jiff::Timestamp::from_second(1_795_370_656).unwrap();
+        let offset = |zone: &TimeZone| zone.to_offset(instant);
+        for name in ["UTC", "Europe/Berlin", "America/St_Johns", "Etc/GMT+5"] {
+            // A machine without the database knows the first alone.
+            if let Ok(expected) = TimeZone::get(name) {
+                assert_eq!(offset(&zone(Ok(name.to_owned()))), offset(&expected), "{name}");
+            }
+        }
+        // What is no name is left to the library, and no path is read.
+        for other in ["", ":UTC", "../../etc/passwd", "/etc/passwd", "CET-1CEST"] {
+            assert_eq!(offset(&zone(Ok(other.to_owned()))), offset(&TimeZone::system()), "{other}");
+        }
+    }
 
     #[test]
     fn the_first_variable_that_is_set_says_the_locale() {

@@ -70,6 +70,7 @@ pub(crate) fn gang_order(
         workdir: payload.workdir.clone(),
         umask: payload.umask,
         interactive: payload.interactive,
+        files: payload.files.clone(),
         time_limit: spec.time_limit,
         grace: spec.grace,
         checkpoint: spec.checkpoint,

@@ -209,6 +209,49 @@ async fn what_slurm_cannot_do_is_refused_or_said() {
 }
 
 #[tokio::test]
+async fn groups_wait_where_they_say_and_count_memory_alike() {
+    let fake = Fake::new();
+    let groups = |server: &str, client: &str| {
+        format!(
+            "time: 5m\nslurm: {{partition: any}}\ngroups:\n  - {{name: server, {server}, run: a}}\n  - {{name: client, {client}, run: b}}\n"
+        )
+    };
+    let asked = async |server: &str, client: &str| -> String {
+        let script = fake.script(&groups(server, client)).await;
+        let kept = ["partition", "constraint", "mem", "mem-per-cpu"];
+        let lines = script.lines().filter_map(|line| line.strip_prefix("#SBATCH "));
+        let lines = lines.filter(|line| {
+            let name = line.trim_start_matches("--").split('=').next().unwrap_or_default();
+            *line == "hetjob" || kept.contains(&name)
+        });
+        lines.collect::<Vec<_>>().join(" ")
+    };
+    for (server, client, expected) in [
+        ("cpus: 2", "gpus: 1", "--partition=any hetjob --partition=any"),
+        (
+            "cpus: 2, slurm: {partition: [cpu, short]}",
+            "gpus: 1, slurm: {partition: gpu, constraint: \"a100|h100\"}",
+            "--partition=cpu,short hetjob --partition=gpu --constraint=a100|h100",
+        ),
+        // The same resources in other partitions are components all the same.
+        ("gpus: 1, slurm: {partition: a}", "gpus: 1", "--partition=a hetjob --partition=any"),
+        (
+            "gpus: 1, memory: 1GiB",
+            "nodes: 2, memory: 1GiB",
+            "--mem=1024M --partition=any hetjob --mem=1024M --partition=any",
+        ),
+        // sbatch refuses memory by node beside memory by CPU.
+        (
+            "cpus: 2, memory: 1GiB",
+            "tasks: 4, gpus-per-task: 1, memory: 1GiB",
+            "--mem-per-cpu=512M --partition=any hetjob --mem-per-cpu=1024M --partition=any",
+        ),
+    ] {
+        assert_eq!(asked(server, client).await, expected, "{server} {client}");
+    }
+}
+
+#[tokio::test]
 async fn raw_options_cannot_break_the_script() {
     let fake = Fake::new();
     for option in [

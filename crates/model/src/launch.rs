@@ -31,6 +31,9 @@ pub struct GangOrder {
     pub umask: u32,
     /// Rank 0 runs on a pseudo-terminal.
     pub interactive: bool,
+    /// Files for its output, as patterns.
+    #[serde(default)]
+    pub files: crate::OutputFiles,
     /// Walltime from the moment user processes run.
     pub time_limit: Option<Span>,
     /// Between SIGTERM and SIGKILL.

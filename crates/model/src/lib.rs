@@ -14,6 +14,7 @@ pub mod job;
 pub mod launch;
 pub mod node;
 pub mod outcome;
+pub mod output;
 pub mod payload;
 pub mod plan;
 pub mod proof;
@@ -43,6 +44,7 @@ pub use job::{
 };
 pub use node::{Device, DeviceSet, Drain, Foreign, GpuModel, NodeSpec};
 pub use outcome::{Outcome, TaskExit};
+pub use output::OutputFiles;
 pub use payload::{Identity, Payload};
 pub use plan::{Decision, Eviction, EvictionCause, Keep, Plan, Reservation, TaskPlacement};
 pub use queue::{Preemption, QueueSpec, QueueTree};

@@ -25,6 +25,9 @@ pub struct Payload {
     pub identity: Identity,
     /// A terminal is attached: rank 0 runs on a pseudo-terminal.
     pub interactive: bool,
+    /// Files that its user names for its output.
+    #[serde(default, skip_serializing_if = "crate::OutputFiles::is_empty")]
+    pub files: crate::OutputFiles,
 }
 
 impl fmt::Debug for Payload {

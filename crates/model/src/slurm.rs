@@ -1,6 +1,7 @@
 //! What a job says to Slurm in Slurm's own words, and nobody else reads. What has a word of Muster's stands in
 //! [`crate::JobSpec`]; here is only the rest. Values have passed `spec`'s checks: one line each, without control characters.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::unit::Span;
@@ -42,6 +43,17 @@ pub struct SlurmOptions {
     pub setup: Option<Arc<str>>,
     /// Further options of sbatch, as `--name=value`, each.
     pub options: Vec<Arc<str>>,
+    /// Where single groups wait, by their names; what is said there takes the place of what the job says.
+    pub groups: BTreeMap<Arc<str>, GroupOptions>,
+}
+
+/// What one group of a job says to Slurm.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupOptions {
+    /// `--partition` of its component.
+    pub partitions: Vec<Arc<str>>,
+    /// `--constraint` of its component.
+    pub constraint: Option<Arc<str>>,
 }
 
 /// How many leaf switches, and for how long Slurm waits for that.

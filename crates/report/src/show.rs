@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_model::view::{ElementView, JobView, MissingOutput, ServiceView};
-use muster_model::{Outcome, TaskExit, Time, signal_name};
+use muster_model::{Outcome, OutputFiles, TaskExit, Time, signal_name};
 
 use crate::amount::{count, gpus};
 use crate::clock;
@@ -26,6 +26,8 @@ pub struct Detail<'a> {
     pub commands: Option<&'a BTreeMap<String, String>>,
     /// Working directory; `None` likewise.
     pub workdir: Option<&'a str>,
+    /// Files that its user named for its output.
+    pub files: Option<&'a OutputFiles>,
     /// Log file per rank.
     pub logs: &'a [String],
     /// Tasks whose output is not all there.
@@ -219,6 +221,12 @@ fn private(detail: &Detail<'_>) -> Vec<(&'static str, String)> {
         facts.push(("runs", lines.join("\n")));
     }
     facts.extend(detail.workdir.map(|workdir| ("in", clean(workdir).into_owned())));
+    if let Some(files) = detail.files {
+        let named = [("output", &files.output), ("error", &files.error)];
+        facts.extend(
+            named.iter().filter_map(|(label, file)| Some((*label, clean(file.as_ref()?).into_owned()))),
+        );
+    }
     if !detail.logs.is_empty() {
         let mut logs: Vec<String> =
             detail.logs.iter().take(LOGS_LISTED).map(|log| clean(log).into_owned()).collect();
@@ -342,6 +350,7 @@ mod tests {
             now: after(6),
             commands: private.then_some(&commands),
             workdir: private.then_some("/home/alice"),
+            files: None,
             logs: if private { &logs } else { &[] },
             missing_output: &[],
             enforcement: &enforcement,

@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use muster_model::launch::{GangOrder, TaskOrder};
-use muster_model::{Rank, Span};
+use muster_model::output::{self, OutputPlace};
+use muster_model::{OutputFiles, Rank, Span};
 
 use super::state::Shared;
 use crate::cgroup::Limits;
@@ -106,6 +107,7 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
         tag,
         command: task.command.clone(),
         workdir: order.workdir.clone(),
+        files: files(order, task),
         umask: order.umask,
         identity: order.identity.clone(),
         switch_user: shared.config.system,
@@ -125,6 +127,18 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
         gate_patience: Some(GATE_PATIENCE),
         idle: order.idle.map(|after| IdleOrder { after, gpus: env::nvidia_uuids(task) }),
     }
+}
+
+/// The files that its user names for the output of a task.
+fn files(order: &GangOrder, task: &TaskOrder) -> OutputFiles {
+    let place = OutputPlace {
+        job: order.id.element.job,
+        index: order.array_index.or(order.replica.map(|replica| replica.index)),
+        rank: task.rank,
+        name: &order.job_name,
+        user: order.identity.user.as_str(),
+    };
+    order.files.map(|pattern| output::expand(pattern, &place))
 }
 
 /// Starts the supervisor with one end of a socket pair as its standard input.

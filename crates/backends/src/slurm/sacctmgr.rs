@@ -17,7 +17,37 @@ pub struct Entered {
     pub users: BTreeMap<String, Vec<String>>,
     /// A table of accounts named no parents, so that the tree is not known.
     pub is_flat: bool,
+    /// Settings that are not read, such as `GrpSubmit of accounts`, with whose they are and their values.
+    pub unread: BTreeMap<String, Vec<String>>,
 }
+
+/// Settings that limit nothing and order nothing: names, descriptions and what Slurm counts itself.
+const DESCRIPTIONS: [&str; 20] = [
+    "account",
+    "accounts",
+    "adminlevel",
+    "cluster",
+    "clusters",
+    "coordinators",
+    "default",
+    "defaultaccount",
+    "description",
+    "descr",
+    "id",
+    "lft",
+    "name",
+    "org",
+    "organization",
+    "par name",
+    "parent",
+    "parentname",
+    "rgt",
+    "user",
+];
+
+/// Values with which a setting does what it does where nothing is set (sacctmgr(1)).
+const DEFAULTS: [(&str, &str); 4] =
+    [("priority", "0"), ("usagefactor", "1"), ("preemptmode", "cluster"), ("share", "1")];
 
 /// An account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,6 +106,27 @@ impl Entered {
         true
     }
 
+    /// Notes settings that nothing here reads: of users all of them but their names.
+    fn unread<'a>(&mut self, kind: &str, name: &str, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        for (key, value) in pairs {
+            let (key, value) = (key.trim(), value.trim());
+            let lower = key.to_ascii_lowercase();
+            let known =
+                FIELDS.iter().find(|(_, names)| names.contains(&lower.as_str())).map(|(name, _)| *name);
+            // The user's own list of QOS is who may use what, and the default one is among them.
+            let is_read = known.is_some() && (kind != "users" || matches!(known, Some("qos" | "defaultqos")));
+            let plain = value.trim_end_matches('0').trim_end_matches('.');
+            let is_default = DEFAULTS
+                .iter()
+                .any(|(name, default)| *name == known.unwrap_or(&lower) && [value, plain].contains(default));
+            let is_nothing = matches!(value, "" | "-1" | "parent") || value.ends_with("=-1") || is_default;
+            if !is_read && !is_nothing && !DESCRIPTIONS.contains(&lower.as_str()) {
+                let of = self.unread.entry(format!("{key} of {kind}")).or_default();
+                of.push(format!("{name} {value}"));
+            }
+        }
+    }
+
     fn account(&mut self, name: &str) -> &mut Account {
         let at = self.accounts.iter().position(|account| account.name == name).unwrap_or_else(|| {
             let account = Account { name: name.to_owned(), parent: "root".to_owned(), ..Account::default() };
@@ -114,8 +165,17 @@ impl Entered {
                     let account = self.account(&name);
                     account.parent.clone_from(&parent);
                     set(&mut account.fields, pairs.iter().filter_map(|pair| pair.split_once('=')));
+                    self.unread("accounts", &name, pairs.iter().filter_map(|pair| pair.split_once('=')));
                 }
-                "User" => self.user(&name, &parent),
+                "User" => {
+                    self.user(&name, &parent);
+                    let pairs = pairs.iter().filter_map(|pair| pair.split_once('='));
+                    self.unread("users", &format!("{name} in {parent}"), pairs);
+                }
+                // Limits of the root hold for everything.
+                "Cluster" => {
+                    self.unread("users", "the cluster", pairs.iter().filter_map(|pair| pair.split_once('=')));
+                }
                 _ => {}
             }
         }
@@ -139,6 +199,8 @@ impl Entered {
             }
             if !user.is_empty() {
                 self.user(user, name);
+                let pairs = heading.iter().map(String::as_str).zip(cells.iter().copied());
+                self.unread("users", &format!("{user} in {name}"), pairs);
                 continue;
             }
             let depth = written.len() - written.trim_start().len();
@@ -146,16 +208,18 @@ impl Entered {
             path.truncate(depth);
             let above = path.last().cloned().unwrap_or_else(|| "root".to_owned());
             path.push(name.to_owned());
+            let pairs = || heading.iter().map(String::as_str).zip(cells.iter().copied());
             if name == "root" {
+                self.unread("users", "the cluster", pairs());
                 continue;
             }
+            self.unread("accounts", name, pairs());
             let own = self.account(name);
             own.parent = match parent {
                 Some(_) => cell(parent).trim().to_owned(),
                 None => above,
             };
-            let pairs = heading.iter().map(String::as_str).zip(cells.iter().copied());
-            set(&mut own.fields, pairs);
+            set(&mut own.fields, pairs());
         }
         self.is_flat |= parent.is_none() && !is_indented && self.accounts.len() > 1;
     }
@@ -168,7 +232,8 @@ impl Entered {
             let Some(own) = cells.get(name).filter(|own| !own.is_empty()) else { continue };
             let pairs: Vec<(&str, &str)> =
                 heading.iter().map(String::as_str).zip(cells.iter().copied()).collect();
-            set(&mut self.quality(own).fields, pairs);
+            set(&mut self.quality(own).fields, pairs.iter().copied());
+            self.unread("QOS", own, pairs);
         }
     }
 
@@ -232,9 +297,15 @@ impl Entered {
                         parent.clone_into(&mut account.parent);
                     }
                     set(&mut account.fields, pairs.iter().copied());
+                    self.unread("accounts", name, pairs.iter().copied());
                 }
             }
-            "qos" => names.iter().for_each(|name| set(&mut self.quality(name).fields, pairs.iter().copied())),
+            "qos" => {
+                for name in &names {
+                    set(&mut self.quality(name).fields, pairs.iter().copied());
+                    self.unread("QOS", name, pairs.iter().copied());
+                }
+            }
             "user" | "users" => {
                 let accounts = of(&["account", "accounts"]).unwrap_or_default();
                 for name in &names {
@@ -242,6 +313,7 @@ impl Entered {
                         .split(',')
                         .filter(|one| !one.is_empty())
                         .for_each(|account| self.user(name, account));
+                    self.unread("users", name, pairs.iter().copied());
                 }
             }
             _ => return false,
@@ -371,6 +443,37 @@ User - 'games':DefaultAccount='vision':Fairshare=1
         assert_eq!((entered.users["ann"].len(), entered.users["bob"].len()), (2, 1));
         assert!(!Entered::default().read("hello\nworld\n"));
         assert!(!Entered::default().read(""));
+    }
+
+    #[test]
+    fn what_is_not_read_is_noted_with_whose_it_is() {
+        let check = |text: &str, expected: &[(&str, &str)]| {
+            let unread = read(text).unread;
+            let unread: Vec<(&str, String)> =
+                unread.iter().map(|(what, of)| (what.as_str(), of.join(", "))).collect();
+            let unread: Vec<(&str, &str)> = unread.iter().map(|(what, of)| (*what, of.as_str())).collect();
+            assert_eq!(unread, expected, "{text}");
+        };
+        check(DUMP, &[]);
+        check(
+            "Cluster - 'c':Fairshare=1:QOS='normal':MaxJobs=9\nParent - 'root'\nAccount - 'a':Fairshare=3:GrpSubmitJobs=5\n\
+             Parent - 'a'\nUser - 'ann':DefaultAccount='a':Fairshare=4:GrpTRES=gres/gpu=2\nUser - 'bob':Fairshare=1\n",
+            &[
+                ("Fairshare of users", "ann in a 4"),
+                ("GrpSubmitJobs of accounts", "a 5"),
+                ("GrpTRES of users", "ann in a gres/gpu=2"),
+                ("MaxJobs of users", "the cluster 9"),
+            ],
+        );
+        check(
+            "Name|Priority|GraceTime|Preempt|PreemptMode|UsageFactor|MaxJobsPU|GrpWall|\na|10|00:00:00||cluster|1.000000|4||\n\
+             b|0|00:00:00|||2.000000|||\n",
+            &[("maxjobspu of QOS", "a 4"), ("priority of QOS", "a 10"), ("usagefactor of QOS", "b 2.000000")],
+        );
+        check(
+            "Account|ParentName|User|Partition|Share|MaxJobs|GrpSubmit\na|root|||1|3|7\na||ann|gpu|1||\n",
+            &[("grpsubmit of accounts", "a 7"), ("partition of users", "ann in a gpu")],
+        );
     }
 
     #[test]

@@ -86,6 +86,9 @@ pub struct Tools {
 /// With this set, Slurm's programs ask as whom it was made for, and not as who runs them.
 const TOKEN: &str = "SLURM_JWT";
 
+/// Hands jobs on.
+const SBATCH: &str = "sbatch";
+
 /// Longest wait for an answer; Slurm's own `MessageTimeout` is 10 s, and its programs try again.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -176,12 +179,11 @@ impl Tools {
         // 1. Start it.
         let start = |source| ToolError::Start { program: program.to_owned(), source };
         let mut command = Command::new(self.path(program));
-        command
-            .args(args)
-            .env("SLURM_TIME_FORMAT", TIME_FORMAT)
-            .env("SLURM_BITSTR_LEN", "0")
-            .env("LC_ALL", "C")
-            .kill_on_drop(true);
+        command.args(args).kill_on_drop(true);
+        // sbatch hands its environment on to the job, in which times and words are the user's.
+        if program != SBATCH {
+            command.env("SLURM_TIME_FORMAT", TIME_FORMAT).env("SLURM_BITSTR_LEN", "0").env("LC_ALL", "C");
+        }
         for name in names.iter().map(String::as_str).chain(self.without_token.then_some(TOKEN)) {
             command.env_remove(name);
         }
@@ -253,6 +255,26 @@ mod tests {
         assert_eq!(tools.command("srun", &["--pty"]), ["/opt/slurm/bin/srun", "--pty"]);
         let words = ["env", "-u", "SLURM_JWT", "/opt/slurm/bin/srun", "--pty"];
         assert_eq!(tools.without_token().command("srun", &["--pty"]), words);
+    }
+
+    #[tokio::test]
+    async fn a_job_does_not_get_what_is_set_to_read_answers() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        for program in ["sbatch", "squeue"] {
+            let path = folder.path().join(program);
+            std::fs::write(
+                &path,
+                "#!/bin/sh\necho \"${SLURM_TIME_FORMAT-unset} ${SLURM_BITSTR_LEN-unset} ${LC_ALL-unset}\"\n",
+            )
+            .unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let tools = Tools::new().in_folder(folder.path().to_owned());
+        let own = |name: &str| std::env::var(name).unwrap_or_else(|_| "unset".to_owned());
+        let of_user = ["SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN", "LC_ALL"].map(own).join(" ");
+        assert_eq!(tools.output("sbatch", &[]).await.unwrap().trim_end(), of_user);
+        assert_eq!(tools.output("squeue", &[]).await.unwrap(), "%s 0 C\n");
     }
 
     #[tokio::test]

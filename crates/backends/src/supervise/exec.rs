@@ -14,6 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Program, ExitCode};
 
+use muster_model::OutputFiles;
 use muster_model::payload::{Command, Identity};
 use nix::unistd::{Gid, Uid, User, initgroups, setgid, setuid};
 use rustix::fs::{Access, MemfdFlags, Mode, OFlags};
@@ -32,6 +33,9 @@ pub struct ExecPlan {
     pub env: std::collections::BTreeMap<String, String>,
     /// Where.
     pub workdir: PathBuf,
+    /// Files for its output; a relative one starts at the working directory.
+    #[serde(default)]
+    pub files: OutputFiles,
     /// File mode creation mask.
     pub umask: u32,
     /// As whom; `None` to stay.
@@ -194,8 +198,45 @@ fn prepare(plan: &ExecPlan) -> Result<Program, Unready> {
     std::env::set_current_dir(&plan.workdir)
         .map_err(|error| format!("cannot enter the working directory {}: {error}", plan.workdir.display()))?;
     let mut program = resolve(&plan.command, plan.env.get("PATH").map(String::as_str))?;
+    write_to(&plan.files)?;
     program.env_clear().envs(&plan.env);
     Ok(program)
+}
+
+/// Directs standard output and error to the files that the user named. Called as the user, in its working directory.
+fn write_to(files: &OutputFiles) -> Result<(), Unready> {
+    let output = files.output.as_deref().map(open_output).transpose()?;
+    let error = files.error.as_deref().map(open_output).transpose()?;
+    if let Some(output) = &output {
+        rustix::stdio::dup2_stdout(output)
+            .map_err(|error| format!("cannot direct standard output: {error}"))?;
+    }
+    if let Some(error) = error.as_ref().or(output.as_ref()) {
+        rustix::stdio::dup2_stderr(error)
+            .map_err(|error| format!("cannot direct standard error: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Opens a file that output is appended to, and makes it with its folders where it is not there.
+fn open_output(path: &str) -> Result<OwnedFd, Unready> {
+    let failed = |error: &std::io::Error| unready(&format!("cannot write the output into {path}"), error);
+    if let Some(folder) = Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+    }
+    // Without O_NONBLOCK a pipe that nobody reads would hold the task here.
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o666))
+        .map_err(|error| failed(&error.into()))?;
+    let status = rustix::fs::fstat(&file).map_err(|error| failed(&error.into()))?;
+    let kind = rustix::fs::FileType::from_raw_mode(status.st_mode);
+    if kind != rustix::fs::FileType::RegularFile && path != "/dev/null" {
+        return Err(Unready::Impossible(format!(
+            "cannot write the output into {path}: it is not a regular file"
+        )));
+    }
+    rustix::fs::fcntl_setfl(&file, OFlags::APPEND).map_err(|error| failed(&error.into()))?;
+    Ok(file)
 }
 
 /// Checks that name and number of the submitter still belong together. Each is given away again once an account was deleted,

@@ -124,7 +124,12 @@ fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervi
     let rendezvous = rendezvous.map_err(|error| failed("hold the rendezvous port", error))?;
     let own = order.service_port.map(|port| port::hold_again(port).map_err(|error| (port, error)));
     let own = own.transpose().map_err(|(port, error)| failed(&format!("hold port {port}"), error))?;
-    let log = Log::create(dir, order.log_limit).map_err(|error| format!("cannot make the log: {error}"))?;
+    let mut log =
+        Log::create(dir, order.log_limit).map_err(|error| format!("cannot make the log: {error}"))?;
+    if let Some(file) = &order.files.output {
+        let file = order.workdir.join(file);
+        log.append(format!("muster: the output goes into {}, as the job asks\n", file.display()).as_bytes());
+    }
     order.cgroup.create().map_err(|error| format!("cannot make the control group: {error}"))?;
     let listener = listen(&order.socket).map_err(|error| failed("listen", error))?;
     let owner = order.switch_user.then_some(&order.identity);
@@ -178,6 +183,7 @@ pub(super) fn exec_plan(order: &OrderRecord) -> ExecPlan {
         command: order.command.clone(),
         env: order.env.clone(),
         workdir: order.workdir.clone(),
+        files: order.files.clone(),
         umask: order.umask,
         identity: order.switch_user.then(|| order.identity.clone()),
         cgroup: order.cgroup.clone(),

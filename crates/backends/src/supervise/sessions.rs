@@ -282,6 +282,8 @@ impl Shell {
         let shell = shell.cloned().unwrap_or_else(|| "/bin/sh".to_owned());
         plan.command = Command::Argv(if command.is_empty() { vec![shell] } else { command.to_vec() });
         plan.terminal = true;
+        // What a session writes is for its terminal.
+        plan.files = muster_model::OutputFiles::default();
         if let Some(term) = term {
             plan.env.insert("TERM".to_owned(), term.to_owned());
         }

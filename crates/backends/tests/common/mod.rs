@@ -243,6 +243,7 @@ pub fn gang(id: AttemptId, scripts: &[&str]) -> GangOrder {
         workdir: "/".into(),
         umask: 0o022,
         interactive: false,
+        files: muster_model::OutputFiles::default(),
         time_limit: None,
         grace: Span(300),
         checkpoint: None,

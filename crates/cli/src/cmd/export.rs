@@ -123,6 +123,7 @@ fn scripted(checked: &Checked) -> Result<Script, Failure> {
         commands: &checked.commands,
         env: &checked.env,
         workdir: workdir.as_deref(),
+        files: &checked.files,
         slurm: &checked.slurm,
         kept: None,
         // It is this program that verifies.

@@ -36,6 +36,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         now: detail.now,
         commands: detail.commands.as_ref(),
         workdir: detail.workdir.as_deref(),
+        files: detail.files.as_ref(),
         logs: &detail.logs,
         missing_output: &detail.missing_output,
         enforcement: &detail.enforcement,

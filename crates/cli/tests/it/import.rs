@@ -115,7 +115,8 @@ fn the_answer_keeps_to_its_schema_and_says_everything_on_stderr() {
     let run = home.words("import train.sbatch").ok();
     assert!(run.stdout.starts_with("name: train\nnodes: 2\ntasks-per-node: 8\ngpus: 8\n"), "{}", run.stdout);
     for line in [
-        "train.sbatch: 3 options became fields of the job, 0 handed on to sbatch, 1 not mapped",
+        "train.sbatch: 4 options became fields of the job, 0 handed on to sbatch, 0 not mapped",
+        "  nearly  line 2: -o logs/%j.out: output; it is appended to, and its folder is made where it is not there",
         "  starts  line 3: srun torchrun: 16 × 8 = 128 processes",
         "high    every task of srun starts workers for all GPUs of its node  [processes-squared]",
         "  found   16 tasks × 8 workers = 128 processes on 16 GPUs (train.sbatch:3)",

@@ -94,9 +94,9 @@ User - 'root':DefaultAccount='root':AdminLevel='Administrator':Fairshare=1
 Account - 'physics':Description='physics':Organization='site':Fairshare=60:GrpTRES=gres/gpu=8
 Account - 'biology':Description='biology':Organization='site':Fairshare=40:GrpTRES=cpu=64:MaxWallDurationPerJob=1440
 Parent - 'physics'
-User - 'ada':DefaultAccount='physics':Fairshare=1
+User - 'ada':DefaultAccount='physics':Fairshare=1:MaxJobs=4
 Account - 'astro':Description='astro':Organization='site':Fairshare=parent:GrpTRES=gres/gpu=6:GrpJobs=3
-Account - 'plasma':Description='plasma':Organization='site':Fairshare=2:GrpTRES=gres/gpu=6
+Account - 'plasma':Description='plasma':Organization='site':Fairshare=2:GrpTRES=gres/gpu=6:GrpSubmitJobs=50
 ";
 
 fn site() -> Home {
@@ -140,6 +140,8 @@ fn a_site_of_others_is_read_with_what_it_cannot_say() {
         "biology: a limit on cpu (64) has no counterpart",
         "physics: its cap of 8 v100 is less than the 12 of the accounts below it together",
         "PreemptType=preempt/partition_prio: who goes for whom",
+        "MaxJobs of users has no counterpart: ada in physics 4",
+        "GrpSubmitJobs of accounts has no counterpart: plasma 50",
         "partitions, longest times (MaxTime): gpu 2-0, all 2-0",
         "partitions, accounts that alone may use (AllowAccounts): all physics",
         "partitions, qualities of service whose limits hold for all of their jobs (QOS): all long;",

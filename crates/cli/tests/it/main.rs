@@ -28,6 +28,7 @@ mod init_slurm;
 mod inventory;
 mod jobs;
 mod mistakes;
+mod output;
 mod packing;
 mod place;
 mod preempt;

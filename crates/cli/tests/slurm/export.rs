@@ -131,30 +131,41 @@ fn what_runs_on_the_first_node_is_the_same_there_and_back() {
     }
 }
 
-/// Eight steps beside each other, each of which waits for all others: they run at the same time, each on a GPU of its own.
+/// Eight steps beside each other, each of which waits for all others: they run at the same time, each on a GPU of its own. Where the script
+/// counts memory by CPU, a step that says nothing of it takes that of its own CPUs, not all of its node.
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_farm_of_steps_spreads_over_the_nodes_and_gpus_of_its_job() {
     let cluster = Cluster::here();
     let muster = Muster::of(&cluster, User::Mail);
-    let folder = cluster.work().join(format!("farm-{}", std::process::id()));
-    cluster.said_to(User::Mail, &["mkdir", "-p", folder.to_str().unwrap()]);
-    let script = cluster.work().join("farm.sh");
-    let text = format!(
-        "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --gpus-per-task=1\n\
-         #SBATCH --time=5\n\
-         for i in $(seq 8); do\n  srun -N1 -n1 --exact --gpus-per-task=1 bash -c 'echo \"$SLURMD_NODENAME $SLURM_STEP_GPUS\" \
-         > {0}/'$i'; until [ $(ls {0} | wc -l) = 8 ]; do sleep 0.2; done' &\ndone\nwait\n",
-        folder.display()
-    );
-    std::fs::write(&script, text).unwrap();
-    let job = muster.said(&["import", script.to_str().unwrap()]);
-    let jobs = muster.submit(&job);
-    muster.reaches(jobs[0], "done");
-    let places: std::collections::BTreeSet<String> =
-        (1..=8).map(|at| std::fs::read_to_string(folder.join(at.to_string())).unwrap()).collect();
-    assert_eq!(places.len(), 8, "{places:?}");
-    let nodes: std::collections::BTreeSet<&str> =
-        places.iter().filter_map(|place| place.split(' ').next()).collect();
-    assert_eq!(nodes.len(), 2, "{places:?}");
+    for (name, head, step, on_nodes) in [
+        ("tasks", "--nodes=2 --ntasks-per-node=4 --gpus-per-task=1", "--gpus-per-task=1", 2),
+        (
+            "memory",
+            "--nodes=2 --ntasks-per-node=4 --gpus-per-task=1 --mem-per-cpu=20M",
+            "--gpus-per-task=1",
+            2,
+        ),
+        ("one", "--ntasks=1 --gpus=8 --cpus-per-task=8 --mem-per-cpu=20M", "--gpus=1 --cpus-per-task=1", 1),
+    ] {
+        let folder = cluster.work().join(format!("farm-{name}-{}", std::process::id()));
+        cluster.said_to(User::Mail, &["mkdir", "-p", folder.to_str().unwrap()]);
+        let script = cluster.work().join("farm.sh");
+        let text = format!(
+            "#!/bin/bash\n#SBATCH --time=5 {head}\n\
+             for i in $(seq 8); do\n  srun -N1 -n1 --exact {step} bash -c 'echo \"$SLURMD_NODENAME $SLURM_STEP_GPUS\" \
+             > {0}/'$i'; until [ $(ls {0} | wc -l) = 8 ]; do sleep 0.2; done' &\ndone\nwait\n",
+            folder.display()
+        );
+        std::fs::write(&script, text).unwrap();
+        let job = muster.said(&["import", script.to_str().unwrap()]);
+        let jobs = muster.submit(&job);
+        muster.reaches(jobs[0], "done");
+        let places: std::collections::BTreeSet<String> =
+            (1..=8).map(|at| std::fs::read_to_string(folder.join(at.to_string())).unwrap()).collect();
+        assert_eq!(places.len(), 8, "{name}: {places:?}");
+        let nodes: std::collections::BTreeSet<&str> =
+            places.iter().filter_map(|place| place.split(' ').next()).collect();
+        assert_eq!(nodes.len(), on_nodes, "{name}: {places:?}");
+    }
 }

@@ -22,6 +22,7 @@ mod jobs;
 mod model;
 mod muster;
 mod outage;
+mod output;
 mod promise;
 mod reconcile;
 mod refused;

@@ -46,6 +46,7 @@ pub(super) async fn one(
     let mut detail = JobDetail {
         commands: None,
         workdir: None,
+        files: None,
         logs: Vec::new(),
         missing_output: Vec::new(),
         enforcement: daemon::enforcement(&app.backend.capabilities(), spec.as_deref()),
@@ -54,6 +55,9 @@ pub(super) async fn one(
     };
     if may_touch {
         detail.commands = what.as_ref().map(commands);
+        let from = |what: &What, file: &str| what.workdir.join(file).display().to_string();
+        let named = what.as_ref().filter(|what| !what.files.is_empty());
+        detail.files = named.map(|what| what.files.map(|file| from(what, file)));
         detail.workdir = what.map(|what| what.workdir.display().to_string());
         let logs = log_paths(&app, &detail.job, query.index).await?;
         detail.logs = logs.iter().map(|log| log.display().to_string()).collect();

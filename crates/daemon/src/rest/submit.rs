@@ -115,8 +115,12 @@ fn submission(
     });
     let unread = checked.iter().filter(|job| job.slurm != SlurmOptions::default()).map(|job| {
         let name = &job.spec.name;
+        let uncounted = match job.slurm.licenses.join(", ") {
+            none if none.is_empty() => String::new(),
+            some => format!(": nothing counts its licences here ({some}), and it starts without them"),
+        };
         format!(
-            "`{name}` has a section `slurm`, which is not read on this machine; `--on slurm` submits there"
+            "`{name}` has a section `slurm`, which is not read on this machine{uncounted}; `--on slurm` submits there"
         )
     });
     let own = checked.iter().flat_map(|job| job.warnings.iter().cloned());
@@ -139,6 +143,11 @@ fn draft(
         .workdir
         .map_or_else(|| PathBuf::from(&request.workdir), |dir| Path::new(&request.workdir).join(dir));
     check_strings(&checked.commands, &env, &workdir)?;
+    if request.interactive && !checked.files.is_empty() {
+        return Err(Failure::bad_request(
+            "a job on a terminal writes to the terminal: leave out `output` and `error`, or -it",
+        ));
+    }
     let begin = checked.begin.map(|begin| begin.at(now)).or(checked.spec.begin);
     Ok(Draft {
         spec: JobSpec { user: user.clone(), uid: Some(caller.identity.uid), begin, ..checked.spec },
@@ -149,6 +158,7 @@ fn draft(
             umask: request.umask,
             identity: caller.identity.clone(),
             interactive: request.interactive,
+            files: checked.files,
         },
         after: checked.after_documents,
     })

@@ -8,7 +8,7 @@ use muster_model::payload::Command;
 use muster_model::unit::Time;
 use muster_model::view::JobView;
 use muster_model::{
-    Attempt, AttemptId, ElementId, JobId, Outcome, Payload, QueueName, TaskPlacement, UserName,
+    Attempt, AttemptId, ElementId, JobId, Outcome, OutputFiles, Payload, QueueName, TaskPlacement, UserName,
 };
 use muster_runtime::StoreError;
 use rusqlite::types::ToSql;
@@ -31,11 +31,14 @@ pub struct What {
     pub commands: BTreeMap<Arc<str>, Command>,
     /// Working directory.
     pub workdir: PathBuf,
+    /// Files that its user names for its output.
+    #[serde(default)]
+    pub files: OutputFiles,
 }
 
 impl From<Payload> for What {
     fn from(payload: Payload) -> Self {
-        Self { commands: payload.commands, workdir: payload.workdir }
+        Self { commands: payload.commands, workdir: payload.workdir, files: payload.files }
     }
 }
 

@@ -11,6 +11,8 @@ use muster_model::Span;
 use super::explain::ahead;
 use super::{Slurm, headroom};
 
+/// How the reason begins where nodes that a job could use are out of service; the rest stands behind a comma.
+const NODES_OUT: &str = "Nodes required for job are DOWN";
 /// Fragments at most.
 const MOST: usize = 10;
 
@@ -40,7 +42,8 @@ impl Slurm {
     ) -> Vec<String> {
         let word = headroom::word(row);
         let mut found = match word {
-            "Resources" | "ReqNodeNotAvail" | "None" | "Reservation" | "BadConstraints" | "NodeDown" => {
+            "Resources" | "ReqNodeNotAvail" | "None" | "Reservation" | "BadConstraints" | "NodeDown"
+            | NODES_OUT => {
                 let none = Bonds::new();
                 let mut lines = capacity(row, all, hosts, bonds.unwrap_or(&none));
                 lines.extend(self.reservations(row, hosts, bonds.unwrap_or(&none)).await);
@@ -116,7 +119,11 @@ impl Slurm {
         let asked = self.tools().without(&format, "scontrol", &["--oneliner", "show", "reservation"]).await;
         let text = asked.unwrap_or_default();
         let own = bonds.get("Reservation").map(String::as_str);
-        let in_its = |name: &str| hosts.iter().any(|host| host.name == name && is_in_partition(host, row));
+        let only = only(row, bonds);
+        let in_its = |name: &str| {
+            only.as_ref().is_none_or(|only| only.iter().any(|own| own == name))
+                && hosts.iter().any(|host| host.name == name && is_in_partition(host, row))
+        };
         let line = |text: &str| {
             let (name, nodes) = (field(text, "ReservationName")?, field(text, "Nodes")?);
             let (from, to) = (field(text, "StartTime")?, field(text, "EndTime")?);
@@ -159,7 +166,11 @@ fn bonds(text: &str) -> Bonds {
 fn licenses(own: &str, text: &str) -> Vec<String> {
     let line = |part: &str| {
         let (name, count) = part.split_once([':', '*']).unwrap_or((part, "1"));
-        let known = text.lines().find(|line| field(line, "LicenseName") == Some(name))?;
+        let Some(known) = text.lines().find(|line| field(line, "LicenseName") == Some(name)) else {
+            return (!text.is_empty() && !name.is_empty()).then(|| {
+                format!("{name}: not among the licences that the cluster counts (`scontrol show licenses`)")
+            });
+        };
         let (total, used) = (field(known, "Total")?, field(known, "Used")?);
         Some(format!("{name}: {used} of {total} in use; it asks for {count}"))
     };
@@ -221,12 +232,19 @@ fn is_in_partition(host: &NativeNode, row: &NativeJob) -> bool {
     host.partitions.iter().any(|partition| row.partition.split(',').any(|own| own == partition))
 }
 
+fn named(bond: &str, bonds: &Bonds) -> Option<Vec<String>> {
+    bonds.get(bond).map(|list| muster_spec::expand_names(list).unwrap_or_default())
+}
+
+/// The nodes that it names, where others cannot join them.
+fn only(row: &NativeJob, bonds: &Bonds) -> Option<Vec<String>> {
+    named("ReqNodeList", bonds).filter(|only| only.len() >= row.node_count as usize)
+}
+
 /// How many nodes could take their part of it now, and which came closest.
 fn capacity(row: &NativeJob, all: &[NativeJob], hosts: &[NativeNode], bonds: &Bonds) -> Vec<String> {
     // 1. Nodes that it may go to. Those that it names may be joined by others.
-    let named = |bond: &str| bonds.get(bond).map(|list| muster_spec::expand_names(list).unwrap_or_default());
-    let (only, never) = (named("ReqNodeList"), named("ExcNodeList").unwrap_or_default());
-    let only = only.filter(|only| only.len() >= row.node_count as usize);
+    let (only, never) = (only(row, bonds), named("ExcNodeList", bonds).unwrap_or_default());
     let is_open = |host: &&NativeNode| {
         is_in_partition(host, row)
             && only.as_ref().is_none_or(|only| only.contains(&host.name))
@@ -280,6 +298,18 @@ fn room(row: &NativeJob, hosts: &[&NativeNode]) -> Vec<String> {
     let have = if enough == 1 { "has" } else { "have" };
     let there = format!("{enough} of {} {have} them now", hosts.len());
     let mut lines = vec![format!("{needs}; {there}")];
+    let most = hosts.iter().map(|host| host.gpu_count()).max().unwrap_or(0);
+    if gpus > most && most > 0 {
+        // `sbatch -G 16 -N 2` means 16 in all.
+        let in_all = (gpus.is_multiple_of(nodes) && gpus / nodes <= most && nodes > 1)
+            .then(|| format!("; {gpus} in all on {nodes} nodes are `gpus: {}`", gpus / nodes));
+        lines.push(format!(
+            "no node has more than {}: `gpus` counts per node{}",
+            counted(most, "GPU"),
+            in_all.unwrap_or_default()
+        ));
+        return lines;
+    }
     let mut close: Vec<&&NativeNode> = hosts.iter().filter(|host| host.takes_work() && !fits(host)).collect();
     close.sort_by_key(|host| std::cmp::Reverse(host.gpus_free()));
     if let (Some(host), true) = (close.first(), gpus > 0) {
@@ -379,7 +409,9 @@ mod tests {
         let text = "LicenseName=matlab Total=2 Used=2 Free=0 Reserved=0 Remote=no\nLicenseName=ansys Total=9 Used=1 Free=8 Reserved=0 Remote=no\n";
         let said = ["matlab: 2 of 2 in use; it asks for 1", "ansys: 1 of 9 in use; it asks for 3"];
         assert_eq!(licenses("matlab,ansys:3", text), said);
-        assert!(licenses("", text).is_empty() && licenses("other", text).is_empty());
+        assert!(licenses("", text).is_empty() && licenses("other", "").is_empty());
+        let uncounted = "other: not among the licences that the cluster counts (`scontrol show licenses`)";
+        assert_eq!(licenses("other:2", text), [uncounted]);
     }
 
     /// Four nodes with 8 GPUs, of which the first is in use.
@@ -397,10 +429,14 @@ mod tests {
     }
 
     fn told(nodes: u32, bond: Option<(&str, &str)>) -> Vec<String> {
+        told_of(nodes, 8, bond)
+    }
+
+    fn told_of(nodes: u32, gpus: u32, bond: Option<(&str, &str)>) -> Vec<String> {
         let row = NativeJob {
             partition: "gpu".to_owned(),
             node_count: nodes,
-            tres_asked: format!("cpu={nodes},gres/gpu={}", 8 * nodes),
+            tres_asked: format!("cpu={nodes},gres/gpu={}", gpus * nodes),
             ..NativeJob::default()
         };
         let bonds = bond.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -426,6 +462,12 @@ mod tests {
             needs("2 nodes with 8 free GPUs each; 1 of 2 has")
         );
         assert_eq!(told(2, Some(("Features", "ib&fast"))), ["its nodes must have ib&fast"]);
+        let all = "no node has more than 8 GPUs: `gpus` counts per node; 16 in all on 2 nodes are `gpus: 8`";
+        assert_eq!(told_of(2, 16, None)[1..], [all.to_owned()]);
+        assert_eq!(
+            told_of(1, 9, None)[1..],
+            ["no node has more than 8 GPUs: `gpus` counts per node".to_owned()]
+        );
     }
 
     #[test]

@@ -331,6 +331,7 @@ impl Slurm {
             job: view,
             now: self.now(),
             commands: record.as_ref().map(|record| record.commands.clone()),
+            files: record.as_ref().map(|record| record.files.clone()).filter(|files| !files.is_empty()),
             workdir: record.map(|record| record.workdir).or_else(|| Some(rows.first()?.workdir.clone())),
             logs: logs.iter().map(|path| path.display().to_string()).collect(),
             missing_output: Vec::new(),

@@ -274,5 +274,5 @@ fn read<T: DeserializeOwned>(value: &Value) -> Result<T> {
 }
 
 fn json<T: Serialize>(value: &T) -> Result<Answer> {
-    serde_json::to_value(value).map(Answer::Json).map_err(|error| Refusal::internal(error.to_string()))
+    serde_json::to_vec(value).map(Answer::Json).map_err(|error| Refusal::internal(error.to_string()))
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use muster_model::{Checkpoint, Time};
+use muster_model::{Checkpoint, OutputFiles, Time};
 use serde::{Deserialize, Serialize};
 
 /// Folder of everything that this user handed on to one cluster.
@@ -37,6 +37,9 @@ pub(super) struct Record {
     pub(super) commands: std::collections::BTreeMap<String, String>,
     /// Where it runs.
     pub(super) workdir: String,
+    /// Files that its user named for its output, as absolute patterns.
+    #[serde(default)]
+    pub(super) files: OutputFiles,
     /// Variables that sbatch must not see: they would overrule its script.
     #[serde(default)]
     pub(super) without: Vec<String>,
@@ -242,6 +245,7 @@ mod tests {
             submitted: Time(5),
             commands: [("main".to_owned(), "true".to_owned())].into(),
             workdir: "/".to_owned(),
+            files: OutputFiles::default(),
             without: Vec::new(),
             is_plain: true,
             checkpoint: None,

@@ -93,6 +93,7 @@ impl Slurm {
             commands: &one.checked.commands,
             env: &one.checked.env,
             workdir: Some(&one.workdir),
+            files: &one.checked.files,
             slurm: &one.checked.slurm,
             kept: Some(Kept { id: &one.id, dir: &dir.to_string_lossy() }),
             verify: one.checked.verify.then_some(&*program),
@@ -133,6 +134,7 @@ impl Slurm {
             submitted: now,
             commands: commands(&one.checked.commands),
             workdir: one.workdir.clone(),
+            files: one.checked.files.map(|file| Path::new(&one.workdir).join(file).display().to_string()),
             without: overruling(&script.options).into_iter().map(str::to_owned).collect(),
             is_plain: one.spec.after.is_empty()
                 && one.checked.after_documents.is_empty()
@@ -367,7 +369,10 @@ fn refused(message: &str) -> Refusal {
             "`sinfo -o '%P %l'` has the limits of partitions; `time: …` is the job's"
         }
         _ if message.contains("Requested node configuration is not available") => {
-            "`muster nodes` lists what nodes have; no node has what this asks of one"
+            "`muster nodes` lists what nodes have; no node has what this asks of one: `gpus` counts per node"
+        }
+        _ if message.contains("Invalid license specification") => {
+            "`scontrol show licenses` lists those that the cluster counts, and how many there are of each"
         }
         _ if message.contains("Invalid generic resource") => {
             "`sinfo -o '%N %G'` has the names of GPU types here; `gpu: …` names one, without it any will do"

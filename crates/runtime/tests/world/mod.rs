@@ -75,6 +75,7 @@ pub fn draft(name: &str, tasks: u32, elements: u32, restarts: u32) -> Draft {
         umask: 0o022,
         identity: Identity { user: "ann".into(), uid: 1000, gid: 1000 },
         interactive: false,
+        files: muster_model::OutputFiles::default(),
     };
     Draft { spec, payload, after: Vec::new() }
 }

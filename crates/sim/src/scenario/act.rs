@@ -216,6 +216,7 @@ impl World {
                 umask: 0,
                 identity: muster_model::payload::Identity { user: user.into(), uid: 1000, gid: 1000 },
                 interactive: false,
+                files: muster_model::OutputFiles::default(),
             };
             let spec = JobSpec { begin: job.begin.map(|begin| begin.at(self.now)), ..job.spec };
             let known = Known { spec: Arc::new(spec.clone()), conduct: conduct.clone(), document };

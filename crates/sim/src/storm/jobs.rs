@@ -59,6 +59,7 @@ pub(crate) fn draft(
         umask: 0,
         identity: Identity { user: user.into(), uid: 1000, gid: 1000 },
         interactive: false,
+        files: muster_model::OutputFiles::default(),
     };
     Draft { spec, payload, after: Vec::new() }
 }

@@ -52,7 +52,7 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
     let workdir = job.workdir.as_ref().and_then(|workdir| payload::directory(workdir, problems));
     let restart = kind::restart(word, job, ending::restart(job, problems), problems);
     let grace = ending::grace(job, problems);
-    let slurm = job.slurm.as_ref().map(|slurm| slurm::options(&slurm.value, problems)).unwrap_or_default();
+    let (files, slurm) = (payload::files(job, problems), slurm::of_job(job, problems));
     if problems.len() > before {
         return None;
     }
@@ -89,6 +89,7 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
         commands,
         env,
         workdir,
+        files,
         slurm,
         verify,
         begin,

@@ -8,7 +8,7 @@ use crate::job::fields::{
     JobName, KindWord, Length, LengthOrNone, Model, NodeNames, Program, Protect, ReplicaRange, RestartRule,
     SignalName, Size, TaskRange,
 };
-use crate::job::slurm::SlurmDocument;
+use crate::job::slurm::{GroupSlurmDocument, SlurmDocument};
 
 /// Tasks of one job at most, over all groups.
 pub(crate) const MAX_TASKS: i64 = 10_000;
@@ -60,6 +60,10 @@ document! {
         "env" env: Named<Text>,
         /// Working directory; a relative one starts at the submitter's. By default the submitter's.
         "workdir" workdir: Text,
+        /// File for what it writes to standard output, and to standard error where `error` names no other; a relative one starts at the working directory. It is appended to, and made with its folders where it is not there. `%j` is the job, `%A` and `%a` array and index, `%t` the rank, `%x` the name, `%u` the user. By default Muster keeps the output: `muster logs`.
+        "output" output: Text,
+        /// File for what it writes to standard error, as `output`.
+        "error" error: Text,
         /// Runs the job once per index: `0-199`, `0-199%32` for at most 32 at once, `1-9:2` in steps, or a count.
         "array" array: ArrayRange,
         /// Jobs to wait for: a number or the name of an earlier document of the file, alone or as `afterok:`, `afternotok:`, `afterany:` or `after:`. Alone means `afterok`.
@@ -118,6 +122,8 @@ document! {
         "extras" extras: Named<Whole<1, 1_000_000_000>>,
         /// What the tasks of this role run. By default the job's `run`.
         "run" run: Program,
+        /// On Slurm: partition and features of this role, in place of the job's.
+        "slurm" slurm: GroupSlurmDocument,
     }
 }
 
@@ -207,6 +213,10 @@ const FOREIGN: &[(&str, &str)] = &[
     ("cwd", "workdir"),
     ("chdir", "workdir"),
     ("directory", "workdir"),
+    ("stdout", "output"),
+    ("log", "output"),
+    ("logfile", "output"),
+    ("stderr", "error"),
     ("working-dir", "workdir"),
     ("dependency", "after"),
     ("depends-on", "after"),
@@ -222,4 +232,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("ports", "port"),
     ("idle-timeout", "idle"),
     ("idle-time", "idle"),
+    ("licenses", "slurm: {licenses: …}"),
+    ("license", "slurm: {licenses: …}"),
+    ("licences", "slurm: {licenses: …}"),
+    ("licence", "slurm: {licenses: …}"),
 ];

@@ -164,9 +164,17 @@ impl<'a> Ground<'a> {
             .at(place, format!("{asked} on one node; the most of one model on a node is {on_one}"));
         let wanted = u64::from(gpu.devices) * u64::from(per_node);
         let spread = on_one > 0 && shape.nodes.is_none() && wanted % on_one == 0 && wanted <= total;
-        problem.hint(match spread {
-            true => Some(format!("over several nodes: `nodes: {}` and `gpus: {on_one}`", wanted / on_one)),
-            false => None,
+        // `sbatch -G 16 -N 2` means 16 in all.
+        let nodes = shape.nodes.map(|nodes| nodes.value.0.unsigned_abs()).filter(|nodes| *nodes > 1);
+        let in_all =
+            nodes.filter(|nodes| shape.gpus.is_some() && wanted % nodes == 0 && wanted / nodes <= on_one);
+        problem.hint(match (in_all, spread) {
+            (Some(nodes), _) => Some(format!(
+                "`gpus` counts per node: {wanted} in all on {nodes} nodes are `nodes: {nodes}` and `gpus: {}`",
+                wanted / nodes
+            )),
+            (None, true) => Some(format!("over several nodes: `nodes: {}` and `gpus: {on_one}`", wanted / on_one)),
+            (None, false) => None,
         })
     }
 

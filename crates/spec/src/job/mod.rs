@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_model::JobSpec;
 use muster_model::job::DependencyKind;
 use muster_model::payload::Command;
 use muster_model::slurm::SlurmOptions;
+use muster_model::{JobSpec, OutputFiles};
 use serde_json::{Map, Value};
 
 use crate::advice::{self, refuse_other};
@@ -66,6 +66,8 @@ pub struct Checked {
     pub env: BTreeMap<String, String>,
     /// Working directory; a relative one starts at the submitter's.
     pub workdir: Option<PathBuf>,
+    /// Files for its output.
+    pub files: OutputFiles,
     /// What it says to Slurm alone.
     pub slurm: SlurmOptions,
     /// Every rank checks its place before its program starts.

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_model::payload::Command;
+use muster_model::{OutputFiles, output};
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::{Located, Named, Text};
 use crate::job::Document;
 use crate::job::check::ONLY_GROUP;
+use crate::job::document::JobDocument;
 use crate::job::fields::{MAX_ARGUMENT_BYTES, Program};
 use crate::names::name_from;
 
@@ -99,6 +101,21 @@ pub(super) fn directory(workdir: &Located<Text>, problems: &mut Problems) -> Opt
     };
     problems.add(Problem::new("`workdir` is not a directory's path").at(workdir.place, label));
     None
+}
+
+/// Files for the output.
+pub(super) fn files(job: &JobDocument, problems: &mut Problems) -> OutputFiles {
+    let mut one = |field: &Option<Located<Text>>, name: &str| {
+        let field = field.as_ref()?;
+        match output::parts(&field.value.0) {
+            Ok(_) => Some(field.value.0.clone()),
+            Err(why) => {
+                problems.add(Problem::new(format!("`{name}` is not a file's path")).at(field.place, why));
+                None
+            }
+        }
+    };
+    OutputFiles { output: one(&job.output, "output"), error: one(&job.error, "error") }
 }
 
 /// The name as written, or of the file (with the document's position when there are several), or of the program.

@@ -1,12 +1,14 @@
 //! What a job says to Slurm in Slurm's own words: the section `slurm`. Whether Slurm takes it is for Slurm to say; here only
 //! what could not stand in a script, or would say another thing than the job itself, is refused.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::slurm::{Container, SlurmOptions, Switches};
+use muster_model::slurm::{Container, GroupOptions, SlurmOptions, Switches};
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::{Flag, Located, OneOrMany, Text, Whole, document};
+use crate::job::document::JobDocument;
 use crate::job::fields::{Length, NodeNames};
 use crate::source::Place;
 
@@ -20,7 +22,7 @@ const OWN: &[(&str, &str)] = &[
     ("constraint", "slurm: {constraint: …}"),
     ("cpus-per-task", "cpus"),
     ("dependency", "after"),
-    ("error", ""),
+    ("error", "error"),
     ("exclude", "exclude"),
     ("exclusive", "slurm: {exclusive: true}"),
     ("gpus", "tasks and gpus-per-task"),
@@ -40,7 +42,7 @@ const OWN: &[(&str, &str)] = &[
     ("ntasks", "tasks"),
     ("ntasks-per-node", "tasks-per-node"),
     ("open-mode", ""),
-    ("output", ""),
+    ("output", "output"),
     ("parsable", ""),
     ("partition", "slurm: {partition: …}"),
     ("qos", "slurm: {qos: …}"),
@@ -105,6 +107,16 @@ document! {
     }
 }
 
+document! {
+    /// What one group of a job says to Slurm: where it takes the place of what the job says.
+    GroupSlurmDocument ("group's slurm") requires [] foreign FOREIGN => {
+        /// Partition of this group, or several of which Slurm takes the one that starts first.
+        "partition" partition: OneOrMany<Text>,
+        /// Features of the nodes of this group, as Slurm combines them.
+        "constraint" constraint: Text,
+    }
+}
+
 /// What Slurm and others call these fields.
 const FOREIGN: &[(&str, &str)] = &[
     ("partitions", "partition"),
@@ -128,7 +140,7 @@ const FOREIGN: &[(&str, &str)] = &[
 ];
 
 /// The section as values.
-pub(super) fn options(written: &SlurmDocument, problems: &mut Problems) -> SlurmOptions {
+fn options(written: &SlurmDocument, problems: &mut Problems) -> SlurmOptions {
     let one = |field: &Option<Located<Text>>, name: &str, problems: &mut Problems| {
         let field = field.as_ref()?;
         word(&field.value.0, name, field.place, problems)
@@ -173,7 +185,32 @@ pub(super) fn options(written: &SlurmDocument, problems: &mut Problems) -> Slurm
             .map(|image| Container { image, mounts: mounts(written.container_mounts.as_ref(), problems) }),
         setup: written.setup.as_ref().map(|text| text.value.0.as_str().into()),
         options: extra.filter_map(|item| extra_option(&item.value.0, item.place, problems)).collect(),
+        groups: BTreeMap::new(),
     }
+}
+
+/// What the job and its groups say.
+pub(super) fn of_job(job: &JobDocument, problems: &mut Problems) -> SlurmOptions {
+    let of_all = job.slurm.as_ref().map(|slurm| options(&slurm.value, problems)).unwrap_or_default();
+    SlurmOptions { groups: of_groups(job, problems), ..of_all }
+}
+
+/// What single groups say, by their names.
+fn of_groups(job: &JobDocument, problems: &mut Problems) -> BTreeMap<Arc<str>, GroupOptions> {
+    let mut groups = BTreeMap::new();
+    for item in job.groups.iter().flat_map(|groups| &groups.value.0) {
+        let (Some(name), Some(slurm)) = (&item.value.name, &item.value.slurm) else { continue };
+        let partitions = slurm.value.partition.iter().flat_map(|field| &field.value.0);
+        let constraint = slurm.value.constraint.as_ref();
+        let options = GroupOptions {
+            partitions: partitions
+                .filter_map(|one| word(&one.value.0, "partition", one.place, problems))
+                .collect(),
+            constraint: constraint.and_then(|one| word(&one.value.0, "constraint", one.place, problems)),
+        };
+        groups.insert(Arc::from(name.value.0.as_str()), options);
+    }
+    groups
 }
 
 /// `SOURCE:TARGET` each, with absolute paths.

@@ -2,6 +2,7 @@
 //! in every task. Where both come to the same the one `srun` is taken away; else the first task alone runs the body as it is.
 
 use muster_model::imported::{Becomes, ImportedOption, LaunchMode};
+use muster_model::{OutputFiles, output};
 
 use super::draft::Program;
 use super::geometry::Geometry;
@@ -11,7 +12,7 @@ use super::own_node;
 use super::program::text;
 use super::read::Script;
 use super::shell::{Command, Part, Then, Word, assignment, commands};
-use super::sizes::{Shape, Sizes};
+use super::sizes::{Memory, Shape, Sizes};
 use super::value;
 
 /// Commands that every task may repeat: they look, or change nothing beyond their own process.
@@ -153,13 +154,42 @@ const OF_THE_NODE: &[&str] = &[
 const OVERLAP: (&str, &str) = ("SLURM_OVERLAP", "1");
 
 /// Makes the first task alone go on, as if Slurm had started it as a batch script. GPUs of a node are the job's way to ask; a step that
-/// inherited them would take all of them in place of what its own options say.
+/// inherited them would take all of them in place of what its own options say. Masks of CPUs and memory are those of the job's own step, to
+/// which each `srun` of the script would be bound.
 const FIRST_TASK: &str = r#"# Slurm runs this script once, on the first node: so does the first task alone. Its `srun`s get their share of the job.
 [ "${RANK:-0}" = 0 ] || exit 0
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
 unset PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PET_RDZV_BACKEND PET_RDZV_ENDPOINT PET_RDZV_ID PET_MASTER_ADDR PET_MASTER_PORT
 unset SLURM_OVERLAP SLURM_GPUS_PER_NODE SLURM_GRES
+unset SLURM_CPU_BIND SLURM_CPU_BIND_LIST SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_VERBOSE
+unset SLURM_MEM_BIND SLURM_MEM_BIND_LIST SLURM_MEM_BIND_PREFER SLURM_MEM_BIND_SORT SLURM_MEM_BIND_TYPE SLURM_MEM_BIND_VERBOSE
 "#;
+
+/// Gives the script's `srun`s the shares that sbatch would hand on to them: the job asks for the same by other options, of which a step
+/// that says nothing itself would take all.
+fn shares(sizes: &[Sizes]) -> String {
+    let [sizes] = sizes else { return String::new() };
+    let mut lines = String::new();
+    let (all, own) = match sizes.memory {
+        Some(Memory::Node(each)) => ("SLURM_MEM_PER_CPU", format!("SLURM_MEM_PER_NODE={each}")),
+        Some(Memory::Cpu(each)) => ("SLURM_MEM_PER_NODE", format!("SLURM_MEM_PER_CPU={each}")),
+        Some(Memory::Gpu(each)) => {
+            ("SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU", format!("SLURM_MEM_PER_GPU={each}"))
+        }
+        Some(Memory::WholeNode) | None => ("", String::new()),
+    };
+    if !all.is_empty() {
+        lines.push_str(&format!("unset {all}\nexport {own}\n"));
+    }
+    if let Some(gpus) = &sizes.gpus_per_task {
+        let kind = gpus.model.as_ref().map_or_else(String::new, |model| format!("{model}:"));
+        lines.push_str(&format!("export SLURM_GPUS_PER_TASK={kind}{}\n", gpus.count));
+    }
+    lines
+}
+
+/// Said of a script whose own `srun`s remain.
+const NEEDS_SLURM: &str = "; its `srun`s need Slurm (`--on slurm`)";
 
 /// What the body became.
 pub(super) struct Understood {
@@ -168,6 +198,8 @@ pub(super) struct Understood {
     /// One for each group.
     pub(super) programs: Vec<Program>,
     pub(super) env: Vec<(String, String)>,
+    /// Files that its `srun` names for the output.
+    pub(super) files: OutputFiles,
     /// Options of `srun`, and where they went.
     pub(super) options: Vec<ImportedOption>,
     /// One task has what all tasks of its node would have.
@@ -180,7 +212,15 @@ impl Understood {
             LaunchMode::FirstTask => vec![(OVERLAP.0.to_owned(), OVERLAP.1.to_owned())],
             LaunchMode::EachTask | LaunchMode::Roles | LaunchMode::Exported => Vec::new(),
         };
-        Self { how, says: says.into(), programs, env, options: Vec::new(), is_merged: false }
+        Self {
+            how,
+            says: says.into(),
+            programs,
+            env,
+            files: OutputFiles::default(),
+            options: Vec::new(),
+            is_merged: false,
+        }
     }
 }
 
@@ -210,7 +250,9 @@ pub(super) fn understand(
     let are_single = steps.iter().all(|(step, geometry)| {
         step.srun.as_ref().is_none_or(|srun| geometry.tasks == Some(1) && is_removable(srun))
     });
-    if is_one && are_single {
+    let is_elsewhere = starts_srun_elsewhere(all, steps);
+    let is_farm = is_farm(all, steps) || is_elsewhere;
+    if is_one && are_single && !is_farm {
         let sruns: Vec<(&Srun, u32)> =
             steps.iter().filter_map(|(step, _)| Some((step.srun.as_ref()?, step.line))).collect();
         return without(script, first, &sruns, "the one task runs the script");
@@ -233,11 +275,40 @@ pub(super) fn understand(
             without(script, first, &sruns, says)
         }
         (obstacle, _) => {
-            let why = obstacle.unwrap_or_else(|| "it starts nothing with srun".to_owned());
-            let says = format!("the first task alone runs the script, as Slurm does: {why}");
-            Understood::new(LaunchMode::FirstTask, says, vec![text(script, FIRST_TASK, &body); groups])
+            let farm = || "it starts steps with a share of the job each, perhaps several at once".to_owned();
+            let why = is_farm.then(farm).or(obstacle);
+            let why = why.unwrap_or_else(|| "it starts nothing with srun".to_owned());
+            let before = format!("{FIRST_TASK}{}", shares(sizes));
+            let has_steps = is_elsewhere || steps.iter().any(|(step, _)| step.srun.is_some());
+            let needs = if has_steps { NEEDS_SLURM } else { "" };
+            let says = format!("the first task alone runs the script, as Slurm does: {why}{needs}");
+            Understood::new(LaunchMode::FirstTask, says, vec![text(script, &before, &body); groups])
         }
     }
+}
+
+/// Returns true where steps run beside each other: without their `srun` all of them would find the same GPUs and CPUs.
+fn is_farm(all: &[Command], steps: &[(Step, Geometry)]) -> bool {
+    let has_background = all.iter().any(|command| command.then == Then::Background);
+    let is_beside = |step: &Step| {
+        let Some(command) = all.get(step.command) else { return false };
+        command.then == Then::Background || command.is_in_function && has_background
+    };
+    let beside = steps.iter().filter(|(step, _)| step.srun.is_some() && is_beside(step));
+    let several = beside.map(|(step, _)| if step.is_repeated { 2 } else { 1 }).sum::<usize>();
+    several > 1
+}
+
+/// Returns true where another program starts `srun`, such as `parallel`, `xargs` or `$( … )`.
+fn starts_srun_elsewhere(all: &[Command], steps: &[(Step, Geometry)]) -> bool {
+    let is_step = |index: usize| steps.iter().any(|(step, _)| step.command == index);
+    let in_substitution = |word: &Word| {
+        word.parts.iter().any(|part| matches!(part, Part::Substitution(text) if text.contains("srun")))
+    };
+    all.iter().enumerate().filter(|(index, _)| !is_step(*index)).any(|(_, command)| {
+        let is_quiet = command.program().is_some_and(|name| REPEATABLE.contains(&name.as_str()));
+        command.words.iter().any(|word| in_substitution(word) || !is_quiet && word.raw.contains("srun"))
+    })
 }
 
 /// What a shell runs of a script, without comments.
@@ -284,7 +355,11 @@ fn foreign(script: &Script<'_>, body: &str, sizes: &Sizes) -> Understood {
         "the first task alone runs the script, as Slurm does: it is for {}, and what it starts is not known",
         script.interpreter()
     );
-    Understood::new(LaunchMode::FirstTask, says, vec![text(script, FIRST_TASK, body); groups])
+    let before = format!(
+        "{FIRST_TASK}{}",
+        if groups == 1 { shares(std::slice::from_ref(sizes)) } else { String::new() }
+    );
+    Understood::new(LaunchMode::FirstTask, says, vec![text(script, &before, body); groups])
 }
 
 /// Why not every task can run the body; `None`: it can.
@@ -411,8 +486,11 @@ fn without(script: &Script<'_>, sizes: &Sizes, sruns: &[(&Srun, u32)], says: &st
     understood.env = for_srun(&script.body(), sruns);
     for (srun, line) in sruns {
         for one in &srun.given {
-            let (becomes, says) = of_srun(one, sizes, &mut understood.env);
             let name = one.name.unwrap_or_default();
+            let (becomes, says) = match name {
+                "output" | "error" => file_of_srun(script, one, name, &mut understood.files),
+                _ => of_srun(one, sizes, &mut understood.env),
+            };
             understood.options.push(ImportedOption {
                 line: first_line + line,
                 written: format!("srun {}", one.written),
@@ -443,6 +521,24 @@ fn for_srun(body: &str, sruns: &[(&Srun, u32)]) -> Vec<(String, String)> {
     env
 }
 
+/// A file that the step writes into is the job's where that names none itself.
+fn file_of_srun(script: &Script<'_>, one: &Given, name: &str, files: &mut OutputFiles) -> (Becomes, String) {
+    let text = one.value.clone().unwrap_or_default();
+    match (script.last(name), output::parts(&text)) {
+        (Some(own), _) => {
+            (Becomes::NotMapped, format!("the output of its tasks goes with the rest: {}", own.written))
+        }
+        (None, Err(why)) => (Becomes::NotMapped, format!("{why}; Muster keeps the output (`muster logs`)")),
+        (None, Ok(_)) => {
+            match name {
+                "output" => files.output = Some(text),
+                _ => files.error = Some(text),
+            }
+            (Becomes::Near, format!("{name} of the job, with what else the script says"))
+        }
+    }
+}
+
 fn of_srun(one: &Given, sizes: &Sizes, env: &mut Vec<(String, String)>) -> (Becomes, String) {
     let name = one.name.unwrap_or_default();
     if let Some((_, variable)) = VARIABLES.iter().find(|(known, _)| *known == name) {
@@ -451,20 +547,15 @@ fn of_srun(one: &Given, sizes: &Sizes, env: &mut Vec<(String, String)>) -> (Beco
         env.push(((*variable).to_owned(), value));
         return (Becomes::Field, format!("env: {variable}, which srun reads"));
     }
-    match name {
-        "output" | "error" => {
-            (Becomes::NotMapped, "Muster keeps the output of every rank (`muster logs`)".to_owned())
-        }
-        _ => match of_job(name, one.value.as_deref().unwrap_or_default(), sizes) {
-            Some((wants, has)) if wants != has => (
-                Becomes::NotMapped,
-                format!(
-                    "the job's own counts, and is another: {}",
-                    has.map_or("none".to_owned(), |has| has.to_string())
-                ),
+    match of_job(name, one.value.as_deref().unwrap_or_default(), sizes) {
+        Some((wants, has)) if wants != has => (
+            Becomes::NotMapped,
+            format!(
+                "the job's own counts, and is another: {}",
+                has.map_or("none".to_owned(), |has| has.to_string())
             ),
-            _ => (Becomes::Field, "as the job itself has it".to_owned()),
-        },
+        ),
+        _ => (Becomes::Field, "as the job itself has it".to_owned()),
     }
 }
 

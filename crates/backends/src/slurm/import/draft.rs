@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use muster_model::OutputFiles;
+
 /// One role, or the whole job where it has one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Group {
@@ -18,6 +20,9 @@ pub(super) struct Group {
     pub(super) memory: Option<u64>,
     /// Of each task.
     pub(super) extras: Vec<(String, u64)>,
+    /// Where it waits, where the groups differ in that.
+    pub(super) partition: Vec<String>,
+    pub(super) constraint: Option<String>,
     pub(super) run: Program,
 }
 
@@ -44,6 +49,7 @@ pub(super) struct SlurmDraft {
     pub(super) licenses: Vec<String>,
     pub(super) nodelist: Vec<String>,
     pub(super) exclusive: bool,
+    pub(super) singleton: bool,
     pub(super) switches: Option<u64>,
     /// Minutes.
     pub(super) switches_wait: Option<u64>,
@@ -94,6 +100,7 @@ pub(super) struct Draft {
     pub(super) hold: bool,
     pub(super) priority: Option<i64>,
     pub(super) workdir: Option<String>,
+    pub(super) files: OutputFiles,
     pub(super) env: Vec<(String, String)>,
     pub(super) checkpoint: Option<Checkpoint>,
     /// Restarts at most.
@@ -127,6 +134,8 @@ impl Draft {
         }
         lines.shown("priority", self.priority);
         lines.optional("workdir", self.workdir.as_deref());
+        lines.optional("output", self.files.output.as_deref());
+        lines.optional("error", self.files.error.as_deref());
         if let Some(Checkpoint { signal, lead_secs, takes_turns, by_all, to }) = &self.checkpoint {
             let then = if *takes_turns { ", then: requeue" } else { "" };
             let by = if *by_all { ", by: all" } else { "" };
@@ -179,6 +188,9 @@ impl Draft {
         if slurm.exclusive {
             lines.plain("exclusive", "true");
         }
+        if slurm.singleton {
+            lines.plain("singleton", "true");
+        }
         lines.shown("switches", slurm.switches);
         lines.shown("switches-wait", slurm.switches_wait.map(super::value::minutes));
         lines.shown("segment", slurm.segment);
@@ -210,6 +222,13 @@ fn sizes(lines: &mut Lines, group: &Group) {
         let extras: Vec<String> =
             group.extras.iter().map(|(name, count)| format!("{}: {count}", scalar(name))).collect();
         lines.plain("extras", &format!("{{{}}}", extras.join(", ")));
+    }
+    let partitions: Vec<String> = group.partition.iter().map(|name| quoted(name)).collect();
+    let partition = (!partitions.is_empty()).then(|| format!("partition: [{}]", partitions.join(", ")));
+    let constraint = group.constraint.as_ref().map(|text| format!("constraint: {}", quoted(text)));
+    let own: Vec<String> = partition.into_iter().chain(constraint).collect();
+    if !own.is_empty() {
+        lines.plain("slurm", &format!("{{{}}}", own.join(", ")));
     }
 }
 

@@ -68,6 +68,10 @@ pub(super) fn draft(script: &Script<'_>, name: &str) -> (Draft, Vec<ImportedOpti
                 Some(name) => match (size::beaten(given, name), verdicts.get(name)) {
                     (Some(other), _) => nothing(format!("sbatch refuses it beside --{other}, which is kept")),
                     (None, Some(verdict)) => verdict.clone(),
+                    (None, None) if is_het && matches!(name, "partition" | "constraint") => {
+                        let group = draft.groups.last_mut().expect("the group was just pushed");
+                        where_to(group, name, one.value.as_deref().unwrap_or_default())
+                    }
                     (None, None) if index > 0 => of_later(script, one, name),
                     (None, None) if container::is_one(name) => {
                         container::option(script, &mut draft, one, name)
@@ -79,6 +83,7 @@ pub(super) fn draft(script: &Script<'_>, name: &str) -> (Draft, Vec<ImportedOpti
         }
         all_sizes.push(sizes);
     }
+    same_everywhere(&mut draft);
     // 3. What is no option, and what sbatch never reads.
     for (line, word) in &script.hets {
         let says = "groups: one per component".to_owned();
@@ -119,6 +124,35 @@ fn unknown(written: &str) -> String {
         }
         _ if written.starts_with('-') => "sbatch has no such option, and refuses the script".to_owned(),
         _ => "it is no option: sbatch passes over it".to_owned(),
+    }
+}
+
+/// Where a component waits. sbatch hands neither on to the components that do not say it.
+fn where_to(group: &mut Group, name: &str, text: &str) -> Verdict {
+    if !is_word(text) {
+        return nothing("blanks, quotes, `#` and backslashes cannot stand in this field");
+    }
+    match name {
+        "partition" => group.partition = value::list(text),
+        _ => group.constraint = Some(text.to_owned()),
+    }
+    field(format!("slurm: {{{name}}}, of its group where groups differ"))
+}
+
+/// What all groups say alike is said by the job.
+fn same_everywhere(draft: &mut Draft) {
+    let Some((first, rest)) = draft.groups.split_first() else { return };
+    if rest.is_empty() {
+        return;
+    }
+    if rest.iter().all(|group| group.partition == first.partition) {
+        draft.slurm.partition = first.partition.clone();
+        draft.groups.iter_mut().for_each(|group| group.partition.clear());
+    }
+    let Some((first, rest)) = draft.groups.split_first() else { return };
+    if rest.iter().all(|group| group.constraint == first.constraint) {
+        draft.slurm.constraint = first.constraint.clone();
+        draft.groups.iter_mut().for_each(|group| group.constraint = None);
     }
 }
 
@@ -197,13 +231,26 @@ fn single(draft: &mut Draft, one: &Given, name: &'static str) -> Verdict {
     }
 }
 
+/// A file for the output. sbatch writes it anew, which would take away what an element or a start before has written.
+fn output(draft: &mut Draft, name: &str, text: &str) -> Verdict {
+    if let Err(why) = muster_model::output::parts(text) {
+        return nothing(format!("{why}; Muster keeps the output itself (`muster logs`)"));
+    }
+    match name {
+        "output" => draft.files.output = Some(text.to_owned()),
+        _ => draft.files.error = Some(text.to_owned()),
+    }
+    near(format!("{name}; it is appended to, and its folder is made where it is not there"))
+}
+
 /// What Muster does by itself, what is about the submission, and the rest, which is handed on.
 fn own_or_raw(draft: &mut Draft, one: &Given, name: &str, text: &str) -> Verdict {
     match name {
-        "output" | "error" => nothing(
-            "Muster keeps the output itself (`muster logs`); an exported script writes to slurm-%j.out",
-        ),
-        "open-mode" => nothing("output of every start is kept apart"),
+        "output" | "error" => output(draft, name, text),
+        "open-mode" if text == "append" => near("output that goes into a file is always appended to"),
+        "open-mode" => {
+            nothing("output is always appended to: a new start takes away nothing of the one before")
+        }
         "comment" => nothing("Muster marks its jobs in the comment"),
         "kill-on-invalid-dep" if text == "yes" => field("a job whose dependency cannot be met ends"),
         "kill-on-invalid-dep" => nothing("a job whose dependency cannot be met always ends"),
@@ -327,13 +374,17 @@ fn dependency(draft: &mut Draft, text: &str) -> Verdict {
     if text.contains('?') {
         return nothing("with `?` the first of them that holds is enough, and a job waits for all of them");
     }
-    let mut after = Vec::new();
+    let (mut after, mut is_single) = (Vec::new(), false);
     for part in text.split(',') {
         let mut words = part.split(':');
         let kind = words.next().unwrap_or_default();
+        if part == "singleton" {
+            is_single = true;
+            continue;
+        }
         if !matches!(kind, "after" | "afterany" | "afterok" | "afternotok") {
             return nothing(format!(
-                "a job waits by after, afterok, afterany and afternotok of all, not by `{part}`"
+                "a job waits by after, afterok, afterany and afternotok of all, and by singleton, not by `{part}`"
             ));
         }
         for job in words {
@@ -350,8 +401,13 @@ fn dependency(draft: &mut Draft, text: &str) -> Verdict {
             }
         }
     }
-    draft.after = after;
-    field("after")
+    let says = match (after.is_empty(), is_single) {
+        (true, _) => "slurm: {singleton: true}",
+        (false, true) => "after, and slurm: {singleton: true}",
+        (false, false) => "after",
+    };
+    (draft.after, draft.slurm.singleton) = (after, is_single);
+    field(says)
 }
 
 fn nice(draft: &mut Draft, text: Option<&str>) -> Verdict {

@@ -92,6 +92,8 @@ fn imported(script: &Script<'_>, text: &str, file: &str) -> ImportReport {
             own_node::merge(&sizes[0], &mut draft, &mut options);
         }
         draft.env.extend(understood.env);
+        draft.files.output = draft.files.output.or(understood.files.output);
+        draft.files.error = draft.files.error.or(understood.files.error);
         options.extend(understood.options);
         let first_line = u32::try_from(script.body + 1).unwrap_or(u32::MAX);
         launch = ImportedLaunch {

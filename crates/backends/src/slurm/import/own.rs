@@ -38,24 +38,10 @@ pub(super) fn read(text: &str, draft: &mut Draft, options: &mut [ImportedOption]
     if draft.service.is_some() {
         draft.array = None;
     }
-    let words = |command: &Command| -> Vec<String> { command.words.iter().map(Word::shown).collect() };
-    for command in &around {
-        // The options of a container are a list: its elements are read as words of a command.
-        let list = command.words.first().and_then(|word| word.raw.strip_prefix("muster_srun="));
-        for elements in list.map(commands).unwrap_or_default() {
-            container(&words(&elements), draft);
-        }
-        match words(command).iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-            ["module", "load", module] => draft.slurm.modules.push((*module).to_owned()),
-            ["conda", "activate", conda] => draft.slurm.conda = Some((*conda).to_owned()),
-            [".", path] => {
-                if let Some(venv) = path.strip_suffix("/bin/activate") {
-                    draft.slurm.venv = Some(venv.to_owned());
-                }
-            }
-            _ => {}
-        }
+    for option in options.iter_mut().filter(|option| option.option == "open-mode") {
+        (option.becomes, option.says) = (Becomes::Field, "output is always appended to".to_owned());
     }
+    surroundings(&around, draft);
     let count = "[ \"$MUSTER_RESTART_COUNT\" -lt ";
     if let Some((_, rest)) = rest.split_once(count) {
         let most = rest.split(' ').next().and_then(|count| count.parse().ok());
@@ -81,6 +67,39 @@ pub(super) fn read(text: &str, draft: &mut Draft, options: &mut [ImportedOption]
     }
     draft.groups = groups;
     Some(())
+}
+
+/// What is set up before the ranks start: the container, modules and environments, and files of each rank.
+fn surroundings(around: &[Command], draft: &mut Draft) {
+    let words = |command: &Command| -> Vec<String> { command.words.iter().map(Word::shown).collect() };
+    for command in around {
+        // The options of a container are a list: its elements are read as words of a command.
+        let list = command.words.first().and_then(|word| word.raw.strip_prefix("muster_srun="));
+        for elements in list.map(commands).unwrap_or_default() {
+            container(&words(&elements), draft);
+        }
+        match words(command).iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            // A file of each rank is srun's to open.
+            ["srun", options @ ..] => {
+                let value = |name: &str| {
+                    options
+                        .iter()
+                        .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+                        .map(str::to_owned)
+                };
+                draft.files.output = draft.files.output.take().or(value("--output"));
+                draft.files.error = draft.files.error.take().or(value("--error"));
+            }
+            ["module", "load", module] => draft.slurm.modules.push((*module).to_owned()),
+            ["conda", "activate", conda] => draft.slurm.conda = Some((*conda).to_owned()),
+            [".", path] => {
+                if let Some(venv) = path.strip_suffix("/bin/activate") {
+                    draft.slurm.venv = Some(venv.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Who saves, and what follows: the script that takes turns is warned itself, and asks its ranks by the job's own signal.

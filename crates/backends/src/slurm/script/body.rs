@@ -7,7 +7,7 @@ use muster_model::Kind;
 use muster_model::payload::Command;
 
 use super::shape::{Component, Role};
-use super::{Kept, MADE, PROGRAM, SETUP, Source, VARIABLES, container, listener, quote, saving};
+use super::{Kept, MADE, PROGRAM, SETUP, Source, VARIABLES, container, listener, output, quote, saving};
 
 /// Below the ports that systems give away by themselves (from 32768 on, net.ipv4.ip_local_port_range): jobs whose numbers lie
 /// near each other get different ones.
@@ -231,8 +231,7 @@ fn ranks(text: &mut String, source: &Source<'_>, component: &Component, index: u
     }
     if source.kept.is_some() {
         rank.push_str("exec 8>> \"$MUSTER_FENCE\" && flock --shared 8 2> /dev/null\n");
-        let as_probe = if source.verify.is_some() { "[ -n \"$MUSTER_PROBE\" ] || " } else { "" };
-        let _ = writeln!(rank, "{as_probe}exec >> \"$MUSTER_LOGS/rank-$RANK.log\" 2>&1 < /dev/null");
+        rank.push_str(&output::of_rank(source));
     }
     if source.kept.is_some() || needs_folder(source) {
         rank.push_str("[ \"$RANK\" = 0 ] || MUSTER_CHECKPOINT_FILE=$MUSTER_CHECKPOINT_FILE-$RANK\n");
@@ -503,6 +502,9 @@ fn srun(source: &Source<'_>, component: &Component, index: usize, is_heterogeneo
     // From 22.05 on srun does not take this over from the job.
     if component.cpus_per_task > 0 {
         words.push(format!("--cpus-per-task={}", component.cpus_per_task));
+    }
+    if source.kept.is_none() {
+        words.extend(output::of_srun(source.files));
     }
     words.push(format!("bash -c \"$ranks_{index}\""));
     words.join(" ")

@@ -4,6 +4,7 @@
 mod body;
 mod container;
 mod listener;
+mod output;
 pub mod quote;
 mod request;
 mod saving;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use muster_model::payload::Command;
 use muster_model::slurm::SlurmOptions;
-use muster_model::{JobSpec, Time};
+use muster_model::{JobSpec, OutputFiles, Time};
 
 pub use request::{Directive, Unfit};
 
@@ -29,6 +30,8 @@ pub struct Source<'a> {
     pub env: &'a BTreeMap<String, String>,
     /// Where it runs; `None` is where it is submitted.
     pub workdir: Option<&'a str>,
+    /// Files for its output, as patterns.
+    pub files: &'a OutputFiles,
     /// What it says to Slurm alone.
     pub slurm: &'a SlurmOptions,
     /// Where Muster keeps what the job leaves; `None` for a script that runs without Muster.

@@ -1,11 +1,11 @@
 //! What a job asks of Slurm, as options of sbatch (sbatch(1)), in the order in which people write them.
 
 use muster_model::job::{AfterCheckpoint, Dependency, DependencyKind, Protection};
-use muster_model::slurm::SlurmOptions;
+use muster_model::slurm::{GroupOptions, SlurmOptions};
 use muster_model::{JobSpec, Kind, Span, Topology, TopologyRule};
 
 use super::shape::{Component, components};
-use super::{Source, listener, quote, saving};
+use super::{Source, listener, output, quote, saving};
 
 /// `KillWait` of slurm.conf where a site sets none.
 const KILL_WAIT: Span = Span::from_secs(30);
@@ -99,14 +99,17 @@ pub(super) fn request(source: &Source<'_>) -> Result<Request, Vec<Unfit>> {
     }
     differences(spec, &mut warnings);
     variables(source, &mut unfit);
+    if let (None, Some(folders)) = (&source.kept, output::folders(source.files)) {
+        warnings.push(format!("{folders} must be there before sbatch, which makes no folder for the output"));
+    }
     // 2. What is one for the whole job.
     let mut directives = identity(source);
     whose(spec, slurm, &mut directives);
     when(source, &mut directives);
     ending(source, &mut directives);
     // 3. Its sizes: of each component after the first, on lines of its own.
-    let mut roles = components(spec, &mut warnings, &mut unfit);
-    let mut shared = where_to(spec, slurm, &mut unfit);
+    let mut roles = components(spec, slurm, &mut warnings, &mut unfit);
+    let mut shared = resources(spec, slurm);
     shared.extend(placing(spec, slurm, &mut unfit));
     shared.extend(slurm.options.iter().map(|option| Directive::new("", own_option(option))));
     for (index, component) in roles.iter_mut().enumerate() {
@@ -118,6 +121,9 @@ pub(super) fn request(source: &Source<'_>) -> Result<Request, Vec<Unfit>> {
             component.directives.insert(0, Directive::new("nodes", "1"));
         }
         directives.append(&mut component.directives);
+        // What one label says wrong is said once.
+        let unfit = if index == 0 { &mut unfit } else { &mut Vec::new() };
+        directives.extend(where_to(spec, slurm, &component.own, unfit));
         directives.extend(shared.iter().cloned());
     }
     match unfit.is_empty() {
@@ -231,11 +237,14 @@ fn identity(source: &Source<'_>) -> Vec<Directive> {
             set("open-mode", "append".to_owned());
             set("export", "ALL".to_owned());
         }
-        // A start after the first must not take away what the first has written.
-        None if source.spec.restart.on_failure || saving::takes_turns(source) => {
-            set("open-mode", "append".to_owned())
+        None => {
+            let named = output::directives(source.files);
+            // A start after the first must not take away what the first has written.
+            if named.is_empty() && (source.spec.restart.on_failure || saving::takes_turns(source)) {
+                set("open-mode", "append".to_owned());
+            }
+            directives.extend(named);
         }
-        None => {}
     }
     directives
 }
@@ -268,15 +277,27 @@ fn whose(spec: &JobSpec, slurm: &SlurmOptions, directives: &mut Vec<Directive>) 
     }
 }
 
-/// Where it waits: of every component of a heterogeneous job.
-fn where_to(spec: &JobSpec, slurm: &SlurmOptions, unfit: &mut Vec<Unfit>) -> Vec<Directive> {
+/// Where a component waits: as is said of it alone, else as the job says.
+fn where_to(
+    spec: &JobSpec,
+    slurm: &SlurmOptions,
+    own: &GroupOptions,
+    unfit: &mut Vec<Unfit>,
+) -> Vec<Directive> {
     let mut directives = Vec::new();
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
     // Labels that Slurm's inventory has.
     let mut partitions: Vec<&str> = slurm.partitions.iter().map(AsRef::as_ref).collect();
     let mut constraint: Vec<&str> = slurm.constraint.iter().map(AsRef::as_ref).collect();
+    if !own.partitions.is_empty() {
+        partitions = own.partitions.iter().map(AsRef::as_ref).collect();
+    }
+    if let Some(own) = &own.constraint {
+        constraint = vec![own];
+    }
     for (label, value) in &spec.constraint.labels {
         match label.as_ref() {
+            "partition" if !own.partitions.is_empty() => {}
             "partition" => partitions.push(value),
             "features" => constraint.extend(value.split(',')),
             other => unfit.push(Unfit::new(
@@ -291,6 +312,13 @@ fn where_to(spec: &JobSpec, slurm: &SlurmOptions, unfit: &mut Vec<Unfit>) -> Vec
     if !constraint.is_empty() {
         set("constraint", constraint.join("&"));
     }
+    directives
+}
+
+/// What every component of a heterogeneous job asks for.
+fn resources(spec: &JobSpec, slurm: &SlurmOptions) -> Vec<Directive> {
+    let mut directives = Vec::new();
+    let mut set = |name, value: String| directives.push(Directive::new(name, value));
     if let Some(window) = &spec.constraint.window {
         set("reservation", window.to_string());
     }

@@ -1,6 +1,7 @@
 //! The sizes of a gang in Slurm's words: nodes, tasks per node, GPUs per node or task. One request for roles that need the same;
 //! roles that differ are components of a heterogeneous job.
 
+use muster_model::slurm::{GroupOptions, SlurmOptions};
 use muster_model::{JobSpec, Kind, TaskGroup};
 
 use super::request::{Directive, Unfit};
@@ -21,6 +22,8 @@ pub(super) struct Component {
     pub(super) cpus_per_task: u32,
     /// What is asked for.
     pub(super) directives: Vec<Directive>,
+    /// Where it waits, where that is said of it alone.
+    pub(super) own: GroupOptions,
 }
 
 /// Ranks that run the same.
@@ -34,6 +37,7 @@ pub(super) struct Role {
 /// The components of a gang.
 pub(super) fn components(
     spec: &JobSpec,
+    slurm: &SlurmOptions,
     warnings: &mut Vec<String>,
     unfit: &mut Vec<Unfit>,
 ) -> Vec<Component> {
@@ -43,9 +47,10 @@ pub(super) fn components(
         let role = Role { name: group.name.to_string(), first_rank: rank, tasks: group.min_tasks };
         rank += group.min_tasks;
         // Roles side by side that need the same are one allocation; their ranks stay in order.
+        let own = slurm.groups.get(&group.name).cloned().unwrap_or_default();
         let same =
             |known: &TaskGroup| known.task == group.task && known.tasks_per_node == group.tasks_per_node;
-        match components.last_mut().filter(|(known, _)| same(known)) {
+        match components.last_mut().filter(|(known, component)| same(known) && component.own == own) {
             Some((known, component)) => {
                 (known.min_tasks, known.max_tasks) =
                     (known.min_tasks + group.min_tasks, known.max_tasks + group.max_tasks);
@@ -59,6 +64,7 @@ pub(super) fn components(
                     gpus_per_task: group.task.gpu.devices,
                     cpus_per_task: group.task.cpus.0.div_ceil(1000),
                     directives: Vec::new(),
+                    own,
                 },
             )),
         }
@@ -72,7 +78,13 @@ pub(super) fn components(
         }
         // A task by itself lies on one node.
         component.tasks_per_node = component.tasks_per_node.or((group.max_tasks == 1).then_some(1));
-        component.directives = sizes(group, component, unfit);
+    }
+    // sbatch refuses memory by node in one component beside memory by CPU in another (tried on 22.05).
+    let is_by_cpu = components
+        .iter()
+        .any(|(group, component)| component.tasks_per_node.is_none() && group.task.memory.0 > 0);
+    for (group, component) in &mut components {
+        component.directives = sizes(group, component, is_by_cpu, unfit);
     }
     if let Some(elastic) = elastic.filter(|_| {
         components
@@ -104,7 +116,12 @@ fn refuse_several(components: &[(TaskGroup, Component)], what: &str, unfit: &mut
     }
 }
 
-fn sizes(group: &TaskGroup, component: &Component, unfit: &mut Vec<Unfit>) -> Vec<Directive> {
+fn sizes(
+    group: &TaskGroup,
+    component: &Component,
+    is_by_cpu: bool,
+    unfit: &mut Vec<Unfit>,
+) -> Vec<Directive> {
     let mut directives = Vec::new();
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
     let tasks = group.min_tasks;
@@ -153,8 +170,8 @@ fn sizes(group: &TaskGroup, component: &Component, unfit: &mut Vec<Unfit>) -> Ve
     let mebibytes = group.task.memory.0.div_ceil(MEBIBYTE);
     match component.tasks_per_node {
         _ if mebibytes == 0 => {}
-        Some(per_node) => set("mem", format!("{}M", mebibytes * u64::from(per_node))),
-        None => {
+        Some(per_node) if !is_by_cpu => set("mem", format!("{}M", mebibytes * u64::from(per_node))),
+        _ => {
             set("mem-per-cpu", format!("{}M", mebibytes.div_ceil(u64::from(component.cpus_per_task.max(1)))))
         }
     }

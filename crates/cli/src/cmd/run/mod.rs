@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use anyhow::Result;
 use muster_api::Client;
 use muster_api::types::SubmitResponse;
+use muster_backends::slurm::import;
 use muster_daemon::VirtualGpus;
 use muster_model::JobId;
 use muster_report::watch::summary;
 
 use crate::app::App;
-use crate::args::Output;
 use crate::connect;
 use crate::dashes;
 use crate::exit::{Failure, INTERRUPTED};
@@ -52,16 +52,16 @@ pub struct Args {
     #[arg(short = 'W', long, group = "mode")]
     wait: bool,
     /// Show jobs and a timeline while they run; Ctrl-C leaves them running
-    #[arg(short, long, group = "mode", conflicts_with_all = ["json", "output"])]
+    #[arg(short, long, group = "mode", conflicts_with = "json")]
     watch: bool,
     /// Show the output of the job while it runs (of rank 0)
-    #[arg(short, long, group = "mode", conflicts_with_all = ["json", "output"])]
+    #[arg(short, long, group = "mode", conflicts_with = "json")]
     follow: bool,
     /// Run on a terminal, connected to this one; -it works as in docker
-    #[arg(short, long, group = "mode", conflicts_with_all = ["json", "output"])]
+    #[arg(short, long, group = "mode", conflicts_with = "json")]
     interactive: bool,
     /// The same as --interactive
-    #[arg(short, long, conflicts_with_all = ["json", "output", "wait", "watch", "follow"])]
+    #[arg(short, long, conflicts_with_all = ["json", "wait", "watch", "follow"])]
     tty: bool,
     /// Say what would happen, and do nothing
     #[arg(long, conflicts_with_all = ["wait", "watch", "follow", "interactive", "tty"])]
@@ -69,8 +69,12 @@ pub struct Args {
     /// Start the daemon with this many GPUs that do not exist: 8, 8:h100, or 2:a100,7:a100-1g.10gb
     #[arg(long, value_name = "N[:MODEL],..")]
     virtual_gpus: Option<VirtualGpus>,
-    #[command(flatten)]
-    output: Output,
+    /// Of a script for sbatch: submit it with the cure of this finding; without it the job is what the script says
+    #[arg(long, value_name = "RULE", value_parser = clap::builder::PossibleValuesParser::new(import::CURES))]
+    cure: Vec<String>,
+    /// Write JSON; docs/openapi.json and docs/schema have its shapes
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     overrides: overrides::Overrides,
 }
@@ -79,6 +83,11 @@ impl Args {
     /// The job files.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
+    }
+
+    /// Findings whose cures are chosen.
+    pub fn cures(&self) -> &[String] {
+        &self.cure
     }
 }
 
@@ -115,7 +124,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
 
     // 3. Say so, and stay where that was asked for.
     match () {
-        () if args.dry_run => submit::print_dry_run(app, &client, &responses, args.output).await,
+        () if args.dry_run => submit::print_dry_run(app, &client, &responses, args.json).await,
         () if args.watch => {
             announce(app, &texts, jobs.len());
             watch(app, &client, &jobs).await
@@ -123,11 +132,11 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         () if args.follow => follow_one(app, &client, &responses).await,
         () if interactive => converse(app, &client, &jobs).await,
         () if args.wait => {
-            submit::print(app, &responses, args.output, false)?;
+            submit::print(app, &responses, args.json, false)?;
             wait(app, &client, &jobs).await
         }
         () => {
-            submit::print(app, &responses, args.output, true)?;
+            submit::print(app, &responses, args.json, true)?;
             Ok(0)
         }
     }
@@ -137,7 +146,7 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
 fn read(app: &App, args: &Args) -> Result<Vec<Text>> {
     match args.files.as_slice() {
         [] => Ok(vec![Text { source: String::new(), file: None }]),
-        files => files.iter().map(|file| texts::read(app, file)).collect(),
+        files => files.iter().map(|file| texts::read(app, file, &args.cure)).collect(),
     }
 }
 
@@ -182,13 +191,13 @@ pub fn detach(app: &App, jobs: &[JobId]) {
 async fn follow_one(app: &App, client: &Client, responses: &[SubmitResponse]) -> Result<u8> {
     let submitted: Vec<_> = responses.iter().flat_map(|response| &response.jobs).collect();
     let [job] = submitted.as_slice() else {
-        submit::print(app, responses, Output::text(), true)?;
+        submit::print(app, responses, false, true)?;
         return Err(Failure::usage("--follow shows the output of one job, and several were submitted")
             .hint("`muster logs -f JOB` follows one of them")
             .into());
     };
     if job.elements > 1 {
-        submit::print(app, responses, Output::text(), true)?;
+        submit::print(app, responses, false, true)?;
         return Err(Failure::usage("--follow shows the output of one task, and this is an array")
             .hint(format!("`muster logs -f {}[INDEX]` follows one element", job.job))
             .into());

@@ -97,6 +97,12 @@ pub struct Overrides {
     /// Working directory; by default the present one
     #[arg(short = 'D', long, alias = "chdir", value_name = "DIR")]
     workdir: Option<String>,
+    /// File for the output, which is appended to: %j job, %A and %a array and index, %t rank, %x name, %u user
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<String>,
+    /// File for standard error; without it that goes where the output goes
+    #[arg(long, value_name = "PATH")]
+    error: Option<String>,
     /// When a task fails or is lost: never, on-failure, or how many times the gang is restarted at most
     #[arg(long, value_name = "RULE", allow_negative_numbers = true)]
     restart: Option<String>,
@@ -115,6 +121,13 @@ impl Overrides {
     /// Fields of a spec document, by their names there.
     pub fn fields(&self) -> Result<Map<String, Value>> {
         let mut fields = Map::new();
+        if let Some(format @ ("json" | "text")) = self.output.as_deref() {
+            return Err(Failure::usage(format!(
+                "--output of `run` names a file, and `{format}` is a format"
+            ))
+            .hint(format!("`--json` writes JSON; `--output ./{format}` names a file"))
+            .into());
+        }
         let plain = [
             ("name", &self.name),
             ("kind", &self.kind),
@@ -136,6 +149,8 @@ impl Overrides {
             ("array", &self.array),
             ("begin", &self.begin),
             ("workdir", &self.workdir),
+            ("output", &self.output),
+            ("error", &self.error),
         ];
         for (name, value) in plain {
             if let Some(value) = value {
@@ -246,6 +261,7 @@ mod tests {
             json!({ "kind": "service", "replicas": "2..6", "port": "8000" }),
         );
         check(&["--kind", "notebook", "--idle", "30m"], json!({ "kind": "notebook", "idle": "30m" }));
+        check(&["-o", "a-%j.txt", "--error", "e"], json!({ "output": "a-%j.txt", "error": "e" }));
         check(&["--reservation", "exam"], json!({ "reservation": "exam" }));
         check(&["--restart", "3"], json!({ "restart": { "max": "3" } }));
         check(&["--restart", "on-failure"], json!({ "restart": "on-failure" }));
@@ -255,7 +271,9 @@ mod tests {
 
     #[test]
     fn malformed_pairs_are_refused() {
-        for words in [["--env", "A"], ["--env", "=1"], ["--label", "x"], ["--checkpoint", "USR1"]] {
+        for words in
+            [["--env", "A"], ["--env", "=1"], ["--label", "x"], ["--checkpoint", "USR1"], ["-o", "json"]]
+        {
             let probe = Probe::try_parse_from([&["probe"], &words[..]].concat()).unwrap();
             assert!(probe.overrides.fields().is_err(), "{words:?}");
         }

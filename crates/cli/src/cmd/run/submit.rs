@@ -12,7 +12,6 @@ use serde_json::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
-use crate::args::Output;
 use crate::exit::Failure;
 use crate::source::Text;
 
@@ -136,8 +135,8 @@ fn random_key() -> Result<String> {
 }
 
 /// Lists what was accepted.
-pub fn print(app: &App, responses: &[SubmitResponse], output: Output, hint: bool) -> Result<()> {
-    if output.json() {
+pub fn print(app: &App, responses: &[SubmitResponse], is_json: bool, hint: bool) -> Result<()> {
+    if is_json {
         return json(app, responses);
     }
     let jobs: Vec<_> = responses.iter().flat_map(|response| &response.jobs).collect();
@@ -156,9 +155,9 @@ pub async fn print_dry_run(
     app: &App,
     client: &Client,
     responses: &[SubmitResponse],
-    output: Output,
+    is_json: bool,
 ) -> Result<u8> {
-    if output.json() {
+    if is_json {
         json(app, responses)?;
         return Ok(0);
     }

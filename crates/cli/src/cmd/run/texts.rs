@@ -11,13 +11,14 @@ use crate::cmd::import::script;
 use crate::source::{self, Content, Text};
 
 /// Reads a file of either kind.
-pub fn read(app: &App, path: &Path) -> Result<Text> {
+pub fn read(app: &App, path: &Path, cures: &[String]) -> Result<Text> {
     let script = match source::jobs_or_script(path)? {
         Content::Jobs(text) => return Ok(text),
         Content::Script(script) => script,
     };
     let name = script.file.unwrap_or_default();
-    let report = script::imported(app, &script.source, &name, &Submission::default())?;
+    let given = Submission { cures: cures.to_vec(), ..Submission::default() };
+    let report = script::imported(app, &script.source, &name, &given)?;
     app.ui.status(muster_report::imported::import(&report, &app.ui.status_style()).trim_end());
     Ok(Text { source: report.job, file: Some(format!("{name}, imported")) })
 }

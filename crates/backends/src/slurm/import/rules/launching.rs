@@ -12,7 +12,7 @@ pub(in super::super) const RULES: &[Rule] = &[
         id: "processes-squared",
         severity: Severity::High,
         title: "every task of srun starts workers for all GPUs of its node",
-        cure: "ask for one task on each node, `--ntasks-per-node=1`, which `muster import --cure processes-squared` writes; or start the program by srun alone: srun or torchrun makes the processes, not both",
+        cure: "ask for one task on each node, `--ntasks-per-node=1`, which `--cure processes-squared` of `muster import` and `muster run` writes; or start the program by srun alone: srun or torchrun makes the processes, not both",
         find: squared,
     },
     Rule {

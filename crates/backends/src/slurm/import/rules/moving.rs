@@ -44,6 +44,13 @@ pub(in super::super) const RULES: &[Rule] = &[
         find: several_programs,
     },
     Rule {
+        id: "step-split",
+        severity: Severity::Medium,
+        title: "one srun starts the programs of several components as one step, and the job starts a step for each",
+        cure: "nothing where the programs meet by RANK, WORLD_SIZE and MASTER_ADDR, which count over all groups; programs that share the world of MPI need one step: submit the script itself with sbatch",
+        find: split,
+    },
+    Rule {
         id: "requeues-itself",
         severity: Severity::High,
         title: "the script requeues its job from inside, past Muster",
@@ -98,10 +105,8 @@ fn dropped(facts: &Facts<'_>) -> Vec<Seen> {
     given.map(|one| (Some(one.line), format!("{} is not in the job", one.written))).into_iter().collect()
 }
 
-/// Options that say nothing about what the job does: where output goes, which Muster keeps, and how the submission goes on.
-const OF_SUBMISSION: [&str; 16] = [
-    "output",
-    "error",
+/// Options that say nothing about what the job does: how its output file is opened, and how the submission goes on.
+const OF_SUBMISSION: [&str; 14] = [
     "open-mode",
     "comment",
     "kill-on-invalid-dep",
@@ -139,9 +144,14 @@ fn options_lost(facts: &Facts<'_>) -> Vec<Seen> {
 
 fn several_programs(facts: &Facts<'_>) -> Vec<Seen> {
     // Of components each runs its own.
-    if facts.how == LaunchMode::Roles {
-        return Vec::new();
-    }
+    if facts.how == LaunchMode::Roles { Vec::new() } else { steps_of_several(facts) }
+}
+
+fn split(facts: &Facts<'_>) -> Vec<Seen> {
+    if facts.how == LaunchMode::Roles { steps_of_several(facts) } else { Vec::new() }
+}
+
+fn steps_of_several(facts: &Facts<'_>) -> Vec<Seen> {
     let is_several =
         |step: &Step| step.srun.as_ref().is_some_and(|srun| srun.program.iter().any(|word| word.raw == ":"));
     let steps = facts.steps.iter().filter(|(step, _)| is_several(step));
@@ -240,8 +250,13 @@ mod tests {
         for (head, body, expected) in [
             ("", "srun -n4 ./a : -n4 ./b", &["step-of-several-programs"][..]),
             ("--array=1,3,x", "srun ./a", &["option-lost"]),
-            ("--dependency=singleton", "srun ./a", &["option-lost"]),
-            ("--partition=gpu\n#SBATCH hetjob\n#SBATCH --partition=cpu", "srun ./a : ./b", &["option-lost"]),
+            ("--dependency=singleton", "srun ./a", &[]),
+            ("--dependency=afterok:3,singleton", "srun ./a", &[]),
+            ("--dependency=afterok:3?singleton", "srun ./a", &["option-lost"]),
+            ("--partition=gpu\n#SBATCH hetjob\n#SBATCH --partition=cpu", "srun ./a : ./b", &["step-split"]),
+            ("--qos=a\n#SBATCH hetjob\n#SBATCH --qos=b", "srun ./a : ./b", &["option-lost", "step-split"]),
+            ("--output=x-%N", "srun ./a", &["option-lost"]),
+            ("--output=x", "srun --output=y ./a", &["option-lost"]),
             ("", "trap 'wait $pid; scontrol requeue $SLURM_JOB_ID' USR1\nsrun ./a", &["requeues-itself"]),
             ("", "scontrol requeue 7\nsrun ./a", &["requeues-itself"]),
             ("", "scontrol show job 7\n# scontrol requeue 7\nsrun ./a", &[]),

@@ -80,6 +80,7 @@ pub fn run(app: &App, path: &Path, args: &SlurmConfArgs, output: Option<&Path>, 
     lost.extend(
         evidence.not_given().iter().map(|file| format!("{file}, which slurm.conf includes, was not found")),
     );
+    lost.extend(entered.unread.iter().map(|(what, of)| unread(what, of)));
     if entered.is_flat {
         lost.push("the table of accounts has no parents; all are at the top: `sacctmgr -P show assoc format=Account,ParentName,User,Share,…` has them".to_owned());
     }
@@ -109,6 +110,17 @@ pub fn run(app: &App, path: &Path, args: &SlurmConfArgs, output: Option<&Path>, 
     }
     lost.iter().for_each(|lost| app.ui.warning(&format!("not as in Slurm: {lost}")));
     Ok(0)
+}
+
+/// Settings of accounts listed by name; the rest is counted.
+const LISTED: usize = 5;
+
+/// Says which setting is not carried over, and whose.
+fn unread(what: &str, of: &[String]) -> String {
+    let more = of.len().saturating_sub(LISTED);
+    let shown = of.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{what} has no counterpart: {shown}{more}")
 }
 
 /// The files of a folder, or slurm.conf with what lies beside it and what it includes.

@@ -1,0 +1,254 @@
+//! Reads output from the file that a job's user named for it. The daemon of a shared machine is root and opens no path that a user
+//! named: this process, which runs as the user who asks, does.
+
+use std::io::{self, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use futures_util::stream::{self, BoxStream, StreamExt};
+use muster_api::query::LogQuery;
+use muster_api::types::JobDetail;
+use muster_api::{Client, ClientError};
+use muster_model::Rank;
+use muster_model::output::{self, OutputPlace};
+use muster_model::view::JobView;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+
+use crate::exit::Failure;
+use crate::jobref::Target;
+
+/// Between two looks at a file that may grow.
+const LOOK: Duration = Duration::from_millis(200);
+/// Looks at the file between two questions whether the task has ended.
+const LOOKS_PER_QUESTION: u32 = 5;
+/// Read at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Output as it comes.
+pub type Stream = BoxStream<'static, std::result::Result<Vec<u8>, ClientError>>;
+
+/// The file of one task.
+#[derive(Clone, Debug)]
+pub struct NamedFile {
+    path: PathBuf,
+    /// Every rank writes into the same.
+    pub is_shared: bool,
+}
+
+/// Finds the file of a rank; `None` where Muster keeps the output.
+///
+/// # Errors
+/// When the file is another user's and this process is root, or a start is named, of which the file says nothing.
+pub fn of(client: &Client, detail: &JobDetail, query: &LogQuery) -> Result<Option<NamedFile>> {
+    // On Slurm the same process reads the file anyway.
+    let pattern = detail.files.as_ref().and_then(|files| files.output.as_deref());
+    let Some(pattern) = pattern.filter(|_| client.socket().is_some()) else { return Ok(None) };
+    let job = &detail.job;
+    let rank = query.rank.unwrap_or(0);
+    let place = OutputPlace {
+        job: job.job,
+        index: index(job, query),
+        rank: Rank(rank),
+        name: &job.name,
+        user: job.user.as_str(),
+    };
+    let path = PathBuf::from(output::expand(pattern, &place));
+    if rustix::process::getuid().is_root() && job.user.as_str() != "root" {
+        return Err(Failure::usage(format!(
+            "the output of job {} is in {}, a path that {} named: root does not open it",
+            job.job,
+            path.display(),
+            job.user
+        ))
+        .hint(format!("`sudo -u {} muster logs {}` reads it as its user", job.user, job.job))
+        .into());
+    }
+    if query.attempt.is_some() {
+        return Err(Failure::usage(format!(
+            "all starts of job {} write into {}: --attempt cannot tell them apart",
+            job.job,
+            path.display()
+        ))
+        .into());
+    }
+    Ok(Some(NamedFile { path, is_shared: !output::is_per_rank(pattern) }))
+}
+
+/// The index by which an element's file is named; `None` for a job that is no array and no service.
+fn index(job: &JobView, query: &LogQuery) -> Option<u32> {
+    let has_elements = job.array.is_some() || job.service.is_some();
+    let first = || job.elements.first().map_or(0, |element| element.element.index);
+    has_elements.then(|| query.index.unwrap_or_else(first))
+}
+
+/// Opens the file; with `follow`, goes on until the task has ended.
+pub async fn open(client: &Client, target: Target, file: NamedFile, query: &LogQuery) -> Result<Stream> {
+    let mut reading = Reading {
+        client: client.clone(),
+        target: Target { index: target.index.or(query.index), ..target },
+        path: file.path,
+        file: None,
+        tail: query.tail,
+        is_over: !query.follow,
+        looks: 0,
+    };
+    match reading.look().await {
+        Ok(()) => {}
+        Err(error) if is_missing(&error) && query.follow => {}
+        Err(error) if is_missing(&error) => {
+            return Err(Failure::not_found(format!(
+                "job {} has written nothing so far: there is no {}",
+                target.text(),
+                reading.path.display()
+            ))
+            .hint(format!("`muster logs -f {}` waits for it", target.text()))
+            .into());
+        }
+        Err(error) => {
+            return Err(Failure::new(format!("cannot read {}: {error}", reading.path.display())).into());
+        }
+    }
+    Ok(stream::unfold(reading, Reading::next).boxed())
+}
+
+/// The task has not made the file, or could not: a part of its path is no folder.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+struct Reading {
+    client: Client,
+    target: Target,
+    path: PathBuf,
+    file: Option<File>,
+    tail: Option<u32>,
+    /// The task writes no more: what is in the file is all.
+    is_over: bool,
+    looks: u32,
+}
+
+impl Reading {
+    async fn next(mut self) -> Option<(std::result::Result<Vec<u8>, ClientError>, Self)> {
+        loop {
+            // 1. What is there.
+            if let Some(file) = &mut self.file {
+                let mut chunk = vec![0; CHUNK_BYTES];
+                match file.read(&mut chunk).await {
+                    Ok(0) => {}
+                    Ok(length) => {
+                        chunk.truncate(length);
+                        return Some((Ok(chunk), self));
+                    }
+                    Err(error) => {
+                        self.file = None;
+                        self.is_over = true;
+                        return Some((Err(ClientError::Io(error)), self));
+                    }
+                }
+            }
+            if self.is_over {
+                return None;
+            }
+            // 2. What comes. The end is asked for before the last look, so that what was written before it is read.
+            if self.looks.is_multiple_of(LOOKS_PER_QUESTION) {
+                match self.has_ended().await {
+                    Ok(has_ended) => self.is_over = has_ended,
+                    Err(error) => {
+                        self.is_over = true;
+                        return Some((Err(error), self));
+                    }
+                }
+            }
+            self.looks += 1;
+            if !self.is_over {
+                tokio::time::sleep(LOOK).await;
+            }
+            if self.file.is_none() {
+                // What is not there yet may come.
+                let _ = self.look().await;
+            }
+        }
+    }
+
+    /// Opens the file where it is there: a regular one, so that nothing holds this process up.
+    async fn look(&mut self) -> io::Result<()> {
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+        let file = options.open(&self.path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let mut file = File::from_std(file);
+        if let Some(lines) = self.tail {
+            let from = last_lines(&mut file, lines).await?;
+            file.seek(SeekFrom::Start(from)).await?;
+        }
+        self.file = Some(file);
+        Ok(())
+    }
+
+    async fn has_ended(&self) -> std::result::Result<bool, ClientError> {
+        let job = self.client.job(self.target.job, self.target.index).await?.job;
+        let element = job.elements.iter().find(|one| Some(one.element.index) == self.target.index);
+        Ok(element.map_or(job.state, |element| element.state).is_final())
+    }
+}
+
+/// Where the last lines of a file begin.
+async fn last_lines(file: &mut File, lines: u32) -> io::Result<u64> {
+    let length = file.seek(SeekFrom::End(0)).await?;
+    if lines == 0 {
+        return Ok(length);
+    }
+    let (mut end, mut left) = (length, lines);
+    while end > 0 {
+        let begin = end.saturating_sub(CHUNK_BYTES as u64);
+        file.seek(SeekFrom::Start(begin)).await?;
+        let mut chunk = vec![0; usize::try_from(end - begin).unwrap_or(CHUNK_BYTES)];
+        file.read_exact(&mut chunk).await?;
+        for (at, _) in chunk.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
+            let after = begin + at as u64 + 1;
+            // The end of the last line begins no line.
+            if after == length {
+                continue;
+            }
+            left -= 1;
+            if left == 0 {
+                return Ok(after);
+            }
+        }
+        end = begin;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_lines_are_found_across_chunks() {
+        let long = "x".repeat(CHUNK_BYTES + 10);
+        let many = format!("{long}\n{long}\nend\n");
+        let after_first = many.find('\n').unwrap() + 1;
+        for (text, lines, rest) in [
+            ("a\nb\nc\n", 1, "c\n"),
+            ("a\nb\nc", 2, "b\nc"),
+            ("a\nb\n", 9, "a\nb\n"),
+            ("a\n", 0, ""),
+            ("", 3, ""),
+            (many.as_str(), 1, "end\n"),
+            (many.as_str(), 2, &many[after_first..]),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("out");
+            std::fs::write(&path, text).unwrap();
+            let mut file = File::open(&path).await.unwrap();
+            let at = usize::try_from(last_lines(&mut file, lines).await.unwrap()).unwrap();
+            assert_eq!(&text[at..], rest, "{lines}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Output in files that the user names: written as the user, found by `logs`.
+
+use crate::home::Home;
+
+#[test]
+fn output_is_in_the_file_that_is_named_and_logs_finds_it() {
+    let home = Home::with_gpus(2);
+    let run = home.muster(&[
+        "run",
+        "--wait",
+        "--output",
+        "out/%x-%j.txt",
+        "--name",
+        "named",
+        "--",
+        "sh",
+        "-c",
+        "seq 3; echo e >&2",
+    ]);
+    run.ok();
+    assert_eq!(home.read("out/named-1.txt"), "1\n2\n3\ne\n");
+    assert_eq!(home.words("logs 1").ok().stdout, "1\n2\n3\ne\n");
+    assert_eq!(home.words("logs -n 2 named").ok().stdout, "3\ne\n");
+    let shown = home.words("show 1").ok().stdout;
+    assert!(shown.contains(&format!("output     {}", home.path("out/%x-%j.txt").display())), "{shown}");
+    let refused = home.words("logs --attempt 1 1").code(2).stderr;
+    assert!(refused.contains("all starts of job 1 write into"), "{refused}");
+}
+
+#[test]
+fn logs_follows_a_named_file_until_the_job_has_ended() {
+    let home = Home::with_gpus(1);
+    let gate = home.gate("go");
+    let job = home.sh("-o late-%A.txt", &format!("echo first; {gate}; echo last"));
+    let follower = home.spawn(&["logs", "-f", &job.to_string()]);
+    home.until("the first line", || home.read(&format!("late-{job}.txt")) == "first\n");
+    home.open("go");
+    let followed = follower.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(followed.stdout).unwrap(), "first\nlast\n");
+    assert!(followed.status.success());
+}
+
+#[test]
+fn elements_and_ranks_have_files_of_their_own_where_the_name_says_so() {
+    let home = Home::with_gpus(4);
+    home.words("run --wait --array 3,5 -o a-%a --name array -- printenv MUSTER_ARRAY_INDEX").ok();
+    assert_eq!((home.read("a-3"), home.read("a-5")), ("3\n".to_owned(), "5\n".to_owned()));
+    assert_eq!(home.words("logs array[5]").ok().stdout, "5\n");
+    home.words("run --wait --array 3,5 -o j-%j -- true").ok();
+    assert!(home.path("j-2_3").exists() && home.path("j-2_5").exists());
+    home.words(
+        "run --wait --tasks 2 --gpus-per-task 1 -o r-%t --error e --name ranks -- sh -c printenv${IFS}RANK",
+    )
+    .ok();
+    assert_eq!(home.words("logs -r 1 ranks").ok().stdout, "1\n");
+    assert_eq!(home.words("logs -r all ranks").ok().stdout, "0: 0\n1: 1\n");
+    home.words("run --wait --tasks 2 --gpus-per-task 1 -o both --name both -- printenv MUSTER_JOB_NAME").ok();
+    let all = home.words("logs -r all both").ok();
+    assert_eq!(all.stdout, "both\nboth\n");
+    assert!(all.stderr.contains("all ranks write into one file"), "{}", all.stderr);
+}
+
+#[test]
+fn what_cannot_be_a_file_is_refused_with_what_can() {
+    let home = Home::with_gpus(1);
+    for (words, says) in [
+        ("run -o x-%N -- true", "`%N` is not filled in here; there are %j (job)"),
+        ("run -o logs/ -- true", "this names a folder, not a file"),
+        ("run -o json -- true", "`--json` writes JSON"),
+    ] {
+        let refused = home.words(words).code(2).stderr;
+        assert!(refused.contains(says), "{words}: {refused}");
+    }
+    // A file that cannot be written fails the job, and says so; nothing was run.
+    home.write("file", "");
+    home.words("run --name stuck -o file/x -- touch ran").ok();
+    home.words("wait stuck").code(125);
+    let why = home.words("show stuck").ok().stdout;
+    assert!(why.contains("cannot write the output into file/x"), "{why}");
+    assert!(!home.path("ran").exists());
+    assert_eq!(home.words("logs stuck").code(4).stdout, "");
+}
