@@ -116,7 +116,7 @@ impl Suite<'_> {
 
     /// What needs shells and a browser.
     fn programs(&mut self) {
-        let (root, mut totals) = (self.root, self.totals);
+        let (root, mut totals) = (self.root, std::mem::take(&mut self.totals));
         self.step("programs", "cargo xtask programs", || programs::run(root, &mut totals));
         self.totals = totals;
     }

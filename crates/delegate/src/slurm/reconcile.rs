@@ -232,6 +232,7 @@ mod tests {
             workdir: "/".to_owned(),
             without: Vec::new(),
             is_plain,
+            files: muster_model::OutputFiles::default(),
             checkpoint: None,
         };
         assert!(is_flushed(&row("CANCELLED", "Unknown"), &record(true)));
