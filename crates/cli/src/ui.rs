@@ -22,8 +22,8 @@ pub struct Ui {
 const LOCAL_ZONE: &str = "/etc/localtime";
 const ZONES: &str = "/usr/share/zoneinfo";
 
-/// Returns the time zone of the user. `TimeZone::system` first reads every folder of the database, which is a fifth of the time that a verb
-/// takes to start; one file is enough where it is known which.
+/// Returns the time zone of the user. `TimeZone::system` first reads every folder of the database, more than half of all system
+/// calls by which a verb starts; one file is enough where it is known which.
 fn zone(named: Result<String, VarError>) -> TimeZone {
     let is_name = |name: &str| {
         !name.is_empty()

@@ -117,8 +117,10 @@ fn check_kept(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>)
     }
 }
 
-/// Is what comes certainly after a head in the order? What was promised, or is promised now, counts as well: it is clear of all
-/// that is kept. Between two leaves, and where the head's user starts something else, this is not known.
+/// Returns true when what comes is certainly after a head in the order. What is promised now counts as well: it must be clear of
+/// all that is kept. What was promised before and starts now does not: it takes its places before anything is kept, and the head
+/// may wait for it as for any job that runs. Between two leaves, and where the head's user starts something else, the order is not
+/// known.
 fn is_after(state: &State, now: Time, plan: &Plan, comes_now: ElementId, head: ElementId) -> bool {
     let is_claim =
         |decision: &Decision| matches!(decision, Decision::Claim { element, .. } if *element == comes_now);
@@ -126,8 +128,11 @@ fn is_after(state: &State, now: Time, plan: &Plan, comes_now: ElementId, head: E
         let ordinal = state.jobs.get(&id.job).and_then(|job| job.record.ordinal_of(id.index));
         ordinal.is_some_and(|ordinal| state.claims.of.contains(&(id.job, ordinal)))
     };
-    if plan.decisions.iter().any(is_claim) || was_promised(comes_now) {
+    if plan.decisions.iter().any(is_claim) {
         return true;
+    }
+    if was_promised(comes_now) {
+        return false;
     }
     let (Some(one), Some(other)) = (state.jobs.get(&comes_now.job), state.jobs.get(&head.job)) else {
         return false;
