@@ -143,7 +143,7 @@ impl Lore {
     }
 
     /// From here on no date of the pass before is true.
-    fn forget_dates(&mut self) {
+    pub(super) fn forget_dates(&mut self) {
         self.dates.clear();
         self.dates_of = Stamp::default();
     }

@@ -97,6 +97,8 @@ impl Planner<'_> {
         let capped = self.capped(candidate.job);
         self.state.slate.waiting.count(slot, capped);
         let (element, shape) = (candidate.element, Arc::clone(&candidate.shape));
+        // Dates that the pass before found did not have to spare these places.
+        self.state.lore.forget_dates();
         self.state.pool.book(element, (self.now, Time::NEVER), shape, Arc::clone(&placement));
         self.patience.keeps.push(Keep { element, placement });
     }
