@@ -398,9 +398,10 @@ impl<'s> Planner<'s> {
     }
 
     /// Did a round start so much that another one may find more? `started` has an entry for each element, and is put in order. Starts
-    /// change the order, and with that who is reserved for what. An array whose tickets were all used up may have more, too.
+    /// change the order, and with that what is reserved for which element and which one is a head. An array whose tickets were all
+    /// used up may have more, too.
     fn goes_on(&self, started: &mut [Slot]) -> bool {
-        let is_kept = self.has_room || !self.state.pool.bookings().is_empty();
+        let is_kept = self.has_room || !self.state.pool.bookings().is_empty() || self.patience.due.is_some();
         if !started.is_empty() && is_kept {
             return true;
         }

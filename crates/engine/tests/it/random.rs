@@ -456,7 +456,13 @@ fn invariants_hold_in_a_few_long_stories() {
 /// on them are promised.
 #[test]
 fn invariants_hold_in_stories_that_once_broke_them() {
-    for seed in [2399, 16_537_830_792_258_123_789, 1_773_973_879_366_920_852, 5_097_439_309_763_996_427] {
+    for seed in [
+        2399,
+        16_537_830_792_258_123_789,
+        1_773_973_879_366_920_852,
+        5_097_439_309_763_996_427,
+        14_678_292_722_681_303_803,
+    ] {
         play(seed, 60);
     }
 }
