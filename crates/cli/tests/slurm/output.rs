@@ -27,7 +27,7 @@ fn output_is_in_the_files_that_a_job_names_and_logs_finds_it() {
         let logs = muster.said(&["logs", &job.to_string(), "--rank", &rank.to_string()]);
         assert_eq!(logs, format!("rank {rank} plain\n"));
     }
-    let errors = read("err-nobody");
+    let errors = read("err-mail");
     let mut errors: Vec<&str> = errors.lines().collect();
     errors.sort_unstable();
     assert_eq!(errors, ["e0", "e1"]);
