@@ -1,6 +1,6 @@
 //! The list of tasks that are not yet forgotten: a link to the order of each, so that a daemon finds after a restart what
 //! may still run without walking the directories of every job it ever had. A link and no file: where many short tasks come
-//! and go, ext4 searches ever longer for an inode that was not used a moment ago. Beside it, the tasks that were set aside:
+//! and go, ext4 without a journal searches ever longer for an inode that was not used a moment ago. Beside it, the tasks that were set aside:
 //! they run, and the state that ordered them was lost.
 
 use std::io::ErrorKind;
