@@ -50,7 +50,7 @@ pub(super) fn run(first: TaskDir) {
     }
 }
 
-/// What a supervisor does once its task is over.
+/// Says what a supervisor does once its task is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     /// It waits for another task, having said so.

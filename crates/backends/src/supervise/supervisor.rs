@@ -83,11 +83,11 @@ pub(super) struct Supervisor {
     pub(super) readiness: Option<Readiness>,
     pub(super) alarm: Alarm,
     pub(super) deadlines: Deadlines,
-    /// By its children that have ended.
+    /// Resource usage of the children of the task that have ended.
     pub(super) used: Used,
     /// Time since boot at which the task was taken.
     pub(super) begun: Duration,
-    /// When it was let go.
+    /// When the user's process was released; `None` before.
     pub(super) started: Option<Instant>,
     /// Go came before stage two was ready.
     pub(super) go_asked: bool,

@@ -8,12 +8,12 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use super::finish::Died;
 use crate::record::Usage;
 
-/// What came of looking for an ended child.
+/// Result of a look for an ended child.
 #[derive(Debug)]
 pub(super) enum Reaped {
-    /// This one has ended, and is no more.
+    /// The child with this pid has ended like this, and was reaped.
     One(i32, Died),
-    /// There are children, and each runs.
+    /// Every child still runs.
     NoneEnded,
     /// There are no children.
     NoChildren,
@@ -30,7 +30,7 @@ impl Used {
     /// Reaps one ended child, if there is one, and counts it with what it has waited for itself.
     pub(super) fn reap(&mut self) -> Reaped {
         loop {
-            // Only looked at: the call that also says what it used wants to be told which.
+            // Only finds the pid: the call that reports the resource usage needs one.
             let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
             let pid = match waitid(Id::All, flags) {
                 Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) => pid.as_raw(),
@@ -46,7 +46,7 @@ impl Used {
         }
     }
 
-    /// The sums, in the units of a record.
+    /// Returns the sums, in the units of a record.
     pub(super) fn total(&self) -> Usage {
         Usage { max_rss_bytes: self.max_rss_bytes, cpu_ms: self.cpu.as_millis() as u64 }
     }
