@@ -217,7 +217,8 @@ fn is_alone_in_front(state: &State, plan: &Plan, head: &Head<'_>) -> bool {
         let is_before = job.user != head.job.user
             || job.record.spec.order_of(0) > head.order
             || *id < head.element.job && job.record.spec.order_of(0) == head.order;
-        let waits = job.record.has_waiting() || starts(*id);
+        // A service waits with the replicas above its floor too, which `has_waiting` leaves out.
+        let waits = job.record.has_waiting() || job.record.waiting_unheld() > 0 || starts(*id);
         *id == head.element.job || job.record.leaf != head.job.record.leaf || !waits || !is_before
     })
 }
