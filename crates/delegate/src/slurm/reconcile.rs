@@ -29,7 +29,7 @@ pub(super) enum Fate {
     Lost,
     /// It has started, and how it ended is known to no part of Slurm.
     Started,
-    /// The accounting knows it and does not say that it has ended.
+    /// The accounting knows that it has started and does not say that it has ended.
     Accounted,
     /// There is no accounting, or it does not answer.
     Unsure,
@@ -58,9 +58,10 @@ impl Slurm {
             Some(history) => {
                 match history.iter().find(|row| is_of(row, record) && !is_flushed(row, record)) {
                     Some(row) if row.state.state(false).is_final() => Fate::Ended,
-                    Some(_) => Fate::Accounted,
-                    None if records.has_started(&record.id) => Fate::Started,
-                    None => Fate::Lost,
+                    Some(row) if row.start.is_some() => Fate::Accounted,
+                    _ if records.has_started(&record.id) => Fate::Started,
+                    // Also what still waits by the accounting: it hears only later that the controller has forgotten.
+                    _ => Fate::Lost,
                 }
             }
         };
@@ -80,8 +81,14 @@ impl Slurm {
             match fate {
                 Fate::Ended => records.close(&record.id),
                 Fate::Lost if record.is_plain && record.before.len() < MOST_TIMES => {
-                    // What is refused now is told as unknown, and stays so.
-                    has_changed |= self.again(&record).await.is_ok();
+                    match self.again(&record).await {
+                        Ok(_) => has_changed = true,
+                        // It is told as lost, and stays so.
+                        Err(refusal) => (self.settings.warn)(&format!(
+                            "Slurm lost `{}`, and did not take it again: {refusal}",
+                            record.name
+                        )),
+                    }
                 }
                 Fate::Lost | Fate::Started | Fate::Accounted | Fate::Unsure => {}
             }
